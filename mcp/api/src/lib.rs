@@ -1,0 +1,1 @@
+//! The toolhive.stacklok.dev kinds: types, schemas, CRDs. No client.

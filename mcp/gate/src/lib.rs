@@ -1,0 +1,1 @@
+//! The middleware chain of the request gate and its webhooks.

@@ -1,0 +1,1 @@
+//! The operator of the MCP platform: plans the children of MCPServers and applies them.

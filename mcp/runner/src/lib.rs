@@ -1,0 +1,1 @@
+//! The proxy beside one MCP server.

@@ -1,0 +1,1 @@
+//! MCP transports: streamable HTTP and stdio, sessions, the transparent proxy.

@@ -1,0 +1,1 @@
+//! JSON-RPC envelopes on raw bytes, MCP revisions and headers, SSE frames. No IO.

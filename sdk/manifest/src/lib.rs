@@ -1,0 +1,1 @@
+//! Webhook configurations, CRDs and RBAC as Kubernetes manifests. No IO.

@@ -1,0 +1,1 @@
+//! Admission webhooks, certificates and manifests for operators written with kube.

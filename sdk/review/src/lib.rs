@@ -1,0 +1,1 @@
+//! Kubernetes admission review codec: envelope first, verdicts, patches by diff, limits. No IO.
