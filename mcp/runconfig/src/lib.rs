@@ -1,1 +1,29 @@
-//! The RunConfig document an MCP proxy is started with, and the wire types of request webhooks.
+//! The RunConfig document an MCP proxy is started with, and the types of the request webhooks it names.
+//!
+//! The operator writes one RunConfig per MCP server into a ConfigMap; the proxy reads it at start. Both sides may be
+//! swapped for upstream's, so key names, their casing and their order are upstream's. Nothing here does IO.
+//!
+//! ```
+//! use mcp_runconfig::{RunConfig, Transport};
+//!
+//! let document = br#"{"schema_version":"v0.1.0","image":"everything:1","name":"demo","transport":"stdio",
+//!     "host":"0.0.0.0","port":8080,"middleware_configs":[{"type":"mcp-parser","parameters":{}}]}"#;
+//! let config = RunConfig::parse(document)?;
+//! assert_eq!(config.transport, Transport::Stdio);
+//! assert_eq!(config.middleware_configs[0].kind, "mcp-parser");
+//!
+//! let problem = RunConfig::parse(br#"{"name":"demo","transport":"stdio","port":"8080"}"#).unwrap_err();
+//! assert_eq!(problem.field, "port");
+//! # Ok::<(), mcp_runconfig::ParseError>(())
+//! ```
+
+mod document;
+pub mod duration;
+mod error;
+mod members;
+mod profile;
+pub mod webhook;
+
+pub use document::{MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
+pub use error::ParseError;
+pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};

@@ -1,0 +1,362 @@
+//! The document itself.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::{
+    ParseError, PermissionProfile, duration,
+    members::{Members, wrong_type},
+    webhook::{WebhookConfig, WebhookParameters},
+};
+
+/// The version of the document that is written, and assumed where none is given.
+pub const SCHEMA_VERSION: &str = "v0.1.0";
+
+/// How a proxy for one MCP server is to run. Members are declared in the order upstream writes them.
+///
+/// Keys that this version does not act on (`oidc_config`, `telemetry_config` and the rest) are kept in
+/// [`extra`](Self::extra) as they were read, and written back after the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunConfig {
+    /// Version of the document, [`SCHEMA_VERSION`].
+    pub schema_version: String,
+    /// `metadata.generation` of the MCPServer this was made from; 0 means unversioned.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub mcpserver_generation: i64,
+    /// Container image of the MCP server; empty for a remote one.
+    pub image: String,
+    /// URL of a remote MCP server.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remote_url: String,
+    /// Arguments of the MCP server's container.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cmd_args: Vec<String>,
+    /// Name of the MCP server.
+    pub name: String,
+    /// Name of its workload; equals `name` under the operator.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub container_name: String,
+    /// Name without prefixes; equals `name` under the operator.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub base_name: String,
+    /// How the MCP server is spoken to.
+    pub transport: Transport,
+    /// Address the proxy listens on.
+    pub host: String,
+    /// Port the proxy listens on.
+    pub port: u16,
+    /// Port the MCP server listens on; 0 means not said.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub target_port: u16,
+    /// Host of the MCP server where it is not the workload's Service.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub target_host: String,
+    /// Values of `Origin` that are let in; empty means no check.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
+    /// Name or path the permission profile came from.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub permission_profile_name_or_path: String,
+    /// The resolved permission profile; written as null when there is none.
+    pub permission_profile: Option<PermissionProfile>,
+    /// Environment of the MCP server's container. Never holds secrets.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env_vars: BTreeMap<String, String>,
+    /// Whether the proxy logs more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
+    /// Host volumes, `host:container[:ro]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// Labels of the workload.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub container_labels: BTreeMap<String, String>,
+    /// Whether `X-Forwarded-*` from the client is believed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trust_proxy_headers: bool,
+    /// Whether the server knows POST only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stateless: bool,
+    /// How long an idle session lives; absent means the proxy's default of two hours.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "nanoseconds")]
+    pub session_ttl: Option<Duration>,
+    /// What the proxy speaks to its clients. Equals the transport unless that is stdio.
+    pub proxy_mode: ProxyMode,
+    /// The middleware chain; the first entry is outermost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub middleware_configs: Vec<MiddlewareConfig>,
+    /// Middleware added behind the chain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub additional_middleware_configs: Vec<MiddlewareConfig>,
+    /// Webhooks that judge; read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub validating_webhooks: Vec<WebhookConfig>,
+    /// Webhooks that change; read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mutating_webhooks: Vec<WebhookConfig>,
+    /// Prefix of the endpoint URLs announced over SSE.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub endpoint_prefix: String,
+    /// Replicas of the backend and their shared session store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaling_config: Option<ScalingConfig>,
+    /// Members this version does not act on.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// How an MCP server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Over the process's standard input and output.
+    #[default]
+    Stdio,
+    /// HTTP with server-sent events (the older HTTP transport).
+    Sse,
+    /// Streamable HTTP.
+    StreamableHttp,
+}
+
+/// What a proxy speaks to its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProxyMode {
+    /// HTTP with server-sent events.
+    Sse,
+    /// Streamable HTTP.
+    #[default]
+    StreamableHttp,
+}
+
+/// One entry of the middleware chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MiddlewareConfig {
+    /// The middleware's `type`.
+    pub kind: String,
+    /// Its parameters, as its type defines them; null where it has none.
+    pub parameters: Value,
+}
+
+/// Replicas of the backend and where their sessions are shared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ScalingConfig {
+    /// Replicas of the MCP server; absent leaves them to an autoscaler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_replicas: Option<i32>,
+    /// Members this version does not act on (`session_redis`).
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+const TRANSPORTS: [(&str, Transport); 3] =
+    [("stdio", Transport::Stdio), ("sse", Transport::Sse), ("streamable-http", Transport::StreamableHttp)];
+const PROXY_MODES: [(&str, ProxyMode); 2] = [("sse", ProxyMode::Sse), ("streamable-http", ProxyMode::StreamableHttp)];
+
+impl RunConfig {
+    /// Reads a document of ours or of upstream's operator.
+    ///
+    /// Normalised on the way: a missing `schema_version` is [`SCHEMA_VERSION`]; `proxy_mode` equals the transport
+    /// unless that is stdio, where it is streamable HTTP if not said.
+    ///
+    /// # Errors
+    /// Names the member, what is wrong with it and what to write instead.
+    pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
+        let value: Value = serde_json::from_slice(document)
+            .map_err(|error| ParseError::new("document", format!("is not JSON: {error}"), "write one JSON object"))?;
+        if !value.is_object() {
+            return Err(wrong_type("document", &value, "one JSON object"));
+        }
+        let mut members = Members::of(value, "")?;
+        let transport = members.word("transport", &TRANSPORTS)?.ok_or_else(|| {
+            ParseError::new("transport", "is missing or empty", "set it to \"stdio\", \"sse\" or \"streamable-http\"")
+        })?;
+        let proxy_mode = members.word("proxy_mode", &PROXY_MODES)?;
+        let profile = members.value("permission_profile");
+        let scaling = members.value("scaling_config");
+        Ok(Self {
+            schema_version: schema_version(&mut members)?,
+            mcpserver_generation: members.integer("mcpserver_generation", 0, i64::MAX)?.unwrap_or(0),
+            image: members.string("image")?.unwrap_or_default(),
+            remote_url: members.string("remote_url")?.unwrap_or_default(),
+            cmd_args: members.strings("cmd_args")?,
+            name: members.required_string("name")?,
+            container_name: members.string("container_name")?.unwrap_or_default(),
+            base_name: members.string("base_name")?.unwrap_or_default(),
+            transport,
+            host: members.string("host")?.unwrap_or_default(),
+            port: members.integer("port", 0, 65_535)?.unwrap_or(0),
+            target_port: members.integer("target_port", 0, 65_535)?.unwrap_or(0),
+            target_host: members.string("target_host")?.unwrap_or_default(),
+            allowed_origins: members.strings("allowed_origins")?,
+            permission_profile_name_or_path: members.string("permission_profile_name_or_path")?.unwrap_or_default(),
+            permission_profile: profile
+                .map(|value| PermissionProfile::from_value(value, "permission_profile"))
+                .transpose()?,
+            env_vars: members.string_map("env_vars")?,
+            debug: members.boolean("debug")?,
+            volumes: members.strings("volumes")?,
+            container_labels: members.string_map("container_labels")?,
+            trust_proxy_headers: members.boolean("trust_proxy_headers")?,
+            stateless: members.boolean("stateless")?,
+            session_ttl: session_ttl(&mut members)?,
+            proxy_mode: match transport {
+                Transport::Stdio => proxy_mode.unwrap_or_default(),
+                Transport::Sse => ProxyMode::Sse,
+                Transport::StreamableHttp => ProxyMode::StreamableHttp,
+            },
+            middleware_configs: chain(&mut members, "middleware_configs")?,
+            additional_middleware_configs: chain(&mut members, "additional_middleware_configs")?,
+            validating_webhooks: webhooks(&mut members, "validating_webhooks")?,
+            mutating_webhooks: webhooks(&mut members, "mutating_webhooks")?,
+            endpoint_prefix: members.string("endpoint_prefix")?.unwrap_or_default(),
+            scaling_config: scaling.map(ScalingConfig::from_value).transpose()?,
+            extra: members.rest(),
+        })
+    }
+
+    /// Writes the document as upstream does: two-space indent, no newline at the end, `<`, `>` and `&` escaped.
+    pub fn to_json(&self) -> String {
+        // These characters stand only inside strings, so the text can be escaped as a whole.
+        let escape = |text: String| {
+            text.replace('&', "\\u0026")
+                .replace('<', "\\u003c")
+                .replace('>', "\\u003e")
+                .replace('\u{2028}', "\\u2028")
+                .replace('\u{2029}', "\\u2029")
+        };
+        // Writing strings, integers and maps with string keys to memory cannot fail.
+        serde_json::to_string_pretty(self).map(escape).unwrap_or_default()
+    }
+}
+
+impl Transport {
+    /// The word in the document.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Sse => "sse",
+            Self::StreamableHttp => "streamable-http",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl ProxyMode {
+    /// The word in the document.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sse => "sse",
+            Self::StreamableHttp => "streamable-http",
+        }
+    }
+}
+
+impl fmt::Display for ProxyMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl MiddlewareConfig {
+    /// An entry of the chain.
+    pub fn new(kind: impl Into<String>, parameters: Value) -> Self {
+        Self { kind: kind.into(), parameters }
+    }
+}
+
+/// Parameters whose members upstream writes in another order than the alphabet's.
+impl Serialize for MiddlewareConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Entry<'a, P> {
+            r#type: &'a str,
+            parameters: P,
+        }
+        if let crate::webhook::MUTATING | crate::webhook::VALIDATING = self.kind.as_str()
+            && let Ok(typed) = WebhookParameters::from_value(self.parameters.clone(), "")
+            // Only where the typed form says exactly the same.
+            && serde_json::to_value(&typed).is_ok_and(|value| value == self.parameters)
+        {
+            return Entry { r#type: &self.kind, parameters: typed }.serialize(serializer);
+        }
+        Entry { r#type: &self.kind, parameters: &self.parameters }.serialize(serializer)
+    }
+}
+
+impl ScalingConfig {
+    fn from_value(value: Value) -> Result<Self, ParseError> {
+        let mut members = Members::of(value, "scaling_config")?;
+        let backend_replicas = members.integer("backend_replicas", 0, i32::MAX.into())?;
+        Ok(Self { backend_replicas, extra: members.rest() })
+    }
+}
+
+fn schema_version(members: &mut Members) -> Result<String, ParseError> {
+    match members.string("schema_version")?.filter(|version| !version.is_empty()) {
+        None => Ok(SCHEMA_VERSION.to_owned()),
+        Some(version) if version == SCHEMA_VERSION => Ok(version),
+        Some(version) => Err(ParseError::new(
+            "schema_version",
+            format!("{version:?} is not supported"),
+            format!("use {SCHEMA_VERSION:?}"),
+        )),
+    }
+}
+
+/// Upstream writes nanoseconds; its command line takes a Go duration.
+fn session_ttl(members: &mut Members) -> Result<Option<Duration>, ParseError> {
+    let path = members.path("session_ttl");
+    let nanos = match members.value("session_ttl") {
+        None => return Ok(None),
+        Some(Value::String(text)) if text.is_empty() => return Ok(None),
+        Some(Value::String(text)) => {
+            duration::parse(&text).map_err(|error| ParseError::new(&path, error.to_string(), "for example \"2h\""))?
+        }
+        Some(value) => value
+            .as_i64()
+            .ok_or_else(|| wrong_type(&path, &value, "a Go duration such as \"2h\", or integer nanoseconds"))?,
+    };
+    match u64::try_from(nanos) {
+        Ok(0) => Ok(None),
+        Ok(nanos) => Ok(Some(Duration::from_nanos(nanos))),
+        Err(_) => Err(ParseError::new(path, "is negative", "write a positive duration such as \"2h\"")),
+    }
+}
+
+fn chain(members: &mut Members, key: &str) -> Result<Vec<MiddlewareConfig>, ParseError> {
+    let entries = members.list(key)?;
+    entries
+        .into_iter()
+        .enumerate()
+        .map(|(at, entry)| {
+            let mut entry = Members::of(entry, &format!("{}[{at}]", members.path(key)))?;
+            let kind = entry.required_string("type")?;
+            Ok(MiddlewareConfig { kind, parameters: entry.value("parameters").unwrap_or(Value::Null) })
+        })
+        .collect()
+}
+
+fn webhooks(members: &mut Members, key: &str) -> Result<Vec<WebhookConfig>, ParseError> {
+    let entries = members.list(key)?;
+    entries
+        .into_iter()
+        .enumerate()
+        .map(|(at, entry)| WebhookConfig::from_value(entry, &format!("{}[{at}]", members.path(key))))
+        .collect()
+}
+
+fn nanoseconds<S: Serializer>(ttl: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    ttl.map(|ttl| i64::try_from(ttl.as_nanos()).unwrap_or(i64::MAX)).serialize(serializer)
+}
+
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
