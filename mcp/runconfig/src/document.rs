@@ -353,6 +353,7 @@ fn webhooks(members: &mut Members, key: &str) -> Result<Vec<WebhookConfig>, Pars
         .collect()
 }
 
+#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
 fn nanoseconds<S: Serializer>(ttl: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     ttl.map(|ttl| i64::try_from(ttl.as_nanos()).unwrap_or(i64::MAX)).serialize(serializer)
 }

@@ -112,17 +112,15 @@ impl Members {
     /// One of a closed set of words.
     pub(crate) fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Result<Option<T>, ParseError> {
         let Some(text) = self.string(key)?.filter(|text| !text.is_empty()) else { return Ok(None) };
-        match words.iter().find(|(word, _)| *word == text) {
-            Some((_, value)) => Ok(Some(*value)),
-            None => {
-                let known: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-                Err(ParseError::new(
-                    self.path(key),
-                    format!("{text:?} is not known here"),
-                    format!("use one of {}", known.join(", ")),
-                ))
-            }
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Ok(Some(*value));
         }
+        let known: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+        Err(ParseError::new(
+            self.path(key),
+            format!("{text:?} is not known here"),
+            format!("use one of {}", known.join(", ")),
+        ))
     }
 
     /// What nobody asked for.
