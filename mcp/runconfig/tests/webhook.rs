@@ -6,7 +6,9 @@ use serde_json::{Value, json, value::RawValue};
 
 fn webhook(changes: &Value) -> Value {
     let mut value = json!({"name": "policy", "url": "https://policy.example/check", "failure_policy": "fail"});
-    value.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    for (key, change) in changes.as_object().into_iter().flatten() {
+        value[key] = change.clone();
+    }
     value
 }
 

@@ -297,7 +297,7 @@ fn check_url(url: &str, insecure: bool) -> Result<(), String> {
         "https" => Ok(()),
         "http" if insecure => Ok(()),
         "http" => {
-            Err(format!("{url:?} is not https; use https://, or set insecure_skip_verify where nothing is at stake"))
+            Err(format!("{url:?} is not https; use https:// (http:// only while certificate checks are skipped)"))
         }
         other => Err(format!("{url:?} has the scheme {other:?}; use https://")),
     }
