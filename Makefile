@@ -1,0 +1,52 @@
+# Thin on purpose: every target calls cargo or one script.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint generate bench control-plane mcp-servers mcp-servers-node
+
+help: ## Say what each target does
+	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Start with 'make demo'. It needs Rust, Go, a C compiler and make; no cluster."
+
+demo: ## Both gates at work on a local control plane, start to end (no cluster needed)
+	@hack/prerequisites.sh demo
+	@hack/control-plane/build.sh
+	@hack/mcp-servers/build.sh go
+	@cargo build --quiet -p mcp-operator -p mcp-runner -p portcullis-e2e --bins || (cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins)
+	@cargo run --quiet -p portcullis-e2e --bin demo
+
+test: ## Every test: unit, control plane, data plane, end to end
+	@hack/prerequisites.sh test
+	@hack/control-plane/build.sh
+	@hack/mcp-servers/build.sh all
+	cargo build --workspace --bins
+	cargo test --workspace --no-fail-fast
+
+lint: ## Formatting, clippy and rustdoc, warnings as errors
+	@hack/prerequisites.sh lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+generate: ## Write the generated manifests again (deploy/)
+	@hack/prerequisites.sh lint
+	cargo run --quiet -p mcp-operator -- generate crds --out deploy/crds
+	cargo run --quiet -p mcp-operator -- generate rbac --out deploy/rbac
+	cargo run --quiet -p mcp-operator -- generate webhooks --out deploy/webhooks
+
+bench: ## Proxy and operator figures, side by side in one run (takes minutes)
+	@hack/prerequisites.sh demo
+	@hack/control-plane/build.sh
+	@hack/mcp-servers/build.sh go
+	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
+	cargo run --release --quiet -p portcullis-benches --bin proxy
+	cargo run --release --quiet -p portcullis-benches --bin operator
+
+control-plane: ## Build etcd, kube-apiserver and kube-controller-manager once per machine (about five minutes)
+	@hack/prerequisites.sh control-plane
+	@hack/control-plane/build.sh
+
+mcp-servers: ## Fetch and build the real MCP servers and clients that the tests use
+	@hack/prerequisites.sh test
+	@hack/mcp-servers/build.sh all

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Says in its first second what is missing for a target, and how to get it. Usage: prerequisites.sh demo|test|lint|control-plane
+set -eu
+target=${1:-demo}
+missing=0
+
+need() { # command, minimum version, its version now, how to get it
+    if ! command -v "$1" >/dev/null 2>&1; then
+        echo "missing: $1 ($2 or newer). $4" >&2
+        missing=1
+    elif [ -n "$2" ] && [ "$(printf '%s\n%s\n' "$2" "$3" | sort -V | head -n 1)" != "$2" ]; then
+        echo "too old: $1 $3; $2 or newer is needed. $4" >&2
+        missing=1
+    fi
+}
+version() { # the first dotted number that a command prints
+    "$@" 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1 || true
+}
+
+if [ "$target" != control-plane ]; then
+    need cargo 1.95 "$(version cargo --version)" "Install Rust with rustup; rust-toolchain.toml names the toolchain."
+    need cc "" "" "Install a C compiler: on Debian 'apt-get install gcc'."
+fi
+case $target in
+demo | test | control-plane)
+    need go 1.26 "$(version go version)" "It builds the test control plane and a real MCP server. Install Go 1.26 from your distribution or go.dev."
+    ;;
+esac
+if [ "$target" = test ]; then
+    need node 20 "$(version node --version)" "It runs the second real MCP server and client. Install Node.js 20 or newer."
+    need npm 10 "$(version npm --version)" "It comes with Node.js."
+fi
+if [ "$missing" -ne 0 ]; then
+    echo "'make $target' stops here: install what is named above and run it again." >&2
+    exit 1
+fi
