@@ -1,0 +1,177 @@
+//! The headers that mirror a Modern request's body (SEP-2243): their values, and keeping them true after a change.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+
+use crate::message::{Members, member, string};
+use crate::{Message, MessageError};
+
+/// `MCP-Protocol-Version`.
+pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// `Mcp-Session-Id`.
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// `Mcp-Method`: the JSON-RPC method.
+pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// `Mcp-Name`: the tool, prompt, resource or task the request acts on.
+pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// `Mcp-Param-`, in lower case: an argument that the tool's schema marks with `x-mcp-header`.
+pub const PARAM_PREFIX: &str = "mcp-param-";
+
+const OPEN: &str = "=?base64?";
+const CLOSE: &str = "?=";
+
+/// The member of `params` that `Mcp-Name` mirrors for `method`.
+pub fn name_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
+        method if method.starts_with("tasks/") => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// A header value for `text`: as it is where that is safe, else `=?base64?…?=`.
+pub fn encode(text: &str) -> HeaderValue {
+    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        && !text.starts_with(' ')
+        && !text.ends_with(' ')
+        && !(text.starts_with(OPEN) && text.ends_with(CLOSE));
+    if plain && let Ok(value) = HeaderValue::from_str(text) {
+        return value;
+    }
+    let wrapped = format!("{OPEN}{}{CLOSE}", STANDARD.encode(text));
+    // Base64 and the marks around it are visible ASCII, which is always a header value.
+    HeaderValue::from_str(&wrapped).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// The text of a header value; `None` when it is not visible ASCII, or its base64 does not decode to UTF-8.
+pub fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
+    let text = value.to_str().ok()?;
+    match text.strip_prefix(OPEN).and_then(|inner| inner.strip_suffix(CLOSE)) {
+        Some(inner) => String::from_utf8(STANDARD.decode(inner).ok()?).ok().map(Cow::Owned),
+        None => Some(Cow::Borrowed(text)),
+    }
+}
+
+/// Makes the mirroring headers that the request carries true again after its body changed from `before` to `after`.
+///
+/// `Mcp-Method` and `Mcp-Name` follow the new body. Which argument an `Mcp-Param-*` mirrors is said by the tool's schema,
+/// which a proxy has not got: it is taken to be the argument that had the header's value before, the one named like the header
+/// where several had. A header whose argument cannot be told, or went away, is dropped: a backend that needs it refuses.
+/// A request without any of these headers gets none.
+pub fn update(headers: &mut HeaderMap, before: &Message<'_>, after: &Message<'_>) -> Result<(), MessageError> {
+    if headers.contains_key(METHOD) {
+        set(headers, METHOD, after.method());
+    }
+    // A change of method may make a name necessary that was not before, so the method's header asks for it too.
+    if headers.contains_key(NAME) || headers.contains_key(METHOD) {
+        set(headers, NAME, after.target()?.as_deref());
+    }
+    let params: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with(PARAM_PREFIX)).cloned().collect();
+    if params.is_empty() {
+        return Ok(());
+    }
+    let (old, new) = (before.param("arguments")?, after.param("arguments")?);
+    let old = Arguments::read(old)?;
+    for header in params {
+        let value = match mirrored(&header, headers, &old) {
+            Some(path) => new.map_or(Ok(None), |new| scalar_at(new, &path))?,
+            None => None,
+        };
+        set(headers, header, value.as_deref());
+    }
+    Ok(())
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
+    match value {
+        Some(value) => {
+            headers.insert(name, encode(value));
+        }
+        None => {
+            headers.remove(name);
+        }
+    }
+}
+
+/// The path of the argument that `header` mirrors.
+fn mirrored<'a>(header: &HeaderName, headers: &HeaderMap, arguments: &Arguments<'a>) -> Option<Vec<Cow<'a, str>>> {
+    let mut values = headers.get_all(header).iter();
+    let (value, None) = (decode(values.next()?)?, values.next()) else { return None };
+    let suffix = header.as_str().strip_prefix(PARAM_PREFIX)?;
+    let equal = || arguments.0.iter().filter(|argument| scalar(argument.raw).is_some_and(|text| same(&text, &value)));
+    let named = || equal().filter(|argument| argument.name.eq_ignore_ascii_case(suffix));
+    fn single<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
+        found.next().filter(|_| found.next().is_none())
+    }
+    single(equal()).or_else(|| single(named())).map(|argument| arguments.path(argument))
+}
+
+/// Values are compared as text, integers by their number (MCP 2026-07-28, "Custom headers").
+fn same(a: &str, b: &str) -> bool {
+    a == b || matches!((a.parse::<i64>(), b.parse::<i64>()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Deepest object in which a mirrored argument is looked for.
+const ARGUMENT_DEPTH: usize = 16;
+
+/// The members of the arguments and of the objects in them, each with the position of the object it stands in.
+struct Arguments<'a>(Vec<Argument<'a>>);
+
+struct Argument<'a> {
+    object: Option<usize>,
+    depth: usize,
+    name: Cow<'a, str>,
+    raw: &'a RawValue,
+}
+
+impl<'a> Arguments<'a> {
+    fn read(raw: Option<&'a RawValue>) -> Result<Self, MessageError> {
+        let mut found = Vec::new();
+        let mut next = raw.map(|raw| (None, 0, raw));
+        let mut at = 0;
+        while let Some((object, depth, raw)) = next {
+            if raw.get().starts_with('{') && depth < ARGUMENT_DEPTH {
+                let members: Members<'a> = serde_json::from_str(raw.get())?;
+                found.extend(members.0.into_iter().map(|(name, raw)| Argument { object, depth: depth + 1, name, raw }));
+            }
+            next = found.get(at).map(|argument: &Argument<'a>| (Some(at), argument.depth, argument.raw));
+            at += 1;
+        }
+        Ok(Self(found))
+    }
+
+    fn path(&self, argument: &Argument<'a>) -> Vec<Cow<'a, str>> {
+        let mut path = vec![argument.name.clone()];
+        let mut object = argument.object;
+        while let Some(parent) = object.and_then(|at| self.0.get(at)) {
+            path.push(parent.name.clone());
+            object = parent.object;
+        }
+        path.reverse();
+        path
+    }
+}
+
+fn scalar_at<'a>(arguments: &'a RawValue, path: &[Cow<'_, str>]) -> Result<Option<Cow<'a, str>>, MessageError> {
+    let mut at = arguments;
+    for name in path {
+        let Some(next) = member(at, name)? else { return Ok(None) };
+        at = next;
+    }
+    Ok(scalar(at))
+}
+
+/// The header text of a string, number or boolean.
+fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
+    match raw.get().as_bytes().first()? {
+        b'"' => string(raw),
+        b'n' | b'{' | b'[' => None,
+        _ => Some(Cow::Borrowed(raw.get())),
+    }
+}

@@ -1,0 +1,304 @@
+//! The JSON-RPC envelope, borrowed from the bytes it came in.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::guard::{Ambiguity, check_case, check_structure};
+
+const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
+/// The members of `params` that decide what a request does or where it is routed.
+const PARAMS: &[&str] = &["name", "uri", "taskId", "arguments", "_meta"];
+
+/// Why bytes are not one JSON-RPC message. The sender's fault: answer 400.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The body is a batch; answer with [`ErrorBody::batch`](crate::ErrorBody::batch).
+    #[error("JSON-RPC batch requests are not supported")]
+    Batch,
+    /// The bytes are not UTF-8.
+    #[error("the message is not UTF-8")]
+    Encoding,
+    /// Not JSON, or JSON whose members have the wrong types.
+    #[error("not a JSON-RPC message: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The members contradict each other or miss one.
+    #[error("not a JSON-RPC message: {0}")]
+    Envelope(&'static str),
+    /// Two parsers could read different messages from it.
+    #[error("ambiguous message: {0}")]
+    Ambiguous(#[from] Ambiguity),
+}
+
+/// A JSON-RPC id: a string or a number, kept as it was written.
+#[derive(Clone, Copy)]
+pub struct Id<'a>(&'a RawValue);
+
+impl<'a> Id<'a> {
+    /// The id as JSON text, byte for byte: `7`, `"7"`, `1.0`.
+    pub fn raw(&self) -> &'a str {
+        self.0.get()
+    }
+
+    /// Whether it is a JSON string.
+    pub fn is_string(&self) -> bool {
+        self.raw().starts_with('"')
+    }
+}
+
+impl fmt::Debug for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
+    }
+}
+
+impl PartialEq for Id<'_> {
+    /// Equal as written; JSON-RPC endpoints echo ids verbatim.
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+
+impl Eq for Id<'_> {}
+
+/// What a message asks of its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Has a method and an id: wants an answer.
+    Request,
+    /// Has a method and no id.
+    Notification,
+    /// Has a result or an error: answers a request.
+    Response,
+}
+
+/// One JSON-RPC message: the envelope's members, the rest raw.
+#[derive(Clone, Debug)]
+pub struct Message<'a> {
+    id: Option<Id<'a>>,
+    method: Option<Cow<'a, str>>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+/// Whether the first byte that is not white space opens an array.
+pub fn is_batch(body: &[u8]) -> bool {
+    body.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) == Some(&b'[')
+}
+
+impl<'a> Message<'a> {
+    /// Reads the envelope. Enough for what a backend sends; use [`Message::parse_strict`] for what a client sends.
+    ///
+    /// A repeated or differently cased envelope member is refused, as are messages that are both request and response.
+    pub fn parse(body: &'a [u8]) -> Result<Self, MessageError> {
+        Self::parse_text(text(body)?)
+    }
+
+    /// Reads the envelope of a message that a policy will judge: as [`Message::parse`], and no object at any depth may
+    /// repeat a member, no reserved member of `params` may be spelt in another case, and the nesting is limited.
+    pub fn parse_strict(body: &'a [u8]) -> Result<Self, MessageError> {
+        let text = text(body)?;
+        let message = Self::parse_text(text)?;
+        check_structure(text)?;
+        if let Some(params) = message.params {
+            let names: Names<'_> = serde_json::from_str(params.get())?;
+            names.0.iter().try_for_each(|name| check_case(name, PARAMS))?;
+        }
+        Ok(message)
+    }
+
+    fn parse_text(text: &'a str) -> Result<Self, MessageError> {
+        let Envelope { jsonrpc, id, method, params, result, error, variant } = serde_json::from_str(text)?;
+        if let Some(ambiguity) = variant {
+            return Err(ambiguity.into());
+        }
+        if jsonrpc.as_deref() != Some("2.0") {
+            return Err(MessageError::Envelope("`jsonrpc` must be \"2.0\""));
+        }
+        let id = match id.map(RawValue::get) {
+            None => None,
+            // Only an error that answers an unreadable request may carry a null id (JSON-RPC 2.0 §5).
+            Some("null") if method.is_none() && error.is_some() => None,
+            Some(raw) if raw.starts_with(['"', '-']) || raw.starts_with(|c: char| c.is_ascii_digit()) => id.map(Id),
+            Some(_) => return Err(MessageError::Envelope("`id` must be a string or a number")),
+        };
+        match (&method, result, error) {
+            (Some(method), None, None) if !method.is_empty() => {}
+            (Some(_), None, None) => return Err(MessageError::Envelope("`method` must not be empty")),
+            (Some(_), ..) => return Err(MessageError::Envelope("`method` must not stand beside `result` or `error`")),
+            (None, Some(_), None) if id.is_some() => {}
+            (None, Some(_), None) => return Err(MessageError::Envelope("`result` needs an `id`")),
+            (None, None, Some(_)) => {}
+            (None, Some(_), Some(_)) => {
+                return Err(MessageError::Envelope("`result` must not stand beside `error`"));
+            }
+            (None, None, None) => return Err(MessageError::Envelope("`method`, `result` or `error` is missing")),
+        }
+        Ok(Self { id, method, params, result, error })
+    }
+
+    /// What the message asks of its receiver.
+    pub fn kind(&self) -> Kind {
+        match (&self.method, &self.id) {
+            (Some(_), Some(_)) => Kind::Request,
+            (Some(_), None) => Kind::Notification,
+            (None, _) => Kind::Response,
+        }
+    }
+
+    /// The id; `None` for notifications, and for errors about a message that could not be read.
+    pub fn id(&self) -> Option<Id<'a>> {
+        self.id
+    }
+
+    /// The method, unescaped; `None` for responses.
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
+    /// The parameters as they were written.
+    pub fn params(&self) -> Option<&'a RawValue> {
+        self.params
+    }
+
+    /// The result of a response as it was written.
+    pub fn result(&self) -> Option<&'a RawValue> {
+        self.result
+    }
+
+    /// The error of a response as it was written.
+    pub fn error(&self) -> Option<&'a RawValue> {
+        self.error
+    }
+
+    /// `member` of `params` as it was written; `None` when it or `params` is absent or `params` is no object.
+    pub fn param(&self, member: &str) -> Result<Option<&'a RawValue>, MessageError> {
+        self.params.map_or(Ok(None), |params| self::member(params, member))
+    }
+
+    /// What the request acts on: `params.name`, `params.uri` or `params.taskId`, by method (SEP-2243).
+    ///
+    /// `None` where the method names no such member or it is absent or not a string.
+    pub fn target(&self) -> Result<Option<Cow<'a, str>>, MessageError> {
+        let Some(member) = self.method().and_then(crate::headers::name_member) else { return Ok(None) };
+        Ok(self.param(member)?.and_then(|raw| string(raw)))
+    }
+}
+
+/// `name` of the object `raw`; `None` when it is absent or `raw` is no object.
+pub(crate) fn member<'a>(raw: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, MessageError> {
+    if !raw.get().starts_with('{') {
+        return Ok(None);
+    }
+    let members: Members<'a> = serde_json::from_str(raw.get())?;
+    Ok(members.0.into_iter().find_map(|(key, value)| (key == name).then_some(value)))
+}
+
+/// The unescaped text of a JSON string; `None` for anything else.
+pub(crate) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let text: Text<'_> = serde_json::from_str(raw.get()).ok()?;
+    Some(text.0)
+}
+
+fn text(body: &[u8]) -> Result<&str, MessageError> {
+    if is_batch(body) {
+        return Err(MessageError::Batch);
+    }
+    std::str::from_utf8(body).map_err(|_| MessageError::Encoding)
+}
+
+/// A string, borrowed where it holds no escape.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The members of an object, in order.
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+/// The names of an object's members; empty for what is no object.
+struct Names<'a>(Vec<Cow<'a, str>>);
+
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<Cow<'a, str>>,
+    id: Option<&'a RawValue>,
+    method: Option<Cow<'a, str>>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    variant: Option<Ambiguity>,
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(Text(key)) = map.next_key()? {
+                    members.push((key, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+impl<'de> Deserialize<'de> for Names<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        if !raw.get().starts_with('{') {
+            return Ok(Self(Vec::new()));
+        }
+        let members: Members<'de> = serde_json::from_str(raw.get()).map_err(de::Error::custom)?;
+        Ok(Self(members.0.into_iter().map(|(name, _)| name).collect()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Envelope<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC message object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                fn set<T>(slot: &mut Option<T>, variant: &mut Option<Ambiguity>, name: &str, value: T) {
+                    if slot.replace(value).is_some() {
+                        *variant = Some(Ambiguity::Duplicate(name.to_owned()));
+                    }
+                }
+                let mut envelope = Envelope::default();
+                while let Some(Text(key)) = map.next_key()? {
+                    let e = &mut envelope;
+                    match &*key {
+                        "jsonrpc" => set(&mut e.jsonrpc, &mut e.variant, &key, map.next_value::<Text<'de>>()?.0),
+                        "method" => set(&mut e.method, &mut e.variant, &key, map.next_value::<Text<'de>>()?.0),
+                        "id" => set(&mut e.id, &mut e.variant, &key, map.next_value()?),
+                        "params" => set(&mut e.params, &mut e.variant, &key, map.next_value()?),
+                        "result" => set(&mut e.result, &mut e.variant, &key, map.next_value()?),
+                        "error" => set(&mut e.error, &mut e.variant, &key, map.next_value()?),
+                        other => {
+                            if let Err(ambiguity) = check_case(other, ENVELOPE) {
+                                e.variant = Some(ambiguity);
+                            }
+                            map.next_value::<&RawValue>()?;
+                        }
+                    }
+                }
+                Ok(envelope)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}

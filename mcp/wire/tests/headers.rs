@@ -1,0 +1,112 @@
+//! The mirroring headers: values survive, and follow the body when it changes.
+
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+use mcp_wire::{Message, headers};
+use proptest::prelude::*;
+
+#[test]
+fn only_what_is_unsafe_in_a_header_is_wrapped() {
+    for (text, value) in [
+        ("echo", "echo"),
+        ("two words", "two words"),
+        ("", ""),
+        (" padded", "=?base64?IHBhZGRlZA==?="),
+        ("naïve", "=?base64?bmHDr3Zl?="),
+        ("a\nb", "=?base64?YQpi?="),
+        ("=?base64?eA==?=", "=?base64?PT9iYXNlNjQ/ZUE9PT89?="),
+    ] {
+        assert_eq!(headers::encode(text), value, "{text:?}");
+    }
+    for bad in ["=?base64?%?=", "=?base64?/w==?="] {
+        assert_eq!(headers::decode(&HeaderValue::from_static(bad)), None, "{bad}");
+    }
+    assert_eq!(headers::decode(&HeaderValue::from_static("=?BASE64?eA==?=")).as_deref(), Some("=?BASE64?eA==?="));
+}
+
+/// `request` and `expected` are lists of headers as `name: value`.
+fn updated(request: &[(&'static str, &str)], before: &str, after: &str) -> Vec<(String, String)> {
+    let body = |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,{params}}}"#);
+    let (before, after) = (body(before), body(after));
+    let mut map: HeaderMap = request
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect();
+    let message = |text: &'static str| Message::parse_strict(text.as_bytes()).unwrap();
+    headers::update(&mut map, &message(before.leak()), &message(after.leak())).unwrap();
+    let mut list: Vec<_> =
+        map.iter().map(|(name, value)| (name.to_string(), headers::decode(value).unwrap().into_owned())).collect();
+    list.sort();
+    list
+}
+
+#[test]
+fn the_headers_follow_the_body_that_they_mirror() {
+    let call = |name: &str, arguments: &str| {
+        format!(r#""method":"tools/call","params":{{"name":"{name}","arguments":{arguments}}}"#)
+    };
+    let modern = [("mcp-method", "tools/call"), ("mcp-name", "echo")];
+    let table: Vec<(&str, Vec<(&'static str, &str)>, String, String, Vec<(&str, &str)>)> = vec![
+        (
+            "the name follows",
+            modern.to_vec(),
+            call("echo", "{}"),
+            call("é", "{}"),
+            vec![("mcp-method", "tools/call"), ("mcp-name", "é")],
+        ),
+        (
+            "the method follows, and the name goes with it",
+            modern.to_vec(),
+            call("echo", "{}"),
+            r#""method":"tools/list""#.into(),
+            vec![("mcp-method", "tools/list")],
+        ),
+        (
+            "a name appears where the new method has one",
+            vec![("mcp-method", "tools/list")],
+            r#""method":"tools/list""#.into(),
+            call("x", "{}"),
+            vec![("mcp-method", "tools/call"), ("mcp-name", "x")],
+        ),
+        ("a legacy request gets none", vec![], call("echo", "{}"), call("x", "{}"), vec![]),
+        (
+            "a parameter follows its argument, found by its value",
+            vec![("mcp-param-region", "eu")],
+            call("echo", r#"{"where":{"place":"eu"},"n":1}"#),
+            call("echo", r#"{"where":{"place":"us"},"n":1}"#),
+            vec![("mcp-param-region", "us")],
+        ),
+        (
+            "of two with one value the one named alike counts",
+            vec![("mcp-param-region", "1")],
+            call("echo", r#"{"Region":1,"n":1}"#),
+            call("echo", r#"{"Region":2,"n":3}"#),
+            vec![("mcp-param-region", "2")],
+        ),
+        (
+            "a parameter whose argument went away goes",
+            vec![("mcp-param-region", "true")],
+            call("echo", r#"{"region":true}"#),
+            call("echo", r#"{"region":null}"#),
+            vec![],
+        ),
+        (
+            "a parameter whose argument cannot be told goes",
+            vec![("mcp-param-region", "x")],
+            call("echo", r#"{"a":"x","b":"x"}"#),
+            call("echo", r#"{"a":"x","b":"y"}"#),
+            vec![],
+        ),
+    ];
+    for (promise, request, before, after, expected) in table {
+        let expected: Vec<_> = expected.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        assert_eq!(updated(&request, &before, &after), expected, "{promise}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_survives_a_header(text in any::<String>()) {
+        prop_assert_eq!(headers::decode(&headers::encode(&text)).as_deref(), Some(text.as_str()));
+    }
+}

@@ -1,0 +1,100 @@
+//! What counts as one message, and what is refused because two readers could disagree.
+
+use mcp_wire::{Ambiguity, Kind, Message, MessageError, is_batch};
+
+#[test]
+fn a_message_is_a_request_a_notification_or_a_response() {
+    for (body, kind, id) in [
+        (r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#, Kind::Request, Some("0")),
+        (r#"{"jsonrpc":"2.0","id":"","method":"ping"}"#, Kind::Request, Some(r#""""#)),
+        (r#" {"method":"ping","id":-1.5,"jsonrpc":"2.0"} "#, Kind::Request, Some("-1.5")),
+        (r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}"#, Kind::Notification, None),
+        (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, Kind::Response, Some(r#""a""#)),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}"#, Kind::Response, None),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","trace":{"any":1}}"#, Kind::Request, Some("1")),
+    ] {
+        let message = Message::parse_strict(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
+        assert_eq!(message.kind(), kind, "{body}");
+        assert_eq!(message.id().map(|id| id.raw().to_owned()).as_deref(), id, "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_message_is_refused_with_its_reason() {
+    for (body, part) in [
+        ("", "EOF"),
+        ("null", "a JSON-RPC message object"),
+        ("\"x\"", "a JSON-RPC message object"),
+        (r#"{"id":1,"method":"ping"}"#, "`jsonrpc` must be"),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "`jsonrpc` must be"),
+        (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "expected a"),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "`id` must be a string or a number"),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, "`id` must be a string or a number"),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, "`id` must be a string or a number"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":""}"#, "`method` must not be empty"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "expected a"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, "must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, "must not stand beside"),
+        (r#"{"jsonrpc":"2.0","result":{}}"#, "`result` needs an `id`"),
+        (r#"{"jsonrpc":"2.0","id":1}"#, "is missing"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping"} x"#, "trailing"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}{}"#, "trailing"),
+    ] {
+        let error = Message::parse_strict(body.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(part), "{body}: {error}");
+    }
+    assert!(matches!(Message::parse(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}"), Err(MessageError::Encoding)));
+}
+
+#[test]
+fn a_member_that_two_parsers_could_read_differently_is_refused() {
+    for (body, member) in [
+        (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, "id"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}"#, "method"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","m\u0065thod":"tools/call"}"#, "method"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}"#, "Method"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{},"param\u017f":{}}"#, "param\u{17f}"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}"#, "name"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","NAME":"b"}}"#, "NAME"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":[{"y":1,"y":2}]}}}"#,
+            "y",
+        ),
+    ] {
+        match Message::parse_strict(body.as_bytes()) {
+            Err(MessageError::Ambiguous(Ambiguity::Duplicate(name) | Ambiguity::Case(name, _))) => {
+                assert_eq!(name, member, "{body}");
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    // An argument's own names are the tool's business.
+    let body =
+        br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"name":1,"Name":2}}}"#;
+    assert!(Message::parse_strict(body).is_ok());
+}
+
+#[test]
+fn a_batch_is_seen_behind_white_space() {
+    for (body, batch) in [("[", true), (" \r\n\t[]", true), ("{}", false), ("", false), ("\u{b}[", false)] {
+        assert_eq!(is_batch(body.as_bytes()), batch, "{body:?}");
+        assert_eq!(matches!(Message::parse(body.as_bytes()), Err(MessageError::Batch)), batch, "{body:?}");
+    }
+}
+
+#[test]
+fn the_target_is_the_member_that_the_method_acts_on() {
+    for (method, params, target) in [
+        ("tools/call", r#"{"name":"e\u0063ho"}"#, Some("echo")),
+        ("prompts/get", r#"{"name":"p","uri":"u"}"#, Some("p")),
+        ("resources/read", r#"{"name":"p","uri":"file:///u"}"#, Some("file:///u")),
+        ("tasks/cancel", r#"{"taskId":"t"}"#, Some("t")),
+        ("tools/list", r#"{"name":"p"}"#, None),
+        ("tools/call", r#"{"name":7}"#, None),
+        ("tools/call", "[]", None),
+    ] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let message = Message::parse_strict(body.as_bytes()).unwrap();
+        assert_eq!(message.target().unwrap().as_deref(), target, "{body}");
+    }
+}
