@@ -1,0 +1,66 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::repository_root;
+
+/// The dependency graph that cargo resolves for Linux, without dev-dependencies.
+#[derive(Debug)]
+pub struct Graph {
+    names: BTreeMap<String, String>,
+    edges: BTreeMap<String, Vec<String>>,
+}
+
+impl Graph {
+    /// Asks `cargo metadata`. Fails when cargo does not answer with the document that it promises.
+    pub fn resolve() -> std::io::Result<Self> {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"])
+            .current_dir(repository_root())
+            .output()?;
+        if !output.status.success() {
+            return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        let metadata: Value = serde_json::from_slice(&output.stdout)?;
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let names = list(&metadata["packages"]).iter().map(|p| (text(&p["id"]), text(&p["name"]))).collect();
+        let shipped = |dep: &&Value| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"].as_str() != Some("dev"));
+        let edges = list(&metadata["resolve"]["nodes"])
+            .iter()
+            .map(|node| {
+                let targets = list(&node["deps"]).iter().filter(shipped).map(|dep| text(&dep["pkg"])).collect();
+                (text(&node["id"]), targets)
+            })
+            .collect();
+        Ok(Self { names, edges })
+    }
+
+    /// The names of the packages that are compiled for `package`, near and far. Asks `cargo tree`, which drops what no
+    /// enabled feature reaches; the resolve graph of the metadata keeps it.
+    pub fn dependencies(&self, package: &str) -> std::io::Result<BTreeSet<String>> {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--locked", "--edges=no-dev", "--prefix=none", "--format={p}", "--package", package])
+            .current_dir(repository_root())
+            .output()?;
+        if !output.status.success() {
+            return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let names = text.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| *name != package);
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// The names of the packages that name `dependency` directly.
+    pub fn direct_users(&self, dependency: &str) -> BTreeSet<&str> {
+        let is = |id: &String| self.names.get(id).is_some_and(|name| name == dependency);
+        let users = self.edges.iter().filter(|(_, targets)| targets.iter().any(is));
+        users.filter_map(|(id, _)| self.names.get(id)).map(String::as_str).collect()
+    }
+
+    /// Whether the workspace holds `package`.
+    pub fn contains(&self, package: &str) -> bool {
+        self.names.values().any(|name| name == package)
+    }
+}

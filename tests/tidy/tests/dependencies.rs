@@ -1,0 +1,53 @@
+//! What ARCHITECTURE.md says of the crates' dependencies.
+
+use portcullis_tidy::Graph;
+
+/// Crates that decide and never do: no runtime, no sockets, no client.
+const SANS_IO: [&str; 6] =
+    ["portcullis-review", "portcullis-pki", "portcullis-manifest", "mcp-wire", "mcp-runconfig", "mcp-api"];
+/// What is built into images.
+const SHIPPED: [&str; 2] = ["mcp-operator", "mcp-runner"];
+
+#[test]
+fn sans_io_crates_depend_on_no_runtime_no_http_stack_and_no_client() {
+    let graph = Graph::resolve().unwrap();
+    for package in SANS_IO {
+        assert!(graph.contains(package), "{package} is in the list but not in the workspace");
+        for forbidden in ["tokio", "hyper", "kube-client", "reqwest"] {
+            assert!(!graph.dependencies(package).unwrap().contains(forbidden), "{package} depends on {forbidden}");
+        }
+    }
+}
+
+#[test]
+fn the_shipped_graph_holds_one_tls_stack() {
+    let graph = Graph::resolve().unwrap();
+    for package in SHIPPED {
+        let dependencies = graph.dependencies(package).unwrap();
+        assert!(dependencies.contains("rustls"), "{package} has no TLS at all");
+        for forbidden in ["ring", "openssl-sys", "native-tls", "reqwest"] {
+            assert!(!dependencies.contains(forbidden), "{package} ships {forbidden}");
+        }
+    }
+}
+
+#[test]
+fn heavy_or_lossy_dependencies_stay_in_one_crate() {
+    let graph = Graph::resolve().unwrap();
+    for fenced in ["cedar-policy", "opentelemetry", "redis", "rmcp"] {
+        let users = graph.direct_users(fenced);
+        assert!(users.len() <= 1, "{fenced} is used by {users:?}");
+    }
+    for package in SHIPPED {
+        assert!(!graph.dependencies(package).unwrap().contains("rmcp"), "{package} re-encodes messages through rmcp");
+    }
+}
+
+#[test]
+fn the_sdk_knows_nothing_of_its_users() {
+    let graph = Graph::resolve().unwrap();
+    for package in ["portcullis", "portcullis-testing", "portcullis-review", "portcullis-pki", "portcullis-manifest"] {
+        let ours = graph.dependencies(package).unwrap().into_iter().find(|name| name.starts_with("mcp-"));
+        assert_eq!(ours, None, "{package} depends on a product that is built on it");
+    }
+}

@@ -1,0 +1,117 @@
+//! What ARCHITECTURE.md and CONTRIBUTING.md say of the sources.
+
+use portcullis_tidy::{sources, tracked_files};
+
+fn rust(path: &str) -> bool {
+    path.ends_with(".rs")
+}
+
+/// Shipped library code: no tests, no binaries' main, not the crates that exist for tests.
+fn library(path: &str) -> bool {
+    rust(path)
+        && path.contains("/src/")
+        && !path.ends_with("main.rs")
+        && !path.ends_with("tests.rs")
+        && !path.contains("/tests/")
+        && !path.contains("/bin/")
+        && !["tests/", "sdk/testing/", "benches/"].iter().any(|test| path.starts_with(test))
+}
+
+fn assert_absent(needles: &[&str], wanted: impl Fn(&str) -> bool, why: &str) {
+    let found: Vec<String> = sources(wanted)
+        .unwrap()
+        .iter()
+        .flat_map(|source| {
+            let code = source.shipped_code();
+            let hits = needles.iter().filter(|needle| code.contains(*needle));
+            hits.map(|needle| format!("{}: {needle}", source.path)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(found.is_empty(), "{why}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn no_whole_object_put_exists() {
+    assert_absent(
+        &[".replace_status(", "Api::replace", "PostParams::default(), &updated"],
+        |path| library(path) && (path.starts_with("mcp/operator") || path.starts_with("sdk/")),
+        "a PUT erases what others own; server-side apply what is ours",
+    );
+}
+
+#[test]
+fn libraries_read_no_environment() {
+    // clap reads what a flag's `env` names, on behalf of a binary.
+    assert_absent(&["env::var(", "env::var_os(", "env::vars("], library, "take it as a parameter; binaries read flags");
+}
+
+#[test]
+fn sans_io_crates_ask_no_clock() {
+    let sans_io = ["sdk/review/", "sdk/pki/", "sdk/manifest/", "mcp/wire/", "mcp/runconfig/", "mcp/api/"];
+    assert_absent(
+        &["Timestamp::now()", "Instant::now()", "SystemTime::now()"],
+        |path| library(path) && sans_io.iter().any(|krate| path.starts_with(krate)),
+        "time is a parameter",
+    );
+}
+
+#[test]
+fn the_workspace_forbids_unsafe_and_every_crate_follows_its_lints() {
+    let manifests = sources(|path| path.ends_with("Cargo.toml")).unwrap();
+    let root = manifests.iter().find(|source| source.path == "Cargo.toml").unwrap();
+    assert!(root.text.contains("unsafe_code = \"forbid\""));
+    for manifest in manifests.iter().filter(|source| source.path != "Cargo.toml") {
+        assert!(manifest.text.contains("[lints]\nworkspace = true"), "{} has its own lints", manifest.path);
+    }
+}
+
+#[test]
+fn versions_live_in_the_workspace_table_only() {
+    for manifest in sources(|path| path.ends_with("/Cargo.toml")).unwrap() {
+        for line in manifest.text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase())) {
+            let own = ["name", "description", "version.workspace", "edition.workspace", "publish", "readme", "path"];
+            let pinned =
+                line.contains("version = \"") || line.split_once(" = \"").is_some_and(|(k, _)| !own.contains(&k));
+            assert!(!pinned || line.starts_with("required-features"), "{}: {line}", manifest.path);
+        }
+    }
+}
+
+#[test]
+fn a_file_fits_one_head() {
+    for source in sources(rust).unwrap() {
+        let lines = source.text.lines().count();
+        assert!(lines <= 600, "{} has {lines} lines; split it by concept", source.path);
+    }
+}
+
+#[test]
+fn no_test_is_ignored_and_nothing_is_unfinished() {
+    let marks = [concat!("#[igno", "re"), concat!("to", "do!("), concat!("unimpl", "emented!(")];
+    for source in sources(rust).unwrap() {
+        for mark in marks {
+            assert!(!source.text.contains(mark), "{} has {mark}", source.path);
+        }
+    }
+}
+
+#[test]
+fn every_make_target_that_the_readme_names_exists() {
+    let files = sources(|path| path == "README.md" || path == "Makefile" || path == "CONTRIBUTING.md").unwrap();
+    let makefile = files.iter().find(|file| file.path == "Makefile").unwrap();
+    for document in files.iter().filter(|file| file.path != "Makefile") {
+        for rest in document.text.split("make ").skip(1) {
+            let target: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+            let code = document.text.contains(&format!("`make {target}`"));
+            assert!(!code || makefile.text.contains(&format!("\n{target}:")), "{} names make {target}", document.path);
+        }
+    }
+}
+
+#[test]
+fn modules_have_names_that_say_what_they_hold() {
+    let vague = ["utils.rs", "util.rs", "common.rs", "helpers.rs", "misc.rs"];
+    let found: Vec<_> =
+        tracked_files().unwrap().into_iter().filter(|p| vague.iter().any(|v| p.ends_with(&format!("/{v}")))).collect();
+    assert!(found.is_empty(), "{found:?}");
+}
