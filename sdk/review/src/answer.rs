@@ -1,0 +1,159 @@
+//! The answer, written as the API server reads it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+use crate::envelope::Review;
+use crate::patch::Patch;
+use crate::verdict::{Denial, Verdict};
+
+/// Characters of one warning that Kubernetes keeps once there are too many.
+const WARNING_LENGTH: usize = 256;
+/// Characters of all warnings of a response together that Kubernetes keeps.
+const WARNINGS_LENGTH: usize = 4096;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    #[serde(rename = "status")]
+    outcome: &'static str,
+    message: &'a str,
+    reason: &'static str,
+    code: u16,
+    // Absent without causes: kubectl shows a 422 that has details by its causes alone and drops the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details<'a>>,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    kind: &'a str,
+    causes: Vec<StatusCause<'a>>,
+}
+
+#[derive(Serialize)]
+struct StatusCause<'a> {
+    reason: &'static str,
+    message: &'a str,
+    field: &'a str,
+}
+
+impl Review<'_> {
+    /// Writes the answer to this review: same `apiVersion`, same `uid`.
+    ///
+    /// A patch is left out of a denial, and out of an answer to a request that has no object (DELETE): the API server
+    /// refuses either outside of the webhook's failure policy.
+    pub fn answer(&self, verdict: &Verdict, patch: Option<&Patch>) -> Vec<u8> {
+        let request = &self.request;
+        let patch = patch.filter(|_| verdict.is_allowed() && request.object.is_some());
+        let answer = Answer {
+            api_version: self.version.api_version(),
+            kind: "AdmissionReview",
+            response: Response {
+                uid: &request.uid,
+                allowed: verdict.is_allowed(),
+                status: verdict.denial.as_ref().map(|denial| self.status(denial)),
+                patch: patch.map(|patch| STANDARD.encode(patch.as_json())),
+                patch_type: patch.map(|_| "JSONPatch"),
+                warnings: fit(&verdict.warnings),
+                audit_annotations: &verdict.audit,
+            },
+        };
+        // Strings, maps with string keys and numbers: there is nothing in an answer that JSON cannot hold.
+        serde_json::to_vec(&answer).unwrap_or_default()
+    }
+
+    fn status<'v>(&'v self, denial: &'v Denial) -> Status<'v> {
+        let request = &self.request;
+        let causes: Vec<StatusCause<'v>> = denial
+            .causes
+            .iter()
+            .map(|cause| StatusCause { reason: cause.reason, message: &cause.message, field: &cause.field })
+            .collect();
+        let details = (!causes.is_empty()).then(|| Details {
+            name: &request.name,
+            group: &request.kind.group,
+            kind: &request.kind.kind,
+            causes,
+        });
+        Status { outcome: "Failure", message: &denial.message, reason: denial.reason(), code: denial.code, details }
+    }
+}
+
+/// Warnings travel in an HTTP header: the API server drops one that is empty or holds a control character without a
+/// word, and cuts and drops what is too long (k8s.io/apiserver, endpoints/filters/warning.go). What is left out here
+/// is left out in a way that the reader can see.
+fn fit(warnings: &[String]) -> Vec<String> {
+    let mut left = WARNINGS_LENGTH;
+    let mut fitted = Vec::with_capacity(warnings.len());
+    for warning in warnings {
+        let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let clean = clean.trim();
+        let length = clean.chars().count();
+        if length == 0 {
+            continue;
+        }
+        let text = if length > WARNING_LENGTH {
+            clean.chars().take(WARNING_LENGTH - 1).chain(['…']).collect()
+        } else {
+            clean.to_owned()
+        };
+        let length = length.min(WARNING_LENGTH);
+        if length > left {
+            break;
+        }
+        left -= length;
+        fitted.push(text);
+    }
+    fitted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_cut_to_the_lengths_that_kubernetes_keeps() {
+        let long = "ä".repeat(300);
+        let fitted = fit(&[long, "two\nlines".into(), "\t".into(), String::new()]);
+        assert_eq!(fitted.len(), 2, "empty warnings would be dropped by the API server without a word");
+        assert_eq!(fitted[0].chars().count(), 256);
+        assert!(fitted[0].ends_with('…'));
+        assert_eq!(fitted[1], "two lines");
+
+        let many = vec!["w".repeat(200); 40];
+        let total: usize = fit(&many).iter().map(|w| w.chars().count()).sum();
+        assert!(total <= 4096 && total > 3800, "{total}");
+    }
+}

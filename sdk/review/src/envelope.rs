@@ -1,0 +1,229 @@
+//! The envelope of an admission review, with objects left as raw slices of the body.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// The version of `admission.k8s.io` that a review came in; the answer goes out in the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewVersion {
+    /// `admission.k8s.io/v1`.
+    V1,
+    /// `admission.k8s.io/v1beta1`, the same members under an older name.
+    V1beta1,
+}
+
+impl ReviewVersion {
+    /// The `apiVersion` as it is written in the review.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// What is being done to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Operation {
+    /// The object is new.
+    Create,
+    /// The object, or a subresource of it, changes.
+    Update,
+    /// The object is asked to go, alone or as one of a collection.
+    Delete,
+    /// A connection to the object is opened (exec, attach, port-forward, proxy).
+    Connect,
+}
+
+impl Operation {
+    /// The word that Kubernetes uses on the wire and in webhook rules.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A kind by its full name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version within the group.
+    pub version: String,
+    /// Kind, in singular camel case.
+    pub kind: String,
+}
+
+/// A resource by its full name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionResource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version within the group.
+    pub version: String,
+    /// Resource, in plural lower case.
+    pub resource: String,
+}
+
+/// Who makes the request, as the API server authenticated it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// Name that identifies the user, such as `system:serviceaccount:ns:name`.
+    pub username: String,
+    /// Identifier that changes when a user of the same name is another one; may be empty.
+    pub uid: String,
+    /// Groups that the user is in.
+    pub groups: Vec<String>,
+    /// Whatever else the authenticator says.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// The request of an admission review. Objects are raw slices of the body.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Request<'a> {
+    /// Identifies this one call; the answer must repeat it.
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
+    /// Kind of the object as it is sent here.
+    pub kind: GroupVersionKind,
+    /// Resource that the webhook's rule matched.
+    pub resource: GroupVersionResource,
+    /// Subresource, such as `status`; empty for the object itself.
+    #[serde(default, borrow)]
+    pub sub_resource: Cow<'a, str>,
+    /// Kind of the object as the client sent it, where the API server converted it for the webhook.
+    pub request_kind: Option<GroupVersionKind>,
+    /// Resource that the client addressed, where it is another version of the matched one.
+    pub request_resource: Option<GroupVersionResource>,
+    /// Name of the object; empty while the API server still has to make one from `generateName`.
+    #[serde(default, borrow)]
+    pub name: Cow<'a, str>,
+    /// Namespace of the object; empty for cluster-wide kinds.
+    #[serde(default, borrow)]
+    pub namespace: Cow<'a, str>,
+    /// What is being done.
+    pub operation: Operation,
+    /// Who does it.
+    #[serde(default)]
+    pub user_info: UserInfo,
+    /// The object as it shall be; none on DELETE.
+    #[serde(default, borrow)]
+    pub object: Option<&'a RawValue>,
+    /// The object as it is; none on CREATE and CONNECT.
+    #[serde(default, borrow)]
+    pub old_object: Option<&'a RawValue>,
+    /// Whether nothing will be stored whatever the answer is.
+    pub dry_run: Option<bool>,
+    /// `CreateOptions`, `UpdateOptions`, `DeleteOptions` of the request.
+    #[serde(default, borrow)]
+    pub options: Option<&'a RawValue>,
+}
+
+/// An admission review that was received.
+#[derive(Clone, Debug)]
+pub struct Review<'a> {
+    /// Version that it came in.
+    pub version: ReviewVersion,
+    /// What is asked.
+    pub request: Request<'a>,
+}
+
+/// A body that is not an admission review with a request. Answer with HTTP 400: there is no `uid` to answer to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvelopeError {
+    /// Not JSON, or a member of the envelope has another type.
+    #[error("body is not an admission review: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Some other kind of object.
+    #[error("apiVersion and kind are {api_version} {kind}; send admission.k8s.io/v1 AdmissionReview")]
+    Kind {
+        /// The `apiVersion` that came.
+        api_version: String,
+        /// The `kind` that came.
+        kind: String,
+    },
+    /// An empty `request.uid`, which could not be repeated in the answer.
+    #[error("request.uid is empty; send the uid that the answer shall repeat")]
+    NoUid,
+}
+
+impl<'a> Review<'a> {
+    /// Reads the envelope. Takes time in proportion to the body, and decodes none of the objects in it.
+    pub fn parse(body: &'a [u8]) -> Result<Self, EnvelopeError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Envelope<'a> {
+            #[serde(default, borrow)]
+            api_version: Cow<'a, str>,
+            #[serde(default, borrow)]
+            kind: Cow<'a, str>,
+            // Held back: a body of another kind has another request, and that is worth its own message.
+            #[serde(default, borrow)]
+            request: Option<&'a RawValue>,
+        }
+        let envelope: Envelope<'a> = serde_json::from_slice(body)?;
+        let version = match (&*envelope.api_version, &*envelope.kind) {
+            ("admission.k8s.io/v1", "AdmissionReview") => ReviewVersion::V1,
+            ("admission.k8s.io/v1beta1", "AdmissionReview") => ReviewVersion::V1beta1,
+            (api_version, kind) => {
+                return Err(EnvelopeError::Kind { api_version: api_version.into(), kind: kind.into() });
+            }
+        };
+        let request: Request<'a> = serde_json::from_str(envelope.request.map_or("null", RawValue::get))?;
+        if request.uid.is_empty() {
+            return Err(EnvelopeError::NoUid);
+        }
+        Ok(Self { version, request })
+    }
+}
+
+/// An object that does not fit its type.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct DecodeError {
+    /// Path of the field, such as `spec.ports[0].name`; `.` for the object itself.
+    pub path: String,
+    /// What is wrong with it. May repeat the value that was found: fit for the user who sent it, not for a log.
+    pub problem: String,
+}
+
+/// Decodes a raw object, with the path of the field where it does not fit.
+pub fn decode<T: DeserializeOwned>(raw: &RawValue) -> Result<T, DecodeError> {
+    // Two passes only for what fails: keeping track of the path slows down every object that decodes.
+    serde_json::from_str(raw.get()).or_else(|_| {
+        let mut from = serde_json::Deserializer::from_str(raw.get());
+        serde_path_to_error::deserialize(&mut from)
+            .map_err(|error| DecodeError { path: error.path().to_string(), problem: without_position(error.inner()) })
+    })
+}
+
+/// Line and column count within a slice of a body that the reader never saw.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,128 @@
+//! The three-way merge that carries typed edits over to a raw object.
+//!
+//! A type is a lossy view: it drops members that it does not know and writes defaults that nobody sent. So its output
+//! is never compared with the raw object, only with its own output before the handler ran; the difference between
+//! those two is what the handler did, and it is done again on the raw object.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+/// Members that identify an element of a list in the Kubernetes API (the merge keys of its own lists, and those that
+/// CRDs use for the same), in the order they are tried.
+const IDENTITIES: [&str; 9] = ["name", "key", "uid", "mountPath", "containerPort", "port", "ip", "topologyKey", "type"];
+
+/// `raw` with what changed between `before` and `after`.
+pub(crate) fn merge(raw: &Value, before: &Value, after: &Value) -> Value {
+    if before == after {
+        return raw.clone();
+    }
+    match (raw, before, after) {
+        (Value::Object(raw), Value::Object(before), Value::Object(after)) => {
+            Value::Object(merge_object(raw, before, after))
+        }
+        // With another length the type dropped or made elements, and there is no saying which are the same.
+        (Value::Array(raw), Value::Array(before), Value::Array(after)) if raw.len() == before.len() => {
+            Value::Array(merge_array(raw, before, after))
+        }
+        _ => after.clone(),
+    }
+}
+
+fn merge_object(
+    raw: &Map<String, Value>,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+) -> Map<String, Value> {
+    let mut merged = raw.clone();
+    for (key, value) in after {
+        match (before.get(key), raw.get(key)) {
+            (Some(old), _) if old == value => {}
+            (Some(old), Some(under)) => {
+                merged.insert(key.clone(), merge(under, old, value));
+            }
+            // Whole, though only a part may have changed: where raw has nothing, the rest was a default of the type
+            // as a whole, and a part of it need not decode.
+            _ => {
+                merged.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    for key in before.keys().filter(|key| !after.contains_key(*key)) {
+        merged.remove(key);
+    }
+    merged
+}
+
+/// Elements that are the same before and after keep what the type does not know of them, wherever they moved.
+fn merge_array(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
+    let origins = origins(before, after);
+    after
+        .iter()
+        .zip(origins)
+        .map(|(value, origin)| origin.map_or_else(|| value.clone(), |index| merge(&raw[index], &before[index], value)))
+        .collect()
+}
+
+/// For each element after, the index of the element before that it came from. Linear in the length of the lists.
+fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
+    let mut origins = vec![None; after.len()];
+    let mut taken = vec![false; before.len()];
+
+    // The same place and the same value first, then the same value elsewhere.
+    for (index, value) in after.iter().enumerate() {
+        if before.get(index) == Some(value) {
+            (origins[index], taken[index]) = (Some(index), true);
+        }
+    }
+    let mut moved: HashMap<&Value, Vec<usize>> = HashMap::new();
+    for from in (0..before.len()).rev().filter(|&from| !taken[from]) {
+        moved.entry(&before[from]).or_default().push(from);
+    }
+    for (index, value) in after.iter().enumerate() {
+        if origins[index].is_none()
+            && let Some(from) = moved.get_mut(value).and_then(Vec::pop)
+        {
+            (origins[index], taken[from]) = (Some(from), true);
+        }
+    }
+
+    // Then the same identity, where it is the only one of its kind on both sides.
+    for identity in IDENTITIES {
+        let (was, is) = (unique(before, identity), unique(after, identity));
+        for (index, value) in after.iter().enumerate() {
+            let id = value.get(identity).filter(|_| origins[index].is_none());
+            if let Some(id) = id
+                && is.get(id) == Some(&Some(index))
+                && let Some(Some(from)) = was.get(id)
+                && !taken[*from]
+            {
+                (origins[index], taken[*from]) = (Some(*from), true);
+            }
+        }
+    }
+
+    // What is left was edited in place if as many are left on both sides and none of them got another name: a new name
+    // is a new element, and must not inherit what was another's.
+    let left: Vec<usize> = (0..before.len()).filter(|&from| !taken[from]).collect();
+    let open: Vec<usize> = (0..after.len()).filter(|&index| origins[index].is_none()).collect();
+    if left.len() == open.len() {
+        for (from, index) in left.into_iter().zip(open) {
+            if before[from].get("name") == after[index].get("name") {
+                origins[index] = Some(from);
+            }
+        }
+    }
+    origins
+}
+
+/// Where each value of the identifying member is; None where it is more than once.
+fn unique<'v>(list: &'v [Value], identity: &str) -> HashMap<&'v Value, Option<usize>> {
+    let mut places = HashMap::new();
+    for (index, element) in list.iter().enumerate() {
+        if let Some(id) = element.get(identity) {
+            places.entry(id).and_modify(|place| *place = None).or_insert(Some(index));
+        }
+    }
+    places
+}
