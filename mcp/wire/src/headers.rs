@@ -36,10 +36,9 @@ pub fn name_member(method: &str) -> Option<&'static str> {
 
 /// A header value for `text`: as it is where that is safe, else `=?base64?…?=`.
 pub fn encode(text: &str) -> HeaderValue {
-    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && !(text.starts_with(OPEN) && text.ends_with(CLOSE));
+    let padded = text.starts_with(' ') || text.ends_with(' ');
+    let marked = text.starts_with(OPEN) && text.ends_with(CLOSE);
+    let plain = !padded && !marked && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if plain && let Ok(value) = HeaderValue::from_str(text) {
         return value;
     }
@@ -106,10 +105,11 @@ fn mirrored<'a>(header: &HeaderName, headers: &HeaderMap, arguments: &Arguments<
     let suffix = header.as_str().strip_prefix(PARAM_PREFIX)?;
     let equal = || arguments.0.iter().filter(|argument| scalar(argument.raw).is_some_and(|text| same(&text, &value)));
     let named = || equal().filter(|argument| argument.name.eq_ignore_ascii_case(suffix));
-    fn single<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
-        found.next().filter(|_| found.next().is_none())
-    }
     single(equal()).or_else(|| single(named())).map(|argument| arguments.path(argument))
+}
+
+fn single<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// Values are compared as text, integers by their number (MCP 2026-07-28, "Custom headers").

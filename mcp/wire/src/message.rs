@@ -186,7 +186,7 @@ impl<'a> Message<'a> {
     /// `None` where the method names no such member or it is absent or not a string.
     pub fn target(&self) -> Result<Option<Cow<'a, str>>, MessageError> {
         let Some(member) = self.method().and_then(crate::headers::name_member) else { return Ok(None) };
-        Ok(self.param(member)?.and_then(|raw| string(raw)))
+        Ok(self.param(member)?.and_then(string))
     }
 }
 

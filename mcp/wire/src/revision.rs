@@ -115,13 +115,15 @@ pub fn classify(header: Option<&str>, message: &Message<'_>) -> Result<Revision,
 mod tests {
     use super::*;
 
+    type Row<'a> = (&'a str, Option<&'a str>, String, Result<Revision, i64>);
+
     #[test]
     fn the_era_follows_the_header_and_the_reserved_meta_keys() {
         use Revision::{Legacy, Modern};
         let full = format!(r#"{{"{PROTOCOL_VERSION}":"2026-07-28","{CLIENT_CAPABILITIES}":{{}}}}"#);
         let version = |v: &str| format!(r#"{{"{PROTOCOL_VERSION}":{v}}}"#);
         let info = format!(r#"{{"{CLIENT_INFO}":null}}"#);
-        let table: Vec<(&str, Option<&str>, String, Result<Revision, i64>)> = vec![
+        let table: Vec<Row<'_>> = vec![
             ("tools/list", None, "{}".into(), Ok(Legacy)),
             ("tools/list", None, "7".into(), Ok(Legacy)),
             ("tools/list", Some(""), full.clone(), Ok(Modern)),

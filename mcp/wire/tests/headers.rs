@@ -1,4 +1,5 @@
 //! The mirroring headers: values survive, and follow the body when it changes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
@@ -24,6 +25,8 @@ fn only_what_is_unsafe_in_a_header_is_wrapped() {
     assert_eq!(headers::decode(&HeaderValue::from_static("=?BASE64?eA==?=")).as_deref(), Some("=?BASE64?eA==?="));
 }
 
+type Row<'a> = (&'a str, Vec<(&'static str, &'a str)>, String, String, Vec<(&'a str, &'a str)>);
+
 /// `request` and `expected` are lists of headers as `name: value`.
 fn updated(request: &[(&'static str, &str)], before: &str, after: &str) -> Vec<(String, String)> {
     let body = |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,{params}}}"#);
@@ -46,7 +49,7 @@ fn the_headers_follow_the_body_that_they_mirror() {
         format!(r#""method":"tools/call","params":{{"name":"{name}","arguments":{arguments}}}"#)
     };
     let modern = [("mcp-method", "tools/call"), ("mcp-name", "echo")];
-    let table: Vec<(&str, Vec<(&'static str, &str)>, String, String, Vec<(&str, &str)>)> = vec![
+    let table: Vec<Row<'_>> = vec![
         (
             "the name follows",
             modern.to_vec(),
@@ -107,6 +110,8 @@ fn the_headers_follow_the_body_that_they_mirror() {
 proptest! {
     #[test]
     fn any_text_survives_a_header(text in any::<String>()) {
-        prop_assert_eq!(headers::decode(&headers::encode(&text)).as_deref(), Some(text.as_str()));
+        let value = headers::encode(&text);
+        let decoded = headers::decode(&value);
+        prop_assert_eq!(decoded.as_deref(), Some(text.as_str()));
     }
 }
