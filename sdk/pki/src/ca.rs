@@ -1,0 +1,171 @@
+//! The authority and what it issues.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
+};
+use x509_parser::time::ASN1Time;
+
+use crate::certificate::{Certificate, parse_pem, spki};
+use crate::{PkiError, der};
+
+/// What a certificate may be used for (extended key usage, RFC 5280 §4.2.1.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Usage {
+    /// A TLS server.
+    Server,
+    /// A TLS client.
+    Client,
+    /// Either side: peers that call each other.
+    Both,
+}
+
+/// What to put into a leaf certificate.
+#[derive(Debug, Clone, Copy)]
+pub struct CertificateParams<'a> {
+    /// Subject CN. Kubernetes reads it as the user's name of a client certificate; servers are known by `dns_names`.
+    pub common_name: &'a str,
+    /// Subject O, any number of them. Kubernetes reads them as the groups of a client certificate.
+    pub organizations: &'a [&'a str],
+    /// DNS subject alternative names; `*.` may lead.
+    pub dns_names: &'a [String],
+    /// IP subject alternative names.
+    pub ip_addresses: &'a [IpAddr],
+    /// Start of validity, to the second.
+    pub not_before: Timestamp,
+    /// End of validity, to the second.
+    pub not_after: Timestamp,
+    /// What the certificate is for.
+    pub usage: Usage,
+}
+
+/// A certificate and its private key, both PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificate.
+    pub cert_pem: String,
+    /// The private key (PKCS #8).
+    pub key_pem: String,
+}
+
+/// A certificate authority: a self-signed certificate and its key.
+pub struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: Certificate,
+    cert_pem: String,
+    key_pem: String,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").field("cert_pem", &self.cert_pem).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Ca {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ca").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+impl Ca {
+    /// Makes a new authority with a key of its own. It may sign leaves only, no further authorities.
+    pub fn generate(common_name: &str, not_before: Timestamp, not_after: Timestamp) -> Result<Self, PkiError> {
+        let key = KeyPair::generate().map_err(issue)?;
+        let mut params = validity(not_before, not_after)?;
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let cert_pem = params.self_signed(&key).map_err(issue)?.pem();
+        let key_pem = key.serialize_pem();
+        Self::from_pem(&cert_pem, &key_pem)
+    }
+
+    /// Takes up a stored authority. The certificate must be a CA's and the key must belong to it; whether it is
+    /// still valid is the caller's question ([`Ca::certificate`] has the times).
+    pub fn from_pem(cert_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
+        let key = KeyPair::from_pem(key_pem).map_err(|e| PkiError::Key(e.to_string()))?;
+        let ders = parse_pem(cert_pem.as_bytes())?;
+        let der = &ders[0];
+        let certificate = Certificate::from_der(der)?;
+        if !certificate.is_ca {
+            return Err(PkiError::NotACa(certificate.common_name));
+        }
+        if spki(der)? != key.der_bytes() {
+            return Err(PkiError::KeyMismatch);
+        }
+        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|e| PkiError::Certificate(e.to_string()))?;
+        Ok(Self { issuer, certificate, cert_pem: cert_pem.to_owned(), key_pem: key_pem.to_owned() })
+    }
+
+    /// The authority's certificate, PEM: what clients trust.
+    pub fn cert_pem(&self) -> &str {
+        &self.cert_pem
+    }
+
+    /// The authority's private key, PEM (PKCS #8). Store it as a secret; never log it.
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
+    /// The authority's certificate, read: validity, name and fingerprint.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// Issues a certificate with a new key.
+    pub fn issue(&self, wanted: &CertificateParams<'_>) -> Result<Pair, PkiError> {
+        let key = KeyPair::generate().map_err(issue)?;
+        let mut params = validity(wanted.not_before, wanted.not_after)?;
+        if let Some(first) = wanted.organizations.first() {
+            params.distinguished_name.push(DnType::OrganizationName, *first);
+        }
+        params.distinguished_name.push(DnType::CommonName, wanted.common_name);
+        for name in wanted.dns_names {
+            params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into().map_err(issue)?));
+        }
+        params.subject_alt_names.extend(wanted.ip_addresses.iter().copied().map(SanType::IpAddress));
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = match wanted.usage {
+            Usage::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            Usage::Both => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        };
+        let certificate = params.signed_by(&key, &self.issuer).map_err(issue)?;
+        let cert_pem = if wanted.organizations.len() > 1 {
+            // rcgen keeps one value per attribute type, a Kubernetes user may be in many groups.
+            let subject = der::name(wanted.common_name, wanted.organizations);
+            der::pem("CERTIFICATE", &der::with_subject(certificate.der(), &subject, self.issuer.key())?)
+        } else {
+            certificate.pem()
+        };
+        Ok(Pair { cert_pem, key_pem: key.serialize_pem() })
+    }
+}
+
+fn issue(error: rcgen::Error) -> PkiError {
+    PkiError::Issue(Box::new(error))
+}
+
+/// Parameters with this validity and nothing else.
+fn validity(not_before: Timestamp, not_after: Timestamp) -> Result<rcgen::CertificateParams, PkiError> {
+    let outside = || PkiError::Validity { not_before, not_after };
+    let at = |time: Timestamp| {
+        let time = ASN1Time::from_timestamp(time.as_second()).map_err(|_| outside())?.to_datetime();
+        if (1950..=9999).contains(&time.year()) { Ok(time) } else { Err(outside()) }
+    };
+    if not_before >= not_after {
+        return Err(outside());
+    }
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.not_before = at(not_before)?;
+    params.not_after = at(not_after)?;
+    Ok(params)
+}

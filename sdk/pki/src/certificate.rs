@@ -1,0 +1,121 @@
+//! Reading certificates.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use aws_lc_rs::digest;
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::time::ASN1Time;
+
+use crate::PkiError;
+
+/// What a reader needs to know of one certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// Subject CN; empty when there is none.
+    pub common_name: String,
+    /// Subject O, in order.
+    pub organizations: Vec<String>,
+    /// DNS subject alternative names.
+    pub dns_names: Vec<String>,
+    /// IP subject alternative names.
+    pub ip_addresses: Vec<IpAddr>,
+    /// Start of validity.
+    pub not_before: Timestamp,
+    /// End of validity.
+    pub not_after: Timestamp,
+    /// Whether it may sign others (basic constraints).
+    pub is_ca: bool,
+    /// SHA-256 over the DER, lowercase hex.
+    pub fingerprint: String,
+}
+
+/// The fingerprints (SHA-256, lowercase hex) of every certificate in a PEM bundle: two bundles that trust the same
+/// authorities have equal sets, whatever their order, comments and line ends.
+pub fn bundle_fingerprints(pem: &[u8]) -> Result<BTreeSet<String>, PkiError> {
+    Ok(parse_pem(pem)?.iter().map(|der| fingerprint(der)).collect())
+}
+
+impl Certificate {
+    /// Reads the first certificate of a PEM text: the leaf, where a chain is stored.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, PkiError> {
+        Self::from_der(&parse_pem(pem)?[0])
+    }
+
+    /// Reads a DER certificate.
+    pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
+        let x509 = parse(der)?;
+        let mut names = (Vec::new(), Vec::new());
+        if let Ok(Some(extension)) = x509.subject_alternative_name() {
+            for name in &extension.value.general_names {
+                match name {
+                    GeneralName::DNSName(dns) => names.0.push((*dns).to_owned()),
+                    GeneralName::IPAddress(bytes) => names.1.extend(ip(bytes)),
+                    _ => {}
+                }
+            }
+        }
+        let text =
+            |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().ok().map(str::to_owned);
+        Ok(Self {
+            common_name: x509.subject().iter_common_name().find_map(text).unwrap_or_default(),
+            organizations: x509.subject().iter_organization().filter_map(text).collect(),
+            dns_names: names.0,
+            ip_addresses: names.1,
+            not_before: timestamp(x509.validity().not_before)?,
+            not_after: timestamp(x509.validity().not_after)?,
+            is_ca: x509.is_ca(),
+            fingerprint: fingerprint(der),
+        })
+    }
+}
+
+/// Every certificate of a PEM text, at least one.
+pub(crate) fn parse_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiError> {
+    let found = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| PkiError::Certificate(e.to_string()))?;
+    if found.is_empty() {
+        return Err(PkiError::Certificate("no CERTIFICATE block in the PEM text".to_owned()));
+    }
+    Ok(found)
+}
+
+pub(crate) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, PkiError> {
+    match X509Certificate::from_der(der) {
+        Ok(([], x509)) => Ok(x509),
+        Ok(_) => Err(PkiError::Certificate("bytes follow the certificate".to_owned())),
+        Err(e) => Err(PkiError::Certificate(e.to_string())),
+    }
+}
+
+/// The bare public key: what rcgen shows of a key pair too, so that the two can be compared.
+pub(crate) fn spki(der: &[u8]) -> Result<Vec<u8>, PkiError> {
+    Ok(parse(der)?.public_key().subject_public_key.data.to_vec())
+}
+
+fn timestamp(time: ASN1Time) -> Result<Timestamp, PkiError> {
+    Timestamp::from_second(time.timestamp()).map_err(|e| PkiError::Certificate(e.to_string()))
+}
+
+fn fingerprint(der: &[u8]) -> String {
+    digest::digest(&digest::SHA256, der).as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(IpAddr::from(four));
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
+}
