@@ -1,0 +1,138 @@
+//! The strings that users, upstream's tools and both gates rely on.
+
+/// The API group of every kind here.
+pub const GROUP: &str = "toolhive.stacklok.dev";
+
+/// On our CRDs: allows stored objects to be rewritten in the storage version.
+pub const AUTO_MIGRATE_STORAGE_VERSION_LABEL: &str = "toolhive.stacklok.dev/auto-migrate-storage-version";
+
+/// Finalizers, by the kind that carries them.
+pub mod finalizer {
+    /// MCPServer: the children are removed first.
+    pub const MCP_SERVER: &str = "mcpserver.toolhive.stacklok.dev/finalizer";
+    /// MCPWebhookConfig: no MCPServer may refer to it any more.
+    pub const MCP_WEBHOOK_CONFIG: &str = "mcpwebhookconfig.toolhive.stacklok.dev/finalizer";
+}
+
+/// Labels of the objects made for a workload.
+pub mod label {
+    /// The kind in lower case (`mcpserver`); with the next four, the selector of the proxy's pods.
+    /// The StatefulSet's pods carry the workload's name here instead.
+    pub const APP: &str = "app";
+    /// The kind in lower case.
+    pub const APP_NAME: &str = "app.kubernetes.io/name";
+    /// The workload's name.
+    pub const APP_INSTANCE: &str = "app.kubernetes.io/instance";
+    /// `true` on everything that belongs to a workload.
+    pub const TOOLHIVE: &str = "toolhive";
+    /// The workload's name.
+    pub const TOOLHIVE_NAME: &str = "toolhive-name";
+    /// On generated ConfigMaps: what they are for, [`COMPONENT_RUN_CONFIG`] for one.
+    pub const COMPONENT: &str = "toolhive.stacklok.io/component";
+    /// The value of [`COMPONENT`] on the RunConfig's ConfigMap.
+    pub const COMPONENT_RUN_CONFIG: &str = "run-config";
+    /// On the RunConfig's ConfigMap: the name of the MCPServer.
+    pub const MCP_SERVER: &str = "toolhive.stacklok.io/mcp-server";
+    /// On the RunConfig's ConfigMap: who keeps it.
+    pub const MANAGED_BY: &str = "toolhive.stacklok.io/managed-by";
+    /// The value of [`MANAGED_BY`].
+    pub const MANAGED_BY_OPERATOR: &str = "toolhive-operator";
+    /// The value of [`APP`] and [`APP_NAME`] for an MCPServer's proxy.
+    pub const APP_MCP_SERVER: &str = "mcpserver";
+}
+
+/// Annotations of the objects made for a workload, and those that users put on a workload.
+pub mod annotation {
+    /// On a generated ConfigMap: the checksum of its content.
+    pub const CONTENT_CHECKSUM: &str = "toolhive.stacklok.dev/content-checksum";
+    /// On the proxy's pod template: the checksum of the RunConfig it was made with, so that a change rolls it.
+    pub const RUN_CONFIG_CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
+    /// On the proxy's pod template and on the StatefulSet: the `metadata.generation` they were made from.
+    pub const MCP_SERVER_GENERATION: &str = "toolhive.stacklok.dev/mcpserver-generation";
+    /// On an MCPServer, by its user: the RFC 3339 time of a requested restart; copied to the pod template.
+    pub const RESTARTED_AT: &str = "mcpserver.toolhive.stacklok.dev/restarted-at";
+    /// On an MCPServer, by its user: how to restart, `rolling` (the default) or `immediate`.
+    pub const RESTART_STRATEGY: &str = "mcpserver.toolhive.stacklok.dev/restart-strategy";
+    /// On an MCPServer: the last [`RESTARTED_AT`] that was acted upon.
+    pub const LAST_PROCESSED_RESTART: &str = "mcpserver.toolhive.stacklok.dev/last-processed-restart";
+    /// On a live pod template, by `kubectl rollout restart`: kept.
+    pub const KUBECTL_RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+}
+
+/// Condition types. For most, `True` is good; the exceptions say so.
+pub mod condition {
+    /// MCPServer: at least one proxy pod serves.
+    pub const READY: &str = "Ready";
+    /// MCPServer: `spec.groupRef` names an existing group that is ready.
+    pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
+    /// MCPServer: `spec.podTemplateSpec` can be merged.
+    pub const POD_TEMPLATE_VALID: &str = "PodTemplateValid";
+    /// MCPServer: the CA bundle that the OIDC configuration names can be used.
+    pub const CA_BUNDLE_REF_VALIDATED: &str = "CABundleRefValidated";
+    /// MCPServer: `spec.oidcConfigRef` can be used.
+    pub const OIDC_CONFIG_REF_VALIDATED: &str = "OIDCConfigRefValidated";
+    /// MCPServer: `spec.authzConfigRef` can be used.
+    pub const AUTHZ_CONFIG_REF_VALIDATED: &str = "AuthzConfigRefValidated";
+    /// MCPServer: `spec.externalAuthConfigRef` can be used; only ever `False`.
+    pub const EXTERNAL_AUTH_CONFIG_VALIDATED: &str = "ExternalAuthConfigValidated";
+    /// MCPServer: `spec.authServerRef` can be used.
+    pub const AUTH_SERVER_REF_VALIDATED: &str = "AuthServerRefValidated";
+    /// MCPServer: `spec.telemetryConfigRef` can be used.
+    pub const TELEMETRY_CONFIG_REF_VALIDATED: &str = "TelemetryConfigRefValidated";
+    /// MCPServer: `spec.webhookConfigRef` can be used.
+    pub const WEBHOOK_CONFIG_VALIDATED: &str = "WebhookConfigValidated";
+    /// MCPServer: `True` means that `spec.replicas` is held at 1 because of the stdio transport.
+    pub const STDIO_REPLICA_CAPPED: &str = "StdioReplicaCapped";
+    /// MCPServer: `True` warns of several replicas without a session storage they share.
+    pub const SESSION_STORAGE_WARNING: &str = "SessionStorageWarning";
+    /// MCPServer: `spec.rateLimiting` fits the rest of the spec.
+    pub const RATE_LIMIT_CONFIG_VALID: &str = "RateLimitConfigValid";
+    /// MCPServer: `True` says that `spec.authzConfig.inline.primaryUpstreamProvider` has no effect.
+    pub const AUTHZ_PRIMARY_UPSTREAM_PROVIDER_IGNORED: &str = "AuthzPrimaryUpstreamProviderIgnored";
+    /// Configuration kinds: the spec can be used.
+    pub const VALID: &str = "Valid";
+    /// Configuration kinds: `True` means that a deletion waits for the objects that refer to this one.
+    pub const DELETION_BLOCKED: &str = "DeletionBlocked";
+}
+
+/// Condition reasons, as `kubectl describe` and programs see them.
+pub mod reason {
+    /// `Ready=True`.
+    pub const READY: &str = "Ready";
+    /// `Ready=False`.
+    pub const NOT_READY: &str = "NotReady";
+    /// `GroupRefValidated=True`.
+    pub const GROUP_REF_VALID: &str = "GroupRefIsValid";
+    /// `GroupRefValidated=False`: no such group.
+    pub const GROUP_REF_NOT_FOUND: &str = "GroupRefNotFound";
+    /// `GroupRefValidated=False`: the group is not ready.
+    pub const GROUP_REF_NOT_READY: &str = "GroupRefNotReady";
+    /// `PodTemplateValid=True`.
+    pub const POD_TEMPLATE_VALID: &str = "ValidPodTemplateSpec";
+    /// `PodTemplateValid=False`.
+    pub const POD_TEMPLATE_INVALID: &str = "InvalidPodTemplateSpec";
+    /// `StdioReplicaCapped=True`.
+    pub const STDIO_CAPPED: &str = "StdioTransportCapAt1";
+    /// `StdioReplicaCapped=False`.
+    pub const STDIO_NOT_CAPPED: &str = "StdioReplicaCapNotActive";
+    /// `SessionStorageWarning=True`.
+    pub const SESSION_STORAGE_MISSING: &str = "SessionStorageMissingForReplicas";
+    /// `SessionStorageWarning=False`: the replicas share a storage.
+    pub const SESSION_STORAGE_CONFIGURED: &str = "SessionStorageConfigured";
+    /// `SessionStorageWarning=False`: there are no several replicas.
+    pub const SESSION_STORAGE_NOT_APPLICABLE: &str = "SessionStorageWarningNotApplicable";
+    /// `RateLimitConfigValid=True`: the limits can be enforced.
+    pub const RATE_LIMIT_VALID: &str = "RateLimitConfigValid";
+    /// `RateLimitConfigValid=True`: there are no limits.
+    pub const RATE_LIMIT_NOT_APPLICABLE: &str = "RateLimitNotApplicable";
+    /// `RateLimitConfigValid=False`: per-user limits without authentication.
+    pub const PER_USER_REQUIRES_AUTH: &str = "PerUserRequiresAuth";
+    /// `AuthzPrimaryUpstreamProviderIgnored=True`.
+    pub const PRIMARY_UPSTREAM_PROVIDER_IGNORED: &str = "PrimaryUpstreamProviderIgnored";
+    /// `Valid=True` of an MCPWebhookConfig.
+    pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
+    /// `Valid=False` of an MCPWebhookConfig.
+    pub const VALIDATION_FAILED: &str = "ValidationFailed";
+    /// `DeletionBlocked=True`.
+    pub const REFERENCED_BY_WORKLOADS: &str = "ReferencedByWorkloads";
+}

@@ -1,0 +1,25 @@
+//! Kinds that are stored as `v1beta1`, and what they share.
+
+mod auth;
+mod overrides;
+mod rate_limit;
+mod server;
+mod session_storage;
+
+pub use self::{
+    auth::{
+        AuthServerKind, AuthServerRef, AuthzConfig, AuthzConfigMapRef, AuthzConfigType, InlineAuthzConfig,
+        OidcConfigRef,
+    },
+    overrides::{
+        EnvVar, ImagePullSecret, MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides,
+        ResourceRequirements,
+    },
+    rate_limit::{RateLimitBucket, RateLimiting, ToolRateLimit},
+    server::{
+        Audit, MCPServer, MCPServerSpec, MCPServerStatus, PermissionProfile, PermissionProfileType, Phase, ProxyMode,
+        SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,
+    },
+    session_storage::{SessionStorage, SessionStorageProvider},
+};
+pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef};
