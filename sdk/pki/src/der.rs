@@ -54,8 +54,7 @@ pub(crate) fn pem(label: &str, der: &[u8]) -> String {
         text.push('\n');
         rest = after;
     }
-    text.push_str(&format!("-----END {label}-----\n"));
-    text
+    text + "-----END " + label + "-----\n"
 }
 
 /// Tag, length in the shortest form, value.

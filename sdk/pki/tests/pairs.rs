@@ -150,7 +150,7 @@ fn a_good_pair_passes_and_says_what_it_holds() {
 /// D3: a pair is reused only while nothing of this holds, and each reason is a sentence.
 #[test]
 fn each_problem_of_a_pair_is_named() {
-    let (ca, other) = (ca(), self::ca());
+    let (ca, other) = (ca(), ca());
     let short = Ca::generate("test ca", start(), days(10)).unwrap();
     let good = server(&ca);
     let client = ca.issue(&params(&names(), Usage::Client)).unwrap();
