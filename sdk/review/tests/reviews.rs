@@ -41,7 +41,7 @@ fn the_request_is_read_whole() {
 fn a_body_that_is_no_review_says_why() {
     let cases: [(String, &str); 7] = [
         ("{".into(), "body is not an admission review: EOF"),
-        ("[]".into(), "body is not an admission review: invalid type"),
+        ("7".into(), "body is not an admission review: invalid type"),
         (r#"{"kind": "Pod", "apiVersion": "v1"}"#.into(), "are v1 Pod; send admission.k8s.io/v1 AdmissionReview"),
         (review(|r| r["apiVersion"] = json!("admission.k8s.io/v2")), "are admission.k8s.io/v2 AdmissionReview"),
         (review(|r| r["request"] = Value::Null), "invalid type: null"),
