@@ -1,0 +1,72 @@
+//! The plan of one MCPWebhookConfig.
+
+use kube::ResourceExt;
+use mcp_api::{
+    names::{condition, reason},
+    v1alpha1::{MCPWebhookConfigSpec, MCPWebhookConfigStatus},
+};
+
+use super::{
+    ConfigInputs, ConfigPlan, EventType, Finalizer, PlannedEvent, conditions::Conditions, digest, names, rules,
+};
+
+/// Length of `status.configHash`: enough to tell two specs apart, short enough to read.
+const HASH_LENGTH: usize = 16;
+
+/// `status.configHash` of a spec.
+pub fn config_hash(spec: &MCPWebhookConfigSpec) -> String {
+    // Members serialize in the order of their declaration: equal specs give equal bytes.
+    let mut hash = digest(&serde_json::to_vec(spec).unwrap_or_default());
+    hash.truncate(HASH_LENGTH);
+    hash
+}
+
+/// Decides what should become of one MCPWebhookConfig.
+pub fn plan_webhook_config(inputs: &ConfigInputs<'_>) -> ConfigPlan {
+    let config = inputs.config;
+    let previous = config.status.clone().unwrap_or_default();
+    let mut conditions = Conditions::after(previous.conditions.as_ref(), config.metadata.generation, inputs.now);
+
+    let problems = rules::check_webhook_config(&config.spec);
+    let valid = problems.is_empty();
+    if valid {
+        conditions.set(condition::VALID, true, reason::VALIDATION_SUCCEEDED, "Spec validation passed");
+    } else {
+        let problems: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, problems.join("; "));
+    }
+
+    let mut servers = inputs.referencing_servers.to_vec();
+    servers.sort();
+    servers.dedup();
+    let deleting = config.metadata.deletion_timestamp.is_some();
+    let held = config.finalizers().iter().any(|name| name == names::WEBHOOK_CONFIG_FINALIZER);
+    if deleting && !servers.is_empty() {
+        let message = format!("Cannot delete: referenced by MCPServers: {}", servers.join(", "));
+        conditions.set(condition::DELETION_BLOCKED, true, reason::REFERENCED_BY_WORKLOADS, message);
+    }
+    let finalizer = match (deleting, held) {
+        (false, false) => Finalizer::Add,
+        (true, true) if servers.is_empty() => Finalizer::Remove,
+        _ => Finalizer::Keep,
+    };
+
+    let events = conditions
+        .news()
+        .map(|new| match (new.type_.as_str(), new.status.as_str()) {
+            (condition::VALID, "True") => PlannedEvent::new(EventType::Normal, &new.reason, &new.message),
+            (condition::DELETION_BLOCKED, _) => {
+                PlannedEvent::new(EventType::Warning, condition::DELETION_BLOCKED, &new.message)
+            }
+            _ => PlannedEvent::new(EventType::Warning, &new.reason, &new.message),
+        })
+        .collect();
+    let status = MCPWebhookConfigStatus {
+        conditions: conditions.into_list(),
+        // The hash of the last spec that could be used.
+        config_hash: if valid { Some(config_hash(&config.spec)) } else { previous.config_hash },
+        observed_generation: config.metadata.generation,
+        referencing_servers: if servers.is_empty() { None } else { Some(servers) },
+    };
+    ConfigPlan { finalizer, status, events }
+}
