@@ -1,4 +1,6 @@
 //! Schemas that no Rust type carries: what Kubernetes itself defines, and what is left open.
+//!
+//! A field with such a schema needs `#[serde(default)]`: nothing else tells the derive that it may be absent.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 

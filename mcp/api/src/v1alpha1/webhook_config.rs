@@ -102,7 +102,7 @@ string_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct MCPWebhookConfigStatus {
     /// Whether the spec can be used (`Valid`), and whether a deletion waits for referring servers (`DeletionBlocked`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// A digest of the last valid spec; it changes when the spec does.

@@ -25,10 +25,10 @@ pub struct OidcConfigRef {
 
 /// Which configuration of an authorization server applies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("required" = ["kind", "name"]))] // the default comes first, so `kind` may still be left out
 pub struct AuthServerRef {
     /// The kind of the referenced object.
     #[serde(default)]
-    #[schemars(required)]
     pub kind: AuthServerKind,
     /// The name of the referenced object.
     #[schemars(length(min = 1))]
@@ -48,7 +48,7 @@ string_enum! {
 /// Policies on what callers may do, written here or in a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [
+#[schemars(extend("required" = ["type"], "x-kubernetes-validations" = [
     {
         "rule": "self.type == 'configMap' ? has(self.configMap) : !has(self.configMap)",
         "message": "configMap must be set when type is 'configMap', and must not be set otherwise",
@@ -79,7 +79,6 @@ pub struct AuthzConfig {
     pub role_claim_name: Option<String>,
     /// Where the policies are.
     #[serde(default, rename = "type")]
-    #[schemars(required)]
     pub kind: AuthzConfigType,
 }
 

@@ -99,7 +99,7 @@ pub struct MCPServerSpec {
     pub permission_profile: Option<PermissionProfile>,
     /// A PodTemplateSpec that is merged into the pods of the MCP server, whose container is called `mcp`. It does not
     /// change the proxy's pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::open_object")]
     pub pod_template_spec: Option<serde_json::Value>,
     /// The transport that clients use towards the proxy of a stdio server. The other transports pass through as they
@@ -252,6 +252,7 @@ pub struct Audit {
 
 /// A permission profile and where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("required" = ["name", "type"]))] // the default comes first, so `type` may still be left out
 pub struct PermissionProfile {
     /// The key of the ConfigMap that holds the profile, for type `configmap`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -260,7 +261,6 @@ pub struct PermissionProfile {
     pub name: String,
     /// Where the profile is.
     #[serde(default, rename = "type")]
-    #[schemars(required)]
     pub kind: PermissionProfileType,
 }
 
@@ -327,7 +327,7 @@ pub struct MCPServerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authz_config_hash: Option<String>,
     /// What holds and what does not; `Ready` sums it up.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// A digest of the configuration that `spec.externalAuthConfigRef` names, as last used.
