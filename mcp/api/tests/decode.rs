@@ -1,0 +1,102 @@
+//! What the types make of stored objects, and what they write.
+
+use mcp_api::{
+    v1alpha1::{FailurePolicy, MCPWebhookConfig, MCPWebhookConfigStatus},
+    v1beta1::{MCPServer, MCPServerSpec, MCPServerStatus, ProxyMode, SessionAffinity, Transport},
+};
+use serde_json::{Value, json};
+
+fn server(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1",
+        "kind": "MCPServer",
+        "metadata": {"name": "fetch", "namespace": "demo"},
+        "spec": spec,
+    })
+}
+
+#[test]
+fn an_object_without_a_spec_decodes_because_the_api_server_admits_it() {
+    let mut object = server(&Value::Null);
+    let null: MCPServer = serde_json::from_value(object.clone()).unwrap();
+    object.as_object_mut().unwrap().remove("spec");
+    let absent: MCPServer = serde_json::from_value(object).unwrap();
+    for server in [null, absent] {
+        assert_eq!(server.spec, MCPServerSpec::default());
+        assert_eq!(server.spec.image, "");
+    }
+    let config: MCPWebhookConfig = serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig", "metadata": {"name": "gate"},
+    }))
+    .unwrap();
+    assert!(config.spec.mutating.is_none() && config.spec.validating.is_none());
+}
+
+#[test]
+fn a_spec_that_is_there_has_to_be_right() {
+    let missing = serde_json::from_value::<MCPServer>(server(&json!({}))).unwrap_err();
+    assert!(missing.to_string().contains("missing field `image`"), "{missing}");
+    let wrong = serde_json::from_value::<MCPServer>(server(&json!({"image": "i", "transport": "smoke"}))).unwrap_err();
+    assert!(wrong.to_string().contains("unknown variant `smoke`"), "{wrong}");
+}
+
+#[test]
+fn absent_members_have_the_schema_s_defaults() {
+    let server: MCPServer = serde_json::from_value(server(&json!({
+        "image": "i",
+        "permissionProfile": {"name": "none"},
+        "authzConfig": {"configMap": {"name": "policies"}},
+        "volumes": [{"name": "data", "hostPath": "/srv", "mountPath": "/data"}],
+    })))
+    .unwrap();
+    let expected = MCPServerSpec { image: "i".into(), ..MCPServerSpec::default() };
+    assert_eq!(
+        (server.spec.transport, server.spec.proxy_mode, server.spec.proxy_port, server.spec.session_affinity),
+        (Transport::Stdio, ProxyMode::StreamableHttp, 8080, SessionAffinity::ClientIp)
+    );
+    assert_eq!(
+        (server.spec.transport, server.spec.proxy_mode, server.spec.proxy_port, server.spec.session_affinity),
+        (expected.transport, expected.proxy_mode, expected.proxy_port, expected.session_affinity)
+    );
+    let spec = serde_json::to_value(&server.spec).unwrap();
+    assert_eq!(spec["permissionProfile"]["type"], "builtin");
+    assert_eq!(spec["authzConfig"]["type"], "configMap");
+    assert_eq!(spec["authzConfig"]["configMap"]["key"], "authz.json");
+    assert_eq!(spec["volumes"][0]["readOnly"], false);
+
+    let config: MCPWebhookConfig = serde_json::from_value(json!({
+        "metadata": {"name": "gate"},
+        "apiVersion": "toolhive.stacklok.dev/v1alpha1",
+        "kind": "MCPWebhookConfig",
+        "spec": {"validating": [{"name": "v", "url": "https://v.example"}]},
+    }))
+    .unwrap();
+    assert_eq!(config.spec.validating.unwrap()[0].failure_policy, FailurePolicy::Fail);
+}
+
+#[test]
+fn members_of_older_manifests_are_passed_over() {
+    let spec = json!({"image": "i", "port": 8080, "targetPort": 8080, "oidcConfig": {"type": "kubernetes"}});
+    let server: MCPServer = serde_json::from_value(server(&spec)).unwrap();
+    assert_eq!(server.spec.image, "i");
+}
+
+#[test]
+fn nothing_absent_is_written_so_that_an_apply_claims_only_what_was_set() {
+    let spec = serde_json::to_value(MCPServerSpec { image: "i".into(), ..MCPServerSpec::default() }).unwrap();
+    let expected = json!({
+        "image": "i", "proxyMode": "streamable-http", "proxyPort": 8080, "sessionAffinity": "ClientIP",
+        "transport": "stdio", "trustProxyHeaders": false,
+    });
+    assert_eq!(spec, expected, "the values that the API server would default, and no others");
+    assert_eq!(serde_json::to_value(MCPServerStatus::default()).unwrap(), json!({}));
+    assert_eq!(serde_json::to_value(MCPWebhookConfigStatus::default()).unwrap(), json!({}));
+}
+
+#[test]
+fn the_text_of_an_enum_is_what_manifests_hold() {
+    for transport in [Transport::Stdio, Transport::StreamableHttp, Transport::Sse] {
+        assert_eq!(serde_json::to_value(transport).unwrap(), transport.as_str());
+        assert_eq!(transport.to_string(), transport.as_str());
+    }
+}
