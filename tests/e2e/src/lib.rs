@@ -1,1 +1,10 @@
-//! The whole way: a manifest through the admission gate, a call through the request gate; and the demo.
+//! The whole way: a manifest passes the admission gate, a call passes the request gate.
+//!
+//! The parts that the demo and the end-to-end test share. Everything in it is real: the control plane, the operator's and the runner's binaries,
+//! an MCP server that is not ours (the Go SDK's `everything`), and an MCP client made with the official Rust SDK.
+
+pub mod client;
+pub mod process;
+pub mod request_webhook;
+pub mod secret_files;
+pub mod stage;

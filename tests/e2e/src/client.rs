@@ -1,0 +1,74 @@
+//! An MCP client made with the official Rust SDK.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rmcp::ServiceExt as _;
+use rmcp::model::{CallToolRequestParams, ClientConfig};
+use rmcp::service::{RoleClient, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use serde_json::{Value, json};
+
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(20);
+
+/// A connected MCP client.
+#[derive(Debug)]
+pub struct McpClient {
+    service: RunningService<RoleClient, ClientConfig>,
+}
+
+/// What a tool call came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Called {
+    /// The tool answered with this text.
+    Answered(String),
+    /// The call was refused on its way.
+    Refused {
+        /// JSON-RPC error code.
+        code: i32,
+        /// JSON-RPC error message.
+        message: String,
+    },
+}
+
+impl McpClient {
+    /// Connects to the streamable HTTP endpoint `url`.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let transport = StreamableHttpClientTransport::from_uri(url);
+        let connecting = ClientConfig::default().serve(transport);
+        let service =
+            tokio::time::timeout(CALL, connecting).await.context("the MCP server did not answer in time")??;
+        Ok(Self { service })
+    }
+
+    /// The names of the server's tools.
+    pub async fn tools(&self) -> Result<Vec<String>> {
+        let tools =
+            tokio::time::timeout(CALL, self.service.list_all_tools()).await.context("tools/list took too long")??;
+        Ok(tools.into_iter().map(|tool| tool.name.into_owned()).collect())
+    }
+
+    /// Calls the `greet` tool of the `everything` server.
+    pub async fn greet(&self, name: &str) -> Result<Called> {
+        let Value::Object(arguments) = json!({ "name": name }) else { bail!("arguments are an object") };
+        let call = CallToolRequestParams::new("greet").with_arguments(arguments);
+        match tokio::time::timeout(CALL, self.service.call_tool(call)).await.context("tools/call took too long")? {
+            Ok(result) => {
+                let content = serde_json::to_value(&result.content)?;
+                let text = content[0]["text"].as_str().with_context(|| format!("no text in {content}"))?;
+                Ok(Called::Answered(text.to_owned()))
+            }
+            Err(ServiceError::McpError(error)) => {
+                Ok(Called::Refused { code: error.code.0, message: error.message.into_owned() })
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Ends the session.
+    pub async fn close(self) -> Result<()> {
+        self.service.cancel().await?;
+        Ok(())
+    }
+}
