@@ -1,6 +1,10 @@
 //! The operator of the MCP platform: plans the children of MCPServers and applies them.
 //!
-//! Every controller is observe → plan → apply. [`plan`] is the middle: pure functions from what was observed to what
-//! should be. It is the only place where desired state is derived.
+//! Every controller is observe → plan → apply. [`cache`] observes: one watch per kind, reduced to what is read.
+//! [`plan`] is the middle: pure functions from what was observed to what should be, the only place where desired state
+//! is derived. [`apply`] writes what differs and nothing else. [`work`] decides when.
 
+pub mod apply;
+pub mod cache;
 pub mod plan;
+pub mod work;

@@ -1,0 +1,214 @@
+use serde_json::{Value, json};
+
+use super::{first_excess, first_missing};
+
+/// What kube-apiserver 1.36 recorded for a server-side apply of `deployment()`.
+fn recorded() -> Value {
+    json!({
+        "f:metadata": {
+            "f:annotations": {"f:portcullis.dev/applied-digest": {}},
+            "f:labels": {"f:app": {}},
+            "f:ownerReferences": {"k:{\"uid\":\"u-1\"}": {}}
+        },
+        "f:spec": {
+            "f:selector": {},
+            "f:template": {
+                "f:metadata": {"f:labels": {"f:app": {}}},
+                "f:spec": {
+                    "f:containers": {
+                        "k:{\"name\":\"toolhive\"}": {
+                            ".": {},
+                            "f:args": {},
+                            "f:env": {
+                                "k:{\"name\":\"HOME\"}": {".": {}, "f:name": {}, "f:value": {}},
+                                "k:{\"name\":\"KEY\"}": {".": {}, "f:name": {}, "f:valueFrom": {"f:secretKeyRef": {}}}
+                            },
+                            "f:image": {},
+                            "f:name": {},
+                            "f:ports": {
+                                "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}, "f:name": {}}
+                            },
+                            "f:resources": {"f:limits": {"f:cpu": {}}},
+                            "f:volumeMounts": {
+                                "k:{\"mountPath\":\"/etc/runconfig\"}": {".": {}, "f:mountPath": {}, "f:name": {}}
+                            }
+                        }
+                    },
+                    "f:securityContext": {"f:runAsNonRoot": {}},
+                    "f:volumes": {
+                        "k:{\"name\":\"tmp\"}": {".": {}, "f:emptyDir": {}, "f:name": {}}
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": "web", "namespace": "team",
+            "annotations": {"portcullis.dev/applied-digest": "d"},
+            "labels": {"app": "web"},
+            "ownerReferences": [{"apiVersion": "x/v1", "kind": "Y", "name": "z", "uid": "u-1", "controller": true}]
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "containers": [{
+                        "name": "toolhive", "image": "i", "args": ["run", "i"],
+                        "env": [
+                            {"name": "HOME", "value": "/tmp"},
+                            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+                        ],
+                        "ports": [{"name": "http", "containerPort": 8080}],
+                        "resources": {"limits": {"cpu": "0.5"}},
+                        "volumeMounts": [{"name": "runconfig", "mountPath": "/etc/runconfig"}]
+                    }],
+                    "securityContext": {"runAsNonRoot": true},
+                    "volumes": [{"name": "tmp", "emptyDir": {}}]
+                }
+            }
+        }
+    })
+}
+
+/// `document` without the member at `pointer`.
+fn without(mut document: Value, parent: &str, key: &str) -> Value {
+    document.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key).unwrap();
+    document
+}
+
+#[test]
+fn an_entry_holds_the_document_it_was_recorded_for() {
+    assert_eq!(first_missing(&recorded(), &deployment()), None);
+}
+
+/// `held` without the node at `path`, and without the parents that it leaves empty: a set keeps no empty nodes.
+fn take(held: &mut Value, path: &[&str]) {
+    let members = held.as_object_mut().unwrap();
+    let (first, rest) = path.split_first().unwrap();
+    if !rest.is_empty() {
+        take(members.get_mut(*first).unwrap(), rest);
+    }
+    if rest.is_empty() || members[*first].as_object().is_some_and(serde_json::Map::is_empty) {
+        members.remove(*first).unwrap();
+    }
+}
+
+#[test]
+fn a_foreign_change_of_any_value_is_seen_by_the_path_it_took() {
+    let pod = ["f:spec", "f:template", "f:spec"];
+    let container = [&pod[..], &["f:containers", "k:{\"name\":\"toolhive\"}"]].concat();
+    let cases: &[(&[&str], &[&str], &str)] = &[
+        (&[], &["f:metadata", "f:labels", "f:app"], "metadata.labels"),
+        (&[], &["f:metadata", "f:annotations"], "metadata.annotations"),
+        (&[], &["f:metadata", "f:ownerReferences", "k:{\"uid\":\"u-1\"}"], "metadata.ownerReferences"),
+        (&[], &["f:spec", "f:selector"], "spec.selector"),
+        (&[], &["f:spec"], "spec"),
+        (&container, &["f:image"], "spec.template.spec.containers[0].image"),
+        (&container, &["f:args"], "spec.template.spec.containers[0].args"),
+        (&container, &["f:env", "k:{\"name\":\"KEY\"}"], "spec.template.spec.containers[0].env[1]"),
+        (&container, &["f:env", "k:{\"name\":\"HOME\"}", "f:value"], "spec.template.spec.containers[0].env[0].value"),
+        (
+            &container,
+            &["f:env", "k:{\"name\":\"KEY\"}", "f:valueFrom", "f:secretKeyRef"],
+            "spec.template.spec.containers[0].env[1].valueFrom",
+        ),
+        (&container, &["f:resources", "f:limits", "f:cpu"], "spec.template.spec.containers[0].resources"),
+        (&pod, &["f:volumes", "k:{\"name\":\"tmp\"}", "f:emptyDir"], "spec.template.spec.volumes[0].emptyDir"),
+        (&pod, &["f:securityContext", "f:runAsNonRoot"], "spec.template.spec.securityContext"),
+        (&pod, &["f:containers"], "spec.template.spec.containers"),
+    ];
+    for (parent, path, missing) in cases {
+        let mut held = recorded();
+        take(&mut held, &[*parent, *path].concat());
+        assert_eq!(first_missing(&held, &deployment()).as_deref(), Some(*missing), "{path:?} taken");
+    }
+}
+
+#[test]
+fn a_key_left_to_its_default_is_found_under_the_key_the_server_completed() {
+    let held = |ports: Value| json!({"f:spec": {"f:ports": ports}});
+    let desired = json!({"spec": {"ports": [{"port": 80, "name": "http"}]}});
+    let tcp = json!({".": {}, "f:port": {}, "f:name": {}});
+    let cases = [
+        (json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": tcp}), None),
+        // Ours is the TCP one; somebody else's UDP port of the same number does not hide it, nor replace it.
+        (
+            json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": tcp, "k:{\"port\":80,\"protocol\":\"UDP\"}": {".": {}, "f:port": {}}}),
+            None,
+        ),
+        (json!({"k:{\"port\":80,\"protocol\":\"UDP\"}": {".": {}, "f:port": {}}}), Some("spec.ports[0].name")),
+        (json!({"k:{\"port\":81,\"protocol\":\"TCP\"}": tcp}), Some("spec.ports[0]")),
+        (json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}), Some("spec.ports[0].name")),
+    ];
+    for (ports, missing) in cases {
+        assert_eq!(first_missing(&held(ports.clone()), &desired).as_deref(), missing, "{ports}");
+    }
+    // A stated key must agree.
+    let stated = json!({"spec": {"ports": [{"port": 80, "protocol": "UDP"}]}});
+    assert_eq!(
+        first_missing(&held(json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": tcp})), &stated).as_deref(),
+        Some("spec.ports[0]")
+    );
+    // A key that shares no member with the element is not its key.
+    let unrelated = json!({"spec": {"ports": [{"nodePort": 80}]}});
+    assert!(first_missing(&held(json!({"k:{\"port\":80}": tcp})), &unrelated).is_some());
+}
+
+#[test]
+fn sets_atomic_lists_and_empty_objects_are_held_as_recorded() {
+    let cases = [
+        (json!({"f:s": {"v:\"a\"": {}, "v:\"b\"": {}}}), json!({"s": ["a", "b"]}), None),
+        (json!({"f:s": {"v:\"a\"": {}}}), json!({"s": ["a", "b"]}), Some("s[1]")),
+        (json!({"f:s": {"v:1": {}}}), json!({"s": [1]}), None),
+        (json!({"f:s": {"v:1": {}}}), json!({"s": ["1"]}), Some("s[0]")),
+        (json!({"f:s": {"i:0": {}, "i:1": {}}}), json!({"s": ["a", "b"]}), None),
+        (json!({"f:s": {"i:0": {}}}), json!({"s": ["a", "b"]}), Some("s[1]")),
+        (json!({"f:s": {}}), json!({"s": ["a", {"b": 1}]}), None),
+        (json!({"f:s": {}}), json!({"s": {"b": {"c": 1}}}), None),
+        (json!({"f:s": {}}), json!({"s": {}}), None),
+        (json!({}), json!({"s": {}}), Some("s")),
+        (json!({}), json!({"s": []}), None),
+        // A map whose members were all taken keeps only itself.
+        (json!({"f:s": {".": {}}}), json!({"s": {"b": 1}}), Some("s.b")),
+        (json!({"f:s": {".": {}, "f:b": {}}}), json!({"s": {"b": 1}}), None),
+        // A key that is not what the format says never matches.
+        (json!({"f:s": {"k:{oops": {}, "x": {}}}), json!({"s": [{"a": 1}]}), Some("s[0]")),
+        (Value::Null, json!({"s": 1}), Some("s")),
+    ];
+    for (held, desired, missing) in cases {
+        assert_eq!(first_missing(&held, &desired).as_deref(), missing, "{held} for {desired}");
+    }
+}
+
+#[test]
+fn addressing_members_are_not_expected_in_an_entry() {
+    let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}});
+    assert_eq!(first_missing(&json!({}), &desired), None);
+    let nested = json!({"spec": {"name": "a"}});
+    assert_eq!(first_missing(&json!({"f:spec": {"f:x": {}}}), &nested).as_deref(), Some("spec.name"));
+}
+
+#[test]
+fn what_we_hold_and_no_longer_state_is_excess() {
+    let held = json!({"f:status": {
+        "f:phase": {}, "f:hash": {},
+        "f:conditions": {"k:{\"type\":\"Ready\"}": {".": {}, "f:type": {}, "f:status": {}}},
+        "f:names": {}
+    }});
+    let all = json!({"status": {
+        "phase": "P", "hash": "h", "names": ["a"], "more": 1,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "R"}]
+    }});
+    assert_eq!(first_excess(&held, &all), None);
+    assert_eq!(first_excess(&held, &without(all.clone(), "/status", "hash")).as_deref(), Some("status.hash"));
+    assert_eq!(first_excess(&held, &without(all.clone(), "/status", "names")).as_deref(), Some("status.names"));
+    let mut other = all;
+    other["status"]["conditions"] = json!([{"type": "Valid", "status": "True"}]);
+    assert_eq!(first_excess(&held, &other).as_deref(), Some("status.conditions[k:{\"type\":\"Ready\"}]"));
+}

@@ -1,0 +1,199 @@
+//! Watches that fill the stores.
+
+use std::{fmt::Debug, sync::Arc};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client, Resource,
+    core::{DeserializeGuard, NamespaceResourceScope},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Change, Store, Stored};
+
+/// Objects per page of a list: what is held in full at any time.
+const PAGE: u32 = 200;
+
+/// Which namespaces are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    namespaces: Vec<String>,
+}
+
+/// All watches of the process: starts them, and says when every one has delivered its first list.
+#[derive(Debug)]
+pub struct Feeds {
+    client: ClientBox,
+    scope: Scope,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+    /// How many watches have not delivered their first list.
+    waiting: watch::Sender<usize>,
+}
+
+#[derive(Clone)]
+struct ClientBox(Client);
+
+impl Debug for ClientBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// The namespaces of a comma-separated list; an empty one means all of them.
+    pub fn parse(list: &str) -> Self {
+        let mut namespaces: Vec<String> =
+            list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        Self { namespaces }
+    }
+
+    /// The watches that cover the scope: a namespace each, or one for all ("").
+    fn watches(&self) -> Vec<String> {
+        if self.namespaces.is_empty() { vec![String::new()] } else { self.namespaces.clone() }
+    }
+}
+
+// === impl Feeds ===
+
+impl Feeds {
+    /// No watch yet. Tasks are tracked by `tasks` and end with `shutdown`.
+    pub fn new(client: Client, scope: Scope, tasks: TaskTracker, shutdown: CancellationToken) -> Self {
+        Self { client: ClientBox(client), scope, tasks, shutdown, waiting: watch::Sender::new(0) }
+    }
+
+    /// Watches whole objects of a kind of ours: one that does not decode is stored as such and stops nothing.
+    pub fn follow_guarded<K, T>(
+        &self,
+        config: watcher::Config,
+        store: Arc<Store<T>>,
+        reduce: fn(DeserializeGuard<K>) -> T,
+        changed: impl Fn(&Change<T>) + Clone + Send + 'static,
+    ) where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + DeserializeOwned
+            + Clone
+            + Debug
+            + Send
+            + 'static,
+        T: Stored,
+    {
+        for watch in self.scope.watches() {
+            let api: Api<DeserializeGuard<K>> = self.api(&watch);
+            self.start(watch, watcher::watcher(api, config.clone()), store.clone(), reduce, changed.clone());
+        }
+    }
+
+    /// Watches a built-in kind: whole objects, or `PartialObjectMeta<K>` for its metadata only.
+    pub fn follow<K, T>(
+        &self,
+        config: watcher::Config,
+        store: Arc<Store<T>>,
+        reduce: fn(K) -> T,
+        changed: impl Fn(&Change<T>) + Clone + Send + 'static,
+    ) where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + DeserializeOwned
+            + Clone
+            + Debug
+            + Send
+            + 'static,
+        T: Stored,
+    {
+        for watch in self.scope.watches() {
+            let api: Api<K> = self.api(&watch);
+            self.start(watch, watcher::watcher(api, config.clone()), store.clone(), reduce, changed.clone());
+        }
+    }
+
+    /// Returns once every watch started so far has delivered its first list; without that, everything looks absent.
+    /// Returns `false` on shutdown.
+    pub async fn ready(&self) -> bool {
+        let mut waiting = self.waiting.subscribe();
+        tokio::select! {
+            () = self.shutdown.cancelled() => false,
+            result = waiting.wait_for(|waiting| *waiting == 0) => result.is_ok(),
+        }
+    }
+
+    fn api<K>(&self, watch: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        if watch.is_empty() { Api::all(self.client.0.clone()) } else { Api::namespaced(self.client.0.clone(), watch) }
+    }
+
+    fn start<K, T>(
+        &self,
+        watch: String,
+        stream: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+        store: Arc<Store<T>>,
+        reduce: fn(K) -> T,
+        changed: impl Fn(&Change<T>) + Send + 'static,
+    ) where
+        K: Send + 'static,
+        T: Stored,
+    {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        let (waiting, shutdown) = (self.waiting.clone(), self.shutdown.clone());
+        self.tasks.spawn(async move {
+            let mut stream = std::pin::pin!(stream.default_backoff());
+            let mut first = true;
+            loop {
+                let event = tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    event = stream.next() => event,
+                };
+                match event {
+                    None => return,
+                    Some(Err(error)) => {
+                        let kind = std::any::type_name::<T>();
+                        tracing::warn!(store = kind, namespace = watch, %error, "watch interrupted; retrying");
+                    }
+                    Some(Ok(Event::Init)) => store.list_begins(&watch),
+                    Some(Ok(Event::InitApply(object))) => store.listed(&watch, reduce(object)),
+                    Some(Ok(Event::InitDone)) => {
+                        store.list_ends(&watch).iter().for_each(&changed);
+                        if std::mem::take(&mut first) {
+                            waiting.send_modify(|waiting| *waiting -= 1);
+                        }
+                    }
+                    Some(Ok(Event::Apply(object))) => {
+                        store.delivered(&watch, reduce(object)).iter().for_each(&changed);
+                    }
+                    Some(Ok(Event::Delete(object))) => {
+                        store.deleted(&watch, &reduce(object)).iter().for_each(&changed);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// How kinds are listed and watched: in pages, so that memory does not follow the size of the cluster.
+pub fn paged() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_namespaces_is_trimmed_and_an_empty_one_means_all() {
+        for (list, watches) in [("", vec![""]), (" , ", vec![""]), ("b, a,b,", vec!["a", "b"]), ("team", vec!["team"])]
+        {
+            assert_eq!(Scope::parse(list).watches(), watches, "{list:?}");
+        }
+    }
+}

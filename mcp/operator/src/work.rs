@@ -1,0 +1,286 @@
+//! The work queue of a controller: keys, each at most once, each worked on by at most one worker.
+//!
+//! A key that is added while it is being worked on is worked on again afterwards. Its size is bounded by the number of
+//! objects, because a key is never queued twice.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// First delay after a failure; it doubles with each further one.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// Longest delay after a failure.
+const LAST_RETRY: Duration = Duration::from_mins(5);
+
+/// Namespace and name of an object to reconcile.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+/// What a reconcile asks for next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A change wakes it.
+    Wait,
+    /// It also has to run again after this long.
+    After(Duration),
+}
+
+/// Keys and when they are due.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    due: BTreeMap<(Instant, u64), Key>,
+    at: HashMap<Key, (Instant, u64)>,
+    running: HashSet<Key>,
+    /// Asked for while running: when it is due afterwards.
+    again: HashMap<Key, Instant>,
+    failures: HashMap<Key, u32>,
+    sequence: u64,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// A key.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// Asks for `key` as soon as a worker is free.
+    pub fn add(&self, key: Key) {
+        self.add_after(key, Duration::ZERO);
+    }
+
+    /// Asks for `key` after `delay`, or earlier if somebody else asked for that.
+    pub fn add_after(&self, key: Key, delay: Duration) {
+        self.with(|state| state.add(key, Instant::now() + delay));
+        self.changed.notify_one();
+    }
+
+    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.
+    pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
+    where
+        F: Future<Output = Result<Next, E>>,
+        E: std::fmt::Display,
+    {
+        let worker = || async {
+            while let Some(key) = self.next(shutdown).await {
+                let result = reconcile(key.clone()).await;
+                if let Err(error) = &result {
+                    tracing::warn!(namespace = key.namespace, name = key.name, %error, "reconcile failed; retrying");
+                }
+                self.done(&key, result.ok());
+            }
+        };
+        futures::future::join_all((0..workers).map(|_| worker())).await;
+    }
+
+    /// The next key that is due; `None` on shutdown.
+    async fn next(&self, shutdown: &CancellationToken) -> Option<Key> {
+        loop {
+            let (key, wake) = self.with(State::take);
+            if shutdown.is_cancelled() {
+                return None;
+            }
+            if let Some(key) = key {
+                // There may be more for another worker.
+                self.changed.notify_one();
+                return Some(key);
+            }
+            let timer = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return None,
+                () = self.changed.notified() => {}
+                () = timer => {}
+            }
+        }
+    }
+
+    fn done(&self, key: &Key, next: Option<Next>) {
+        self.with(|state| {
+            state.running.remove(key);
+            let mut due = state.again.remove(key);
+            let delay = match next {
+                Some(Next::Wait) => {
+                    state.failures.remove(key);
+                    None
+                }
+                Some(Next::After(delay)) => {
+                    state.failures.remove(key);
+                    Some(delay)
+                }
+                None => {
+                    let failures = state.failures.entry(key.clone()).or_default();
+                    *failures = failures.saturating_add(1);
+                    // A change while it ran does not shorten the backoff: the same error would follow it.
+                    due = None;
+                    Some(retry_delay(*failures))
+                }
+            };
+            let asked = delay.map(|delay| Instant::now() + delay);
+            if let Some(at) = [due, asked].into_iter().flatten().min() {
+                state.add(key.clone(), at);
+            }
+        });
+        self.changed.notify_one();
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        body(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn add(&mut self, key: Key, at: Instant) {
+        if self.running.contains(&key) {
+            let due = self.again.entry(key).or_insert(at);
+            *due = (*due).min(at);
+            return;
+        }
+        if let Some(current) = self.at.get(&key) {
+            if current.0 <= at {
+                return;
+            }
+            self.due.remove(&current.clone());
+        }
+        self.sequence += 1;
+        self.due.insert((at, self.sequence), key.clone());
+        self.at.insert(key, (at, self.sequence));
+    }
+
+    /// The first key that is due, marked as running; otherwise when the next one will be.
+    fn take(&mut self) -> (Option<Key>, Option<Instant>) {
+        let Some(first) = self.due.first_entry() else {
+            return (None, None);
+        };
+        let at = first.key().0;
+        if at > Instant::now() {
+            return (None, Some(at));
+        }
+        let key = first.remove();
+        self.at.remove(&key);
+        self.running.insert(key.clone());
+        (Some(key), None)
+    }
+}
+
+fn retry_delay(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(LAST_RETRY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("ns", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_queued_once_and_the_earliest_wish_counts() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let start = Instant::now();
+        queue.add_after(key("a"), Duration::from_secs(9));
+        queue.add_after(key("a"), Duration::from_secs(3));
+        queue.add_after(key("a"), Duration::from_secs(6));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        assert_eq!(start.elapsed().as_secs(), 3);
+        queue.done(&key("a"), Some(Next::Wait));
+        assert_eq!(queue.with(|state| state.due.len() + state.at.len() + state.running.len()), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_while_it_runs_runs_again_afterwards_and_never_twice_at_once() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add(key("a"));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        queue.add(key("a"));
+        let nothing = tokio::time::timeout(Duration::from_secs(1), queue.next(&stop)).await;
+        assert!(nothing.is_err(), "it is running");
+        queue.done(&key("a"), Some(Next::Wait));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_up_to_five_minutes_and_a_success_forgets_them() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add(key("a"));
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            let start = Instant::now();
+            queue.next(&stop).await;
+            waits.push(start.elapsed().as_millis());
+            // A change that comes in meanwhile does not shorten the backoff.
+            queue.add(key("a"));
+            queue.done(&key("a"), None);
+        }
+        assert_eq!(waits[..5], [0, 500, 1000, 2000, 4000]);
+        assert_eq!(waits[11], 300_000);
+        queue.next(&stop).await;
+        queue.done(&key("a"), Some(Next::After(Duration::from_secs(7))));
+        let start = Instant::now();
+        queue.next(&stop).await;
+        assert_eq!(start.elapsed().as_secs(), 7);
+        queue.done(&key("a"), None);
+        let start = Instant::now();
+        queue.next(&stop).await;
+        assert_eq!(start.elapsed().as_millis(), 500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_share_the_queue_and_stop_when_told() {
+        let (queue, stop) = (Arc::new(Queue::default()), CancellationToken::new());
+        for name in ["a", "b", "c", "d", "e"] {
+            queue.add(key(name));
+        }
+        let (now, most, total) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let run = queue.run(2, &stop, |_| async {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            if total.fetch_add(1, Ordering::SeqCst) == 4 {
+                stop.cancel();
+            }
+            Ok::<_, std::fmt::Error>(Next::Wait)
+        });
+        tokio::time::timeout(Duration::from_secs(60), run).await.unwrap();
+        assert_eq!((most.into_inner(), total.into_inner()), (2, 5));
+    }
+}
