@@ -1,0 +1,103 @@
+//! The headers that belong to one hop.
+
+use std::net::SocketAddr;
+
+use http::Uri;
+use http::header::{
+    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+
+const X_FORWARDED: &str = "x-forwarded-";
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// RFC 9110 §7.6.1, and the `Proxy-*` of RFC 9110 §11.7.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Makes a client's headers those of our own request: without what was meant for this hop, with what a server behind a
+/// proxy is told. `Host` is left to the client library, which writes the backend's.
+pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketAddr>) {
+    remove_hop_by_hop(headers);
+    // What the client claims about its way here is not believed.
+    let claimed: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with(X_FORWARDED)).cloned().collect();
+    for name in claimed {
+        headers.remove(name);
+    }
+    headers.remove(FORWARDED);
+    let host = headers.remove(HOST);
+    let host = host.or_else(|| HeaderValue::from_str(uri.authority()?.as_str()).ok());
+    if let Some(host) = host {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    if let Some(address) = client.and_then(|client| HeaderValue::from_str(&client.ip().to_canonical().to_string()).ok())
+    {
+        headers.insert(X_FORWARDED_FOR, address);
+    }
+}
+
+/// Removes what RFC 9110 §7.6.1 says ends at this hop, including what `Connection` names.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_loses_what_was_meant_for_this_hop_and_gains_what_a_proxy_says() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("host", "gateway.example"),
+            ("connection", "keep-alive, X-Secret-Hop"),
+            ("x-secret-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("proxy-authorization", "Basic eA=="),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-prefix", "/admin"),
+            ("forwarded", "for=10.0.0.1"),
+            ("authorization", "Bearer t"),
+            ("mcp-param-region", "eu"),
+        ] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        prepare(&mut headers, &Uri::from_static("/mcp"), Some("[::ffff:192.0.2.7]:4711".parse().unwrap()));
+        let mut left: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        left.sort_unstable();
+        assert_eq!(
+            left,
+            [
+                ("authorization", "Bearer t"),
+                ("mcp-param-region", "eu"),
+                ("x-forwarded-for", "192.0.2.7"),
+                ("x-forwarded-host", "gateway.example"),
+                ("x-forwarded-proto", "http"),
+            ]
+        );
+    }
+}

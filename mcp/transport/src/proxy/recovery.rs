@@ -1,0 +1,147 @@
+//! Opening a session anew after the server lost it, so that the client need not know (toolhive-runner §1.10, 7).
+//!
+//! A request is repeated only when the server said that it does not know the session: then it has not acted on it.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use mcp_wire::headers as mcp;
+use serde::Deserialize;
+
+use super::session::Session;
+use super::upstream::{Outgoing, Payload, Repeat, Upstream, accept_answers};
+use crate::Body;
+use crate::body::{collect, empty, full};
+
+/// Error bodies longer than this are not looked into.
+const MAX_ERROR: u64 = 64 << 10;
+/// The longest answer to a handshake.
+const MAX_HANDSHAKE_ANSWER: usize = 4 << 20;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A server that forgets its sessions all the time is not asked more often than this.
+const PAUSE: Duration = Duration::from_secs(1);
+const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// Whether the answer says that the server does not know the session. The answer stays whole.
+///
+/// 404 is what the specification asks for. Servers on the TypeScript SDK say 400 with code -32000 and name the session, or that they
+/// are not initialized. A 404 with -32601 is about the method.
+pub(super) async fn session_is_lost(response: &mut Response<Body>) -> bool {
+    let status = response.status();
+    if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
+        return false;
+    }
+    let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_none_or(|length| length > MAX_ERROR) {
+        return status == StatusCode::NOT_FOUND && length == Some(0);
+    }
+    let body = std::mem::replace(response.body_mut(), empty());
+    let Ok(bytes) = collect(body, usize::try_from(MAX_ERROR).unwrap_or(usize::MAX)).await else { return false };
+    *response.body_mut() = full(bytes.clone());
+    says_lost(status, &bytes)
+}
+
+fn says_lost(status: StatusCode, body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Answer {
+        error: Error,
+    }
+    #[derive(Deserialize)]
+    struct Error {
+        code: i64,
+        #[serde(default)]
+        message: String,
+    }
+    let error = serde_json::from_slice::<Answer>(body).ok().map(|answer| answer.error);
+    match (status, error) {
+        (StatusCode::NOT_FOUND, Some(error)) => error.code != mcp_wire::code::METHOD_NOT_FOUND,
+        (StatusCode::NOT_FOUND, None) => true,
+        (_, Some(error)) => {
+            let message = error.message.to_ascii_lowercase();
+            error.code == -32000 && (message.contains("session") || message.contains("not initialized"))
+        }
+        (_, None) => false,
+    }
+}
+
+/// Opens `session` anew, unless another request has done so since the server called it `known`. `like` lends its headers,
+/// so that the handshake carries what lets this client in. Returns whether the request may be sent once more.
+pub(super) async fn recover(upstream: &Upstream, session: &Session, known: &HeaderValue, like: &Repeat) -> bool {
+    let Some(handshake) = session.handshake.clone() else { return false };
+    let attempt = async {
+        let mut reopened = session.reopened.lock().await;
+        if session.backend_id() != *known {
+            return true;
+        }
+        if reopened.is_some_and(|last| last.elapsed() < PAUSE) {
+            return false;
+        }
+        *reopened = Some(Instant::now());
+        match open(upstream, handshake, like).await {
+            Some(id) => {
+                tracing::info!("the MCP server had lost a session; it was opened anew");
+                session.set_backend_id(id);
+                true
+            }
+            None => false,
+        }
+    };
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.unwrap_or(false)
+}
+
+async fn open(upstream: &Upstream, handshake: Bytes, like: &Repeat) -> Option<HeaderValue> {
+    let mut headers = like.headers.clone();
+    for name in
+        [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, http::HeaderName::from_static("last-event-id")]
+    {
+        headers.remove(name);
+    }
+    accept_answers(&mut headers);
+    let post = |headers, body| Outgoing {
+        method: Method::POST,
+        target: like.target.clone(),
+        headers,
+        payload: Payload::Whole(body),
+    };
+    let mut first = headers.clone();
+    // The handshake itself negotiates the version.
+    first.remove(mcp::PROTOCOL_VERSION);
+    let response = upstream.send(post(first, handshake)).await.ok()?;
+    if response.status() != StatusCode::OK {
+        return None;
+    }
+    let id = response.headers().get(mcp::SESSION_ID)?.clone();
+    // Read to its end: leaving early could be taken for a disconnect.
+    collect(response.into_body(), MAX_HANDSHAKE_ANSWER).await.ok()?;
+    headers.insert(mcp::SESSION_ID, id.clone());
+    let accepted = upstream.send(post(headers, Bytes::from_static(INITIALIZED))).await.ok()?;
+    let fine = accepted.status().is_success();
+    // At most a few bytes; the connection can be used again once they are read.
+    let _ = tokio::time::timeout(Duration::from_secs(1), accepted.into_body().collect()).await;
+    fine.then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_counts_as_lost_only_when_the_server_says_so() {
+        for (status, body, lost) in [
+            (404, "", true),
+            (404, "404 page not found\n", true),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#, true),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}"#, false),
+            (400, r#"{"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#, true),
+            (400, r#"{"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#, true),
+            (400, r#"{"error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"}}"#, false),
+            (400, r#"{"error":{"code":-32602,"message":"no such session in params"}}"#, false),
+            (400, "Bad Request", false),
+        ] {
+            assert_eq!(says_lost(StatusCode::from_u16(status).unwrap(), body.as_bytes()), lost, "{status} {body}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Replacing a few values of a message and leaving every other byte as it is.
+
+use bytes::Bytes;
+use mcp_wire::Message;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The members of `params` (or `result`) that a shared pipe makes the front look at.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Params<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    pub(super) meta: Option<Meta<'a>>,
+    /// Of `notifications/progress`.
+    #[serde(borrow, default, rename = "progressToken")]
+    pub(super) progress_token: Option<&'a RawValue>,
+    /// Of `notifications/cancelled`.
+    #[serde(borrow, default, rename = "requestId")]
+    pub(super) request_id: Option<&'a RawValue>,
+    /// Of the `resources/*` requests and notifications.
+    #[serde(default)]
+    pub(super) uri: Option<String>,
+}
+
+/// The members of `_meta` that name a call.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow, default, rename = "progressToken")]
+    pub(super) progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/subscriptionId")]
+    pub(super) subscription: Option<&'a RawValue>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads them; params that are no object hold none of them.
+    pub(super) fn read(params: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
+        match params {
+            Some(params) if params.get().starts_with('{') => serde_json::from_str(params.get()),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    /// As [`Params::read`], for what the server sends: what does not fit holds nothing.
+    pub(super) fn read_loose(params: Option<&'a RawValue>) -> Self {
+        Self::read(params).unwrap_or_default()
+    }
+}
+
+/// `text` with each of the values in `edits`, which are slices of `text` in their order, replaced.
+pub(super) fn replace(text: &[u8], edits: &[(&str, &str)]) -> Vec<u8> {
+    let longer: usize = edits.iter().map(|(_, new)| new.len()).sum();
+    let mut out = Vec::with_capacity(text.len() + longer + 1);
+    let mut at = 0;
+    for (old, new) in edits {
+        let start = (old.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+        // A slice of another text would lie outside or before; then it is left alone.
+        if let Some(before) = text.get(at..start).filter(|_| start + old.len() <= text.len()) {
+            out.extend_from_slice(before);
+            out.extend_from_slice(new.as_bytes());
+            at = start + old.len();
+        }
+    }
+    out.extend_from_slice(text.get(at..).unwrap_or_default());
+    out
+}
+
+/// The line that asks the server what the client asks, under the id `id`, which serves as progress token too.
+pub(super) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'_>, id: u64) -> Bytes {
+    let id = id.to_string();
+    let mut edits = Vec::with_capacity(2);
+    if let Some(old) = message.id() {
+        edits.push((old.raw(), id.as_str()));
+    }
+    if let Some(token) = params.meta.as_ref().and_then(|meta| meta.progress_token) {
+        edits.push((token.get(), id.as_str()));
+    }
+    line(body, &mut edits)
+}
+
+/// One line from a client's message: `edits` made, line breaks between tokens turned into spaces, a line break at the end.
+pub(super) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
+    edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
+    let mut line = replace(body, edits);
+    for byte in &mut line {
+        // In valid JSON these bytes stand between tokens only.
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    line.push(b'\n');
+    Bytes::from(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_id_and_progress_token_change_on_the_way_in() {
+        for (body, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":"a\u0062","method":"m","params":{"x":1.0,"_meta":{"progressToken":7,"k":"\u00e9"}}}"#,
+                r#"{"jsonrpc":"2.0","id":42,"method":"m","params":{"x":1.0,"_meta":{"progressToken":42,"k":"\u00e9"}}}"#,
+            ),
+            // Members in another order, white space and line breaks.
+            (
+                "{ \"params\" : { \"_meta\":{ \"progressToken\" : \"t\" } },\r\n \"method\":\"m\",\n\t\"id\":7 ,\"jsonrpc\":\"2.0\" }",
+                "{ \"params\" : { \"_meta\":{ \"progressToken\" : 42 } },   \"method\":\"m\", \t\"id\":42 ,\"jsonrpc\":\"2.0\" }",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
+                r#"{"jsonrpc":"2.0","id":42,"method":"m","params":[1]}"#,
+            ),
+        ] {
+            let message = Message::parse(body.as_bytes()).unwrap();
+            let params = Params::read(message.params()).unwrap();
+            let line = request_line(body.as_bytes(), &message, &params, 42);
+            assert_eq!(String::from_utf8_lossy(&line), format!("{expected}\n"));
+        }
+    }
+
+    #[test]
+    fn a_repeated_member_that_the_front_acts_on_is_an_error() {
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1,"progressToken":2}}}"#;
+        let message = Message::parse(body).unwrap();
+        assert!(Params::read(message.params()).is_err());
+    }
+}
