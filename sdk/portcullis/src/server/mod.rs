@@ -1,0 +1,145 @@
+//! The listener: HTTPS for webhooks, plain HTTP for health and metrics.
+//!
+//! The API server calls webhooks over HTTP/1.1 with kept-alive connections. So this is one accept loop that never waits
+//! for a peer (the handshake happens in the connection's own task), certificates that are swapped without closing the
+//! port, a deadline for everything a peer can be slow at, and an end that closes kept connections, so that no request
+//! is lost to a process that is going.
+
+mod connection;
+mod limits;
+mod stall;
+mod tls;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use limits::Limits;
+pub use tls::{TlsError, tls_config};
+
+/// Answers requests. Implemented by [`Routes`](crate::webhooks::Routes), and by every function from a request to a
+/// future response.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request. Dropped when the peer hangs up.
+    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+impl<F, R> Handler for F
+where
+    F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
+    R: Future<Output = Response<Full<Bytes>>> + Send,
+{
+    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send {
+        self(request)
+    }
+}
+
+/// A bound listener that does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    limits: Limits,
+}
+
+impl Server {
+    /// Binds the address; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn bind(address: SocketAddr, limits: Limits) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await?, limits })
+    }
+
+    /// The address that is bound.
+    ///
+    /// # Errors
+    /// When the socket is not open any more.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves HTTPS until `stop`, then finishes the answers under way. Each new connection takes the configuration that
+    /// is then in `tls`: store another one there to change certificates.
+    pub async fn serve_tls<H: Handler>(
+        self,
+        tls: Arc<ArcSwap<ServerConfig>>,
+        handler: Arc<H>,
+        stop: CancellationToken,
+    ) {
+        self.serve(Some(tls), handler, stop).await;
+    }
+
+    /// Serves plain HTTP until `stop`, then finishes the answers under way. For probes and metrics.
+    pub async fn serve_plain<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
+        self.serve(None, handler, stop).await;
+    }
+
+    async fn serve<H: Handler>(
+        self,
+        tls: Option<Arc<ArcSwap<ServerConfig>>>,
+        handler: Arc<H>,
+        stop: CancellationToken,
+    ) {
+        let Self { listener, limits } = self;
+        let permits = Arc::new(Semaphore::new(limits.connections));
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, permit) = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = async {
+                    // Never closed, so it only fails when this loop is gone.
+                    let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+                    Some((accept(&listener).await, permit))
+                } => match accepted {
+                    Some(accepted) => accepted,
+                    None => break,
+                },
+            };
+            let config = tls.as_ref().map(|tls| tls.load_full());
+            let serving = connection::serve(stream, config, Arc::clone(&handler), limits, stop.clone());
+            connections.spawn(async move {
+                serving.await;
+                drop(permit);
+            });
+        }
+        drop(listener);
+        let all = async { while connections.join_next().await.is_some() {} };
+        if timeout(limits.drain, all).await.is_err() {
+            warn!(connections = connections.len(), "answers under way did not finish in time and are cut off");
+            connections.shutdown().await;
+        }
+        info!("listener is drained");
+    }
+}
+
+/// The next connection. An error here is the process running out of files or a peer gone already; neither is a reason
+/// to stop listening, both may repeat at once.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        }
+    }
+}

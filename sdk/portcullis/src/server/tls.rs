@@ -1,0 +1,45 @@
+//! TLS configurations for the listener.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A certificate or key that cannot be served. Keep serving the pair before it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// No certificate, or none that reads.
+    #[error("tls.crt holds no certificate in PEM: {0}")]
+    Certificate(#[source] rustls_pki_types::pem::Error),
+    /// No private key, or none that reads.
+    #[error("tls.key holds no private key in PEM: {0}")]
+    Key(#[source] rustls_pki_types::pem::Error),
+    /// The two do not belong together, or the provider cannot use them.
+    #[error("tls.crt and tls.key cannot be served together: {0}")]
+    Pair(#[from] rustls::Error),
+}
+
+/// A configuration that serves one certificate chain, leaf first, and speaks HTTP/1.1.
+///
+/// The API server calls webhooks with HTTP/1.1 alone and offers nothing else in ALPN; a rustls server that insisted on
+/// `h2` would refuse it. The provider is the caller's: this library installs none for the process.
+///
+/// # Errors
+/// When the PEM does not read, or key and certificate do not belong together.
+pub fn tls_config(provider: Arc<CryptoProvider>, cert_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, TlsError> {
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(cert_pem).collect::<Result<_, _>>().map_err(TlsError::Certificate)?;
+    if chain.is_empty() {
+        return Err(TlsError::Certificate(rustls_pki_types::pem::Error::NoItemsFound));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(TlsError::Key)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

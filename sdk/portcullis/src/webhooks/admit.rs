@@ -1,0 +1,144 @@
+//! What validating and mutating webhooks have in common: which requests reach a handler, and with what.
+
+use std::sync::Arc;
+
+use crate::interim::{Scope, Webhook};
+use futures::future::BoxFuture;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::Resource;
+use portcullis_review::{Operation, Patch, PatchError, Request, Verdict, decode};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
+
+use super::Context;
+use super::settings::Settings;
+
+/// Kinds that handlers can be registered for: everything that kube derives from a struct, and every kind of
+/// k8s-openapi.
+pub trait AdmissionObject:
+    Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K> AdmissionObject for K where
+    K: Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+/// Scopes that a webhook rule can name.
+pub trait KnownScope {
+    /// The scope, as rules write it.
+    const SCOPE: Scope;
+}
+
+impl KnownScope for NamespaceResourceScope {
+    const SCOPE: Scope = Scope::Namespaced;
+}
+
+impl KnownScope for ClusterResourceScope {
+    const SCOPE: Scope = Scope::Cluster;
+}
+
+/// A registered webhook with its type taken away.
+pub(super) trait Admit: Send + Sync + 'static {
+    fn settings(&self) -> &Settings;
+    fn manifest(&self) -> Webhook;
+    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;
+}
+
+/// What is answered, and what is noted about it.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) verdict: Verdict,
+    pub(super) patch: Option<Patch>,
+    /// The reason for the log, where it is not the denial's message.
+    pub(super) note: Option<String>,
+}
+
+impl Decision {
+    /// The handler's own.
+    pub(super) fn by_handler(verdict: Verdict) -> Self {
+        Self { verdict, patch: None, note: None }
+    }
+
+    /// Not the handler's business.
+    fn skipped(why: &str) -> Self {
+        Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
+    }
+}
+
+/// Why there is no decision. Becomes an HTTP error, so that the failure policy decides.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
+    Kind { expected: String, found: String },
+    #[error("this webhook has no handler for {0}; generate its configuration again")]
+    NoHandler(String),
+    #[error("{0} came without the object that it is about")]
+    NoObject(Operation),
+    #[error("the edited object cannot be sent: {0}")]
+    Patch(#[from] PatchError),
+    #[error("the handler's object does not survive its own type: {0}")]
+    Unstable(String),
+}
+
+/// A request before its objects are decoded: those that no handler has to see are answered here.
+pub(super) fn screen<K: AdmissionObject>(request: &Request<'_>) -> Result<Option<Decision>, Failure> {
+    let kind = &request.kind;
+    if kind.kind != K::kind(&()) || kind.group != K::group(&()) || kind.version != K::version(&()) {
+        return Err(Failure::Kind {
+            expected: format!("{}/{} {}", K::group(&()), K::version(&()), K::kind(&())),
+            found: format!("{}/{} {}", kind.group, kind.version, kind.kind),
+        });
+    }
+    if !request.sub_resource.is_empty() {
+        return Err(Failure::NoHandler(format!("{} of the subresource {}", request.operation, request.sub_resource)));
+    }
+    // Before decoding: an object that no longer fits its type must still be able to go.
+    let about = request.object.or(request.old_object);
+    Ok(about.is_some_and(being_deleted).then(|| Decision::skipped("the object is being deleted")))
+}
+
+/// Whether the object waits for its finalizers only. Validating it could keep it from ever going, and with it its
+/// namespace.
+fn being_deleted(object: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        deletion_timestamp: Option<IgnoredAny>,
+    }
+    serde_json::from_str::<Object>(object.get()).is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
+}
+
+/// Decodes an object of the request, or says no: a handler cannot judge what it cannot read, and the user is told the
+/// field.
+pub(super) fn object<K: AdmissionObject>(
+    request: &Request<'_>,
+    raw: Option<&RawValue>,
+    which: &str,
+) -> Result<Result<K, Decision>, Failure> {
+    let raw = raw.ok_or(Failure::NoObject(request.operation))?;
+    Ok(decode(raw).map_err(|error| {
+        let kind = K::kind(&());
+        let field = error.path.trim_start_matches('.');
+        let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
+        // The problem may repeat a value of the object, and objects stay out of the log.
+        let note = Some(format!("{which} does not decode as {kind} at {}", error.path));
+        Decision { verdict, patch: None, note }
+    }))
+}
+
+/// The object as it shall be.
+pub(super) fn new_object<K: AdmissionObject>(request: &Request<'_>) -> Result<Result<K, Decision>, Failure> {
+    object(request, request.object, "the object")
+}
+
+/// The object as it is.
+pub(super) fn old_object<K: AdmissionObject>(request: &Request<'_>) -> Result<Result<Arc<K>, Decision>, Failure> {
+    Ok(object(request, request.old_object, "the stored object")?.map(Arc::new))
+}

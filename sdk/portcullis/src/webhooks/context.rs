@@ -1,0 +1,87 @@
+//! The request around the objects that a handler gets.
+
+use kube::Resource;
+use portcullis_review::{DecodeError, GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo, decode};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// Everything that an admission request says beside its objects.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Context {
+    /// Identifies this one call. Empty outside of admission.
+    pub uid: String,
+    /// What is being done.
+    pub operation: Operation,
+    /// Who does it. Empty outside of admission.
+    pub user: UserInfo,
+    /// Whether nothing will be stored whatever the verdict: a handler must leave the world alone then.
+    pub dry_run: bool,
+    /// Namespace of the object; none for cluster-wide kinds.
+    pub namespace: Option<String>,
+    /// Name of the object; none while the API server still has to make one from `generateName`.
+    pub name: Option<String>,
+    /// Kind of the object as the handler gets it.
+    pub kind: GroupVersionKind,
+    /// Resource of that kind.
+    pub resource: GroupVersionResource,
+    /// Kind as the client sent it, where the API server converted the object for this webhook.
+    pub request_kind: Option<GroupVersionKind>,
+    /// Resource as the client addressed it, where that differs.
+    pub request_resource: Option<GroupVersionResource>,
+    options: Option<Box<RawValue>>,
+}
+
+impl Context {
+    pub(super) fn of_request(request: &Request<'_>) -> Self {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Self {
+            uid: request.uid.to_string(),
+            operation: request.operation,
+            user: request.user_info.clone(),
+            dry_run: request.dry_run.unwrap_or_default(),
+            namespace: some(&request.namespace),
+            name: some(&request.name),
+            kind: request.kind.clone(),
+            resource: request.resource.clone(),
+            request_kind: request.request_kind.clone(),
+            request_resource: request.request_resource.clone(),
+            options: request.options.map(ToOwned::to_owned),
+        }
+    }
+
+    /// The context in which a controller asks a [`Validator`](super::Validator) about an object that is stored already:
+    /// no user, no uid, and nothing that may be changed (a dry run).
+    pub fn of_stored<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        Self {
+            uid: String::new(),
+            operation: Operation::Create,
+            user: UserInfo::default(),
+            dry_run: true,
+            namespace: object.meta().namespace.clone(),
+            name: object.meta().name.clone(),
+            kind: GroupVersionKind {
+                group: K::group(&()).into_owned(),
+                version: K::version(&()).into_owned(),
+                kind: K::kind(&()).into_owned(),
+            },
+            resource: GroupVersionResource {
+                group: K::group(&()).into_owned(),
+                version: K::version(&()).into_owned(),
+                resource: K::plural(&()).into_owned(),
+            },
+            request_kind: None,
+            request_resource: None,
+            options: None,
+        }
+    }
+
+    /// The options of the request, such as
+    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions); none when it had none.
+    ///
+    /// # Errors
+    /// When they are options of another kind.
+    pub fn options<T: DeserializeOwned>(&self) -> Result<Option<T>, DecodeError> {
+        self.options.as_deref().map(decode).transpose()
+    }
+}

@@ -1,0 +1,70 @@
+//! One line per decision: who asked for what, what was answered, and why. Never the object.
+
+use std::time::Duration;
+
+use portcullis_review::{Request, Verdict};
+use tracing::{info, warn};
+
+/// What became of a request.
+pub(super) enum Outcome<'a> {
+    /// It was answered; the note takes the place of the denial's message.
+    Decided { verdict: &'a Verdict, patched: bool, note: Option<&'a str> },
+    /// It was not; the failure policy decides, unless the webhook answers with a denial then.
+    Failed { problem: &'a str, denied: bool },
+}
+
+/// Logs a decision. Messages are recorded as strings, which subscribers quote: a line break in one starts no new line.
+pub(super) fn log(webhook: &str, request: &Request<'_>, outcome: &Outcome<'_>, took: Duration) {
+    let kind = &*request.kind.kind;
+    let namespace = &*request.namespace;
+    let name = &*request.name;
+    let uid = &*request.uid;
+    let user = &*request.user_info.username;
+    let operation = request.operation.as_str();
+    let dry_run = request.dry_run.unwrap_or_default();
+    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    match *outcome {
+        Outcome::Decided { verdict, patched, note } => {
+            let decision = match verdict.denial() {
+                Some(_) => "deny",
+                None if patched => "patch",
+                None => "allow",
+            };
+            let (said, code) = verdict.denial().map_or(("", 200), |denial| (denial.message(), denial.code()));
+            let reason = note.unwrap_or(said);
+            info!(
+                webhook,
+                kind,
+                namespace,
+                name,
+                uid,
+                user,
+                operation,
+                dry_run,
+                decision,
+                code,
+                reason,
+                micros,
+                "admission decision"
+            );
+        }
+        Outcome::Failed { problem: reason, denied } => {
+            let decision = if denied { "deny" } else { "error" };
+            warn!(
+                webhook,
+                kind,
+                namespace,
+                name,
+                uid,
+                user,
+                operation,
+                dry_run,
+                decision,
+                code = 500,
+                reason,
+                micros,
+                "admission decision"
+            );
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Typed admission webhooks.
+//!
+//! A webhook is registered once, with its handlers. From that one value come the routes of the server
+//! ([`Webhooks::routes`]) and the entries of the webhook configurations ([`Webhooks::manifests`]), so that the two cannot
+//! drift.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//!
+//! let webhooks = Webhooks::new()
+//!     .validate(
+//!         Validate::<ConfigMap>::named("not-empty")
+//!             .on_create(|new: Arc<ConfigMap>, _: Context| async move {
+//!                 match &new.data {
+//!                     Some(_) => Verdict::allow(),
+//!                     None => Verdict::deny("data is empty").code(422).cause("data", "must have an entry"),
+//!                 }
+//!             })
+//!             .on_delete(|old: Arc<ConfigMap>, cx: Context| async move {
+//!                 if old.immutable == Some(true) && !cx.user.groups.iter().any(|group| group == "admins") {
+//!                     return Verdict::deny("immutable ConfigMaps are for admins to delete").code(403);
+//!                 }
+//!                 Verdict::allow()
+//!             }),
+//!     )
+//!     .mutate(Mutate::<ConfigMap>::named("labels").on_create(|mut new: ConfigMap, cx: Context| async move {
+//!         new.metadata.labels.get_or_insert_default().insert("made-by".into(), cx.user.username);
+//!         Mutation::modified(new)
+//!     }));
+//!
+//! assert_eq!(webhooks.routes()?.paths(), ["/mutate/labels", "/validate/not-empty"]);
+//! let manifests = webhooks.manifests()?;
+//! assert_eq!(manifests[0].name, "not-empty.configmaps.core");
+//! assert_eq!(manifests[0].rules[0].operations, ["CREATE", "DELETE"]);
+//! # Ok::<(), portcullis::webhooks::RegistrationError>(())
+//! ```
+
+mod admit;
+mod context;
+mod deadline;
+mod decision_log;
+mod manifest;
+mod mutate;
+mod routes;
+mod settings;
+mod validate;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::interim::Webhook;
+use serde::Serialize;
+
+pub use crate::interim::FailurePolicy;
+pub use admit::{AdmissionObject, KnownScope};
+pub use context::Context;
+pub use mutate::{Mutate, Mutation};
+pub use portcullis_review::{
+    Cause, DecodeError, Denial, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
+};
+pub use routes::Routes;
+pub use validate::{Validate, Validator};
+
+use admit::Admit;
+
+/// Webhooks that cannot be served or registered together. Mend the registration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistrationError {
+    /// Kubernetes would refuse the configuration.
+    #[error("webhook name {0:?} is not a DNS label: use lower-case letters, digits and '-'")]
+    Name(String),
+    /// Only one of them could be called.
+    #[error("two webhooks are served at {0}: give one of them another name or path")]
+    Path(String),
+    /// A path that cannot be called.
+    #[error("path {path:?} of webhook {name} must begin with '/' and hold neither '?', '#' nor spaces")]
+    BadPath {
+        /// The webhook.
+        name: String,
+        /// The path it asked for.
+        path: String,
+    },
+    /// Kubernetes refuses it.
+    #[error("timeout of webhook {0} must be 1 to 30 whole seconds")]
+    Timeout(String),
+    /// It would never be called.
+    #[error("webhook {0} has no handler: add on_create, on_update or on_delete")]
+    NoHandler(String),
+}
+
+/// The webhooks of an operator. Cheap to clone.
+#[derive(Clone, Default)]
+#[must_use = "webhooks do nothing until they are served and registered"]
+pub struct Webhooks {
+    registered: Vec<Arc<dyn Admit>>,
+}
+
+impl Webhooks {
+    /// No webhooks yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a validating webhook.
+    pub fn validate<K: AdmissionObject>(mut self, webhook: Validate<K>) -> Self {
+        self.registered.push(Arc::new(webhook));
+        self
+    }
+
+    /// Adds a mutating webhook.
+    pub fn mutate<K: AdmissionObject + Serialize + Clone>(mut self, webhook: Mutate<K>) -> Self {
+        self.registered.push(Arc::new(webhook));
+        self
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.registered.is_empty()
+    }
+
+    /// The entries of the webhook configurations, in the order of registration.
+    ///
+    /// # Errors
+    /// When they could not be registered or served as they are.
+    pub fn manifests(&self) -> Result<Vec<Webhook>, RegistrationError> {
+        let mut paths = BTreeSet::new();
+        self.registered
+            .iter()
+            .map(|webhook| {
+                let manifest = webhook.manifest();
+                check(webhook.settings(), &manifest)?;
+                if !paths.insert(manifest.path.clone()) {
+                    return Err(RegistrationError::Path(manifest.path));
+                }
+                Ok(manifest)
+            })
+            .collect()
+    }
+
+    /// The webhooks behind HTTP.
+    ///
+    /// # Errors
+    /// When they could not be registered or served as they are.
+    pub fn routes(&self) -> Result<Routes, RegistrationError> {
+        let paths = self.manifests()?.into_iter().map(|manifest| manifest.path);
+        Ok(Routes::new(paths.zip(self.registered.iter().cloned()).collect::<HashMap<_, _>>()))
+    }
+}
+
+fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), RegistrationError> {
+    let name = &settings.name;
+    let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !letters || !(1..=63).contains(&name.len()) || name.starts_with('-') || name.ends_with('-') {
+        return Err(RegistrationError::Name(name.clone()));
+    }
+    let path = &manifest.path;
+    if !path.starts_with('/') || path.contains(['?', '#']) || path.contains(char::is_whitespace) {
+        return Err(RegistrationError::BadPath { name: name.clone(), path: path.clone() });
+    }
+    if settings.timeout.subsec_nanos() != 0 || !(1..=30).contains(&settings.timeout.as_secs()) {
+        return Err(RegistrationError::Timeout(name.clone()));
+    }
+    if manifest.rules.iter().all(|rule| rule.operations.is_empty()) {
+        return Err(RegistrationError::NoHandler(name.clone()));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.registered.iter().map(|webhook| webhook.settings())).finish()
+    }
+}

@@ -1,0 +1,92 @@
+//! What can be said about any webhook, whatever it does.
+
+use std::time::Duration;
+
+use crate::interim::{FailurePolicy, MatchCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// The settings that end up in the manifest, and those that shape an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) name: String,
+    pub(super) path: Option<String>,
+    pub(super) failure_policy: FailurePolicy,
+    pub(super) timeout: Duration,
+    pub(super) namespace_selector: Option<LabelSelector>,
+    pub(super) object_selector: Option<LabelSelector>,
+    pub(super) match_conditions: Vec<MatchCondition>,
+    pub(super) deny_on_failure: bool,
+}
+
+impl Settings {
+    pub(super) fn named(name: String) -> Self {
+        Self {
+            name,
+            path: None,
+            failure_policy: FailurePolicy::Fail,
+            timeout: Duration::from_secs(10),
+            namespace_selector: None,
+            object_selector: None,
+            match_conditions: Vec::new(),
+            deny_on_failure: false,
+        }
+    }
+}
+
+/// The methods that set them, the same on every kind of webhook.
+macro_rules! settings {
+    () => {
+        /// Serves at another path than the one made from the name.
+        pub fn path(mut self, path: impl Into<String>) -> Self {
+            self.settings.path = Some(path.into());
+            self
+        }
+
+        /// What the API server does when this webhook does not answer, or answers with an HTTP error: refuse the
+        /// request (`Fail`, the default) or go on without (`Ignore`). A denial is an answer and always holds.
+        pub fn failure_policy(mut self, policy: $crate::interim::FailurePolicy) -> Self {
+            self.settings.failure_policy = policy;
+            self
+        }
+
+        /// How long the API server waits, in whole seconds from 1 to 30; 10 unless said.
+        pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.settings.timeout = timeout;
+            self
+        }
+
+        /// Only objects in namespaces with these labels.
+        pub fn namespace_selector(
+            mut self,
+            selector: k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
+        ) -> Self {
+            self.settings.namespace_selector = Some(selector);
+            self
+        }
+
+        /// Only objects that have these labels, before or after the request. Whoever may set labels can opt out.
+        pub fn object_selector(
+            mut self,
+            selector: k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
+        ) -> Self {
+            self.settings.object_selector = Some(selector);
+            self
+        }
+
+        /// Only requests for which this CEL expression is true; several are joined by "and". `name` shows up in the
+        /// API server's messages and metrics.
+        pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+            let condition = $crate::interim::MatchCondition { name: name.into(), expression: expression.into() };
+            self.settings.match_conditions.push(condition);
+            self
+        }
+
+        /// Answers with a denial (code 500) when the handler panics or takes too long. Without this both are an HTTP
+        /// error, and the failure policy decides.
+        pub fn deny_on_failure(mut self) -> Self {
+            self.settings.deny_on_failure = true;
+            self
+        }
+    };
+}
+pub(super) use settings;
