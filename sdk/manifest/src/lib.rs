@@ -1,1 +1,34 @@
-//! Webhook configurations, CRDs and RBAC as Kubernetes manifests. No IO.
+//! Webhook configurations and RBAC as Kubernetes manifests, and manifests as YAML.
+//!
+//! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The `portcullis` crate fills a [`Webhook`] from
+//! what was registered with it, so that the routes that are served and the configurations that are generated cannot drift apart.
+//!
+//! ```
+//! use portcullis_manifest::{Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};
+//!
+//! let rule = Rule {
+//!     group: "demo.example".into(),
+//!     versions: vec!["v1".into()],
+//!     resource: "entities".into(),
+//!     scope: Scope::Namespaced,
+//!     operations: vec![Operation::Create, Operation::Update],
+//! };
+//! let webhook = Webhook::new("username.entities.demo.example", WebhookKind::Validating, "/validate/username", rule);
+//! let service = ServiceRef { namespace: "demo".into(), name: "entity-operator-webhook".into(), port: 443 };
+//! let configuration = validating_configuration("entity-operator-validating", &[webhook], &service);
+//! let yaml = to_yaml(&[serde_json::to_value(configuration)?])?;
+//! assert!(yaml.contains("failurePolicy: Fail"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod configuration;
+mod rbac;
+mod webhook;
+mod yaml;
+
+pub use configuration::{ServiceRef, mutating_configuration, validating_configuration};
+pub use rbac::{Access, Grant};
+pub use webhook::{
+    FailurePolicy, MatchCondition, MatchPolicy, Operation, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
+};
+pub use yaml::{YamlError, to_yaml};

@@ -1,0 +1,107 @@
+//! Webhook configurations of `admissionregistration.k8s.io/v1`.
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
+    ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::{Webhook, WebhookKind};
+
+/// The Service through which the API server calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The port of the Service (not of the pods behind it).
+    pub port: u16,
+}
+
+impl ServiceRef {
+    /// The name by which the API server calls it, and which the certificate must carry.
+    pub fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.name, self.namespace)
+    }
+}
+
+/// The configuration of the validating ones among `webhooks`. The CA bundle is left out: its owner applies it by webhook name.
+pub fn validating_configuration(
+    name: &str,
+    webhooks: &[Webhook],
+    service: &ServiceRef,
+) -> ValidatingWebhookConfiguration {
+    let of_kind = webhooks.iter().filter(|webhook| webhook.kind == WebhookKind::Validating);
+    let webhooks = of_kind.map(|webhook| ValidatingWebhook {
+        admission_review_versions: review_versions(),
+        client_config: client_config(webhook, service),
+        failure_policy: Some(webhook.failure_policy.to_string()),
+        match_conditions: match_conditions(webhook),
+        match_policy: Some(webhook.match_policy.to_string()),
+        name: webhook.name.clone(),
+        namespace_selector: webhook.namespace_selector.clone(),
+        object_selector: webhook.object_selector.clone(),
+        rules: Some(vec![rule(webhook)]),
+        side_effects: webhook.side_effects.to_string(),
+        timeout_seconds: Some(webhook.timeout_seconds.into()),
+    });
+    ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks.collect()) }
+}
+
+/// The configuration of the mutating ones among `webhooks`.
+pub fn mutating_configuration(name: &str, webhooks: &[Webhook], service: &ServiceRef) -> MutatingWebhookConfiguration {
+    let of_kind = webhooks.iter().filter(|webhook| webhook.kind == WebhookKind::Mutating);
+    let webhooks = of_kind.map(|webhook| MutatingWebhook {
+        admission_review_versions: review_versions(),
+        client_config: client_config(webhook, service),
+        failure_policy: Some(webhook.failure_policy.to_string()),
+        match_conditions: match_conditions(webhook),
+        match_policy: Some(webhook.match_policy.to_string()),
+        name: webhook.name.clone(),
+        namespace_selector: webhook.namespace_selector.clone(),
+        object_selector: webhook.object_selector.clone(),
+        reinvocation_policy: Some(webhook.reinvocation.to_string()),
+        rules: Some(vec![rule(webhook)]),
+        side_effects: webhook.side_effects.to_string(),
+        timeout_seconds: Some(webhook.timeout_seconds.into()),
+    });
+    MutatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks.collect()) }
+}
+
+fn metadata(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+}
+
+fn review_versions() -> Vec<String> {
+    vec!["v1".to_owned()]
+}
+
+fn client_config(webhook: &Webhook, service: &ServiceRef) -> WebhookClientConfig {
+    let service = ServiceReference {
+        name: service.name.clone(),
+        namespace: service.namespace.clone(),
+        path: Some(webhook.path.clone()),
+        port: Some(service.port.into()),
+    };
+    WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
+}
+
+fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
+    let conditions = webhook.match_conditions.iter();
+    let conditions: Vec<_> = conditions
+        .map(|condition| MatchCondition { name: condition.name.clone(), expression: condition.expression.clone() })
+        .collect();
+    (!conditions.is_empty()).then_some(conditions)
+}
+
+fn rule(webhook: &Webhook) -> RuleWithOperations {
+    let rule = &webhook.rule;
+    RuleWithOperations {
+        api_groups: Some(vec![rule.group.clone()]),
+        api_versions: Some(rule.versions.clone()),
+        operations: Some(rule.operations.iter().map(ToString::to_string).collect()),
+        resources: Some(vec![rule.resource.clone()]),
+        scope: Some(rule.scope.to_string()),
+    }
+}

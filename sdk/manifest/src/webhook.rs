@@ -1,0 +1,186 @@
+//! One webhook, as a value.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// The label that the API server sets on every namespace: its name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// One entry of a webhook configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Webhook {
+    /// Full name: a DNS subdomain of at least three labels, unique in its configuration.
+    pub name: String,
+    /// Which of the two configurations it belongs to.
+    pub kind: WebhookKind,
+    /// Path of its route; starts with `/`.
+    pub path: String,
+    /// What it is called for.
+    pub rule: Rule,
+    /// What the API server does when the webhook does not answer.
+    pub failure_policy: FailurePolicy,
+    /// How long the API server waits, in seconds, 1 to 30.
+    pub timeout_seconds: u8,
+    /// Whether a call changes anything but its answer.
+    pub side_effects: SideEffects,
+    /// Whether requests for equivalent versions of the resource are converted and sent too.
+    pub match_policy: MatchPolicy,
+    /// Whether a mutating webhook is called again when a later one changed the object; ignored for validating ones.
+    pub reinvocation: Reinvocation,
+    /// Only objects in namespaces with these labels.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Only objects with these labels.
+    pub object_selector: Option<LabelSelector>,
+    /// Only requests for which all of these are true.
+    pub match_conditions: Vec<MatchCondition>,
+}
+
+impl Webhook {
+    /// A webhook with the safe defaults: `Fail`, 10 s, no side effects, equivalent versions too, reinvoked when needed.
+    pub fn new(name: impl Into<String>, kind: WebhookKind, path: impl Into<String>, rule: Rule) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            path: path.into(),
+            rule,
+            failure_policy: FailurePolicy::Fail,
+            timeout_seconds: 10,
+            side_effects: SideEffects::None,
+            match_policy: MatchPolicy::Equivalent,
+            reinvocation: Reinvocation::IfNeeded,
+            namespace_selector: None,
+            object_selector: None,
+            match_conditions: Vec::new(),
+        }
+    }
+
+    /// Leaves out the namespace that the operator itself runs in. A webhook with `Fail` that also watches over its own namespace can lock itself
+    /// out: when it is down, what would start it again is refused.
+    pub fn excluding_namespace(mut self, namespace: &str) -> Self {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+        let requirement = LabelSelectorRequirement {
+            key: NAMESPACE_NAME.to_owned(),
+            operator: "NotIn".to_owned(),
+            values: Some(vec![namespace.to_owned()]),
+        };
+        let selector = self.namespace_selector.get_or_insert_with(LabelSelector::default);
+        selector.match_expressions.get_or_insert_with(Vec::new).push(requirement);
+        self
+    }
+}
+
+/// Requests that a webhook is called for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Versions of the group.
+    pub versions: Vec<String>,
+    /// Plural name, with `/subresource` where one is meant.
+    pub resource: String,
+    /// Namespaced or cluster-scoped.
+    pub scope: Scope,
+    /// Operations, in the order in which they are written.
+    pub operations: Vec<Operation>,
+}
+
+/// A CEL expression that decides whether a webhook is called (KEP-3716).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchCondition {
+    /// Name in messages and metrics.
+    pub name: String,
+    /// CEL expression over `object`, `oldObject`, `request` and `authorizer`.
+    pub expression: String,
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl $name {
+            /// The word that Kubernetes uses.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// Which configuration a webhook belongs to.
+    WebhookKind {
+        /// Says yes or no.
+        Validating = "Validating",
+        /// May change the object.
+        Mutating = "Mutating",
+    }
+}
+words! {
+    /// What a request does.
+    Operation {
+        /// An object is created.
+        Create = "CREATE",
+        /// An object is changed.
+        Update = "UPDATE",
+        /// An object is deleted.
+        Delete = "DELETE",
+        /// A connection to an object is opened (`exec`, `attach`, `proxy`).
+        Connect = "CONNECT",
+    }
+}
+words! {
+    /// What the API server does when a webhook does not answer, or answers with an HTTP error.
+    FailurePolicy {
+        /// Refuses the request.
+        Fail = "Fail",
+        /// Goes on as if the webhook did not exist.
+        Ignore = "Ignore",
+    }
+}
+words! {
+    /// Whether a resource lives in a namespace.
+    Scope {
+        /// It does.
+        Namespaced = "Namespaced",
+        /// It does not.
+        Cluster = "Cluster",
+        /// Either.
+        Any = "*",
+    }
+}
+words! {
+    /// Whether a call changes anything but its answer.
+    SideEffects {
+        /// It does not; dry runs are sent too.
+        None = "None",
+        /// It does, but not on a dry run.
+        NoneOnDryRun = "NoneOnDryRun",
+    }
+}
+words! {
+    /// Whether a rule also covers other versions of the same resource.
+    MatchPolicy {
+        /// It does: the API server converts.
+        Equivalent = "Equivalent",
+        /// It does not.
+        Exact = "Exact",
+    }
+}
+words! {
+    /// Whether a mutating webhook is called again when a later one changed the object.
+    Reinvocation {
+        /// Never.
+        Never = "Never",
+        /// When needed.
+        IfNeeded = "IfNeeded",
+    }
+}

@@ -1,0 +1,155 @@
+//! What is generated, and that YAML brings it back.
+
+use portcullis_manifest::{
+    Access, FailurePolicy, Grant, MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind,
+    mutating_configuration, to_yaml, validating_configuration,
+};
+use serde_json::{Value, json};
+
+fn webhook(name: &str, kind: WebhookKind) -> Webhook {
+    let rule = Rule {
+        group: "demo.example".into(),
+        versions: vec!["v1".into(), "v2".into()],
+        resource: "entities".into(),
+        scope: Scope::Namespaced,
+        operations: vec![Operation::Create, Operation::Update],
+    };
+    Webhook::new(format!("{name}.entities.demo.example"), kind, format!("/{name}"), rule)
+}
+
+fn service() -> ServiceRef {
+    ServiceRef { namespace: "demo".into(), name: "hooks".into(), port: 443 }
+}
+
+// K8: the advice of the guide is what one gets without saying anything.
+#[test]
+fn a_webhook_fails_closed_has_no_side_effects_and_a_timeout_unless_told_otherwise() {
+    let configuration = validating_configuration("op-validating", &[webhook("a", WebhookKind::Validating)], &service());
+    let value = serde_json::to_value(configuration).unwrap();
+    assert_eq!(
+        value["webhooks"][0],
+        json!({
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": { "service": { "name": "hooks", "namespace": "demo", "path": "/a", "port": 443 } },
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "name": "a.entities.demo.example",
+            "rules": [{
+                "apiGroups": ["demo.example"], "apiVersions": ["v1", "v2"], "operations": ["CREATE", "UPDATE"],
+                "resources": ["entities"], "scope": "Namespaced"
+            }],
+            "sideEffects": "None",
+            "timeoutSeconds": 10
+        })
+    );
+}
+
+#[test]
+fn each_configuration_holds_the_webhooks_of_its_kind() {
+    let both = [webhook("v", WebhookKind::Validating), webhook("m", WebhookKind::Mutating)];
+    let names =
+        |value: Value| value["webhooks"].as_array().unwrap().iter().map(|w| w["name"].clone()).collect::<Vec<_>>();
+    let validating = serde_json::to_value(validating_configuration("v", &both, &service())).unwrap();
+    let mutating = serde_json::to_value(mutating_configuration("m", &both, &service())).unwrap();
+    assert_eq!(mutating["webhooks"][0]["reinvocationPolicy"], "IfNeeded");
+    assert_eq!(names(validating), ["v.entities.demo.example"]);
+    assert_eq!(names(mutating), ["m.entities.demo.example"]);
+}
+
+#[test]
+fn the_operators_own_namespace_can_be_left_out_beside_a_selector_that_the_user_gave() {
+    let mut hook = webhook("a", WebhookKind::Validating).excluding_namespace("demo");
+    hook.failure_policy = FailurePolicy::Ignore;
+    hook.match_conditions = vec![MatchCondition { name: "not-me".into(), expression: "true".into() }];
+    let value = serde_json::to_value(validating_configuration("v", &[hook], &service())).unwrap();
+    let selector = &value["webhooks"][0]["namespaceSelector"]["matchExpressions"];
+    assert_eq!(*selector, json!([{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["demo"] }]));
+    assert_eq!(value["webhooks"][0]["failurePolicy"], "Ignore");
+    assert_eq!(value["webhooks"][0]["matchConditions"][0]["name"], "not-me");
+}
+
+#[test]
+fn rights_are_split_into_a_cluster_role_and_a_role() {
+    let access = Access {
+        cluster: vec![Grant::new("demo.example", &["entities"], &["get", "list", "watch"])],
+        own_namespace: vec![Grant::new("", &["secrets"], &["get", "patch"]).named(["pair"])],
+    };
+    let manifests = access.manifests("op", "demo");
+    let kinds: Vec<_> = manifests.iter().map(|manifest| manifest["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
+    assert_eq!(manifests[3]["rules"][0]["resourceNames"], json!(["pair"]));
+    assert_eq!(manifests[3]["metadata"]["namespace"], "demo");
+    assert_eq!(manifests[4]["subjects"][0]["namespace"], "demo");
+}
+
+// K5: strings that YAML 1.1 readers (kubectl's too) would take for something else must stay strings.
+#[test]
+fn yaml_brings_back_what_was_written_whatever_a_string_looks_like() {
+    let tricky = [
+        "on",
+        "off",
+        "yes",
+        "no",
+        "y",
+        "n",
+        "true",
+        "null",
+        "~",
+        "1",
+        "0x10",
+        "1e3",
+        "010",
+        ".5",
+        "-",
+        "- a",
+        "a: b",
+        "a #b",
+        "#a",
+        "",
+        " a",
+        "a ",
+        "'",
+        "\"",
+        "\\",
+        "multi\nline\n",
+        "  two\n indented",
+        "trailing \nspace",
+        "tab\t",
+        "é \u{1f600}",
+        "%x",
+        "@x",
+        "`x",
+        "{x",
+        "[x",
+        "!x",
+        "&x",
+        "*x",
+        "|",
+        ">",
+        "?",
+        "2026-01-01",
+        "12:30:45",
+        "=",
+        "<<",
+        "has(self.a) ? self.a > 0 : true",
+        "a\r\nb",
+        "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+    ];
+    let long = "word ".repeat(80);
+    let values: Vec<Value> = tricky.iter().map(|text| json!(text)).chain([json!(long)]).collect();
+    let keys: serde_json::Map<String, Value> = tricky.iter().map(|key| ((*key).to_owned(), json!([key]))).collect();
+    let document =
+        json!({ "kind": "Test", "list": values, "keys": keys, "empty": {}, "none": [], "n": 1, "f": 1.5, "b": true });
+    let yaml = to_yaml(&[document.clone(), json!({ "kind": "Second" })]).unwrap();
+    let back: Vec<Value> = serde_saphyr::from_multiple(&yaml).unwrap();
+    assert_eq!(back, [document, json!({ "kind": "Second" })], "{yaml}");
+}
+
+#[test]
+fn yaml_drops_nulls_and_puts_first_what_people_look_for() {
+    let yaml = to_yaml(&[
+        json!({ "spec": { "b": 1, "a": null }, "kind": "K", "apiVersion": "v1", "metadata": { "name": "x" } }),
+    ])
+    .unwrap();
+    assert_eq!(yaml, "apiVersion: v1\nkind: K\nmetadata:\n  name: x\nspec:\n  b: 1\n");
+}
