@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::{Webhook, WebhookKind};
+use crate::{Rule, Webhook, WebhookKind};
 
 /// The Service through which the API server calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn validating_configuration(
         name: webhook.name.clone(),
         namespace_selector: webhook.namespace_selector.clone(),
         object_selector: webhook.object_selector.clone(),
-        rules: Some(vec![rule(webhook)]),
+        rules: Some(webhook.rules.iter().map(rule).collect()),
         side_effects: webhook.side_effects.to_string(),
         timeout_seconds: Some(webhook.timeout_seconds.into()),
     });
@@ -62,7 +62,7 @@ pub fn mutating_configuration(name: &str, webhooks: &[Webhook], service: &Servic
         namespace_selector: webhook.namespace_selector.clone(),
         object_selector: webhook.object_selector.clone(),
         reinvocation_policy: Some(webhook.reinvocation.to_string()),
-        rules: Some(vec![rule(webhook)]),
+        rules: Some(webhook.rules.iter().map(rule).collect()),
         side_effects: webhook.side_effects.to_string(),
         timeout_seconds: Some(webhook.timeout_seconds.into()),
     });
@@ -95,13 +95,12 @@ fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
     (!conditions.is_empty()).then_some(conditions)
 }
 
-fn rule(webhook: &Webhook) -> RuleWithOperations {
-    let rule = &webhook.rule;
+fn rule(rule: &Rule) -> RuleWithOperations {
     RuleWithOperations {
-        api_groups: Some(vec![rule.group.clone()]),
+        api_groups: Some(rule.groups.clone()),
         api_versions: Some(rule.versions.clone()),
         operations: Some(rule.operations.iter().map(ToString::to_string).collect()),
-        resources: Some(vec![rule.resource.clone()]),
+        resources: Some(rule.resources.clone()),
         scope: Some(rule.scope.to_string()),
     }
 }

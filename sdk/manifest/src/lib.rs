@@ -7,13 +7,13 @@
 //! use portcullis_manifest::{Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};
 //!
 //! let rule = Rule {
-//!     group: "demo.example".into(),
+//!     groups: vec!["demo.example".into()],
 //!     versions: vec!["v1".into()],
-//!     resource: "entities".into(),
+//!     resources: vec!["entities".into()],
 //!     scope: Scope::Namespaced,
 //!     operations: vec![Operation::Create, Operation::Update],
 //! };
-//! let webhook = Webhook::new("username.entities.demo.example", WebhookKind::Validating, "/validate/username", rule);
+//! let webhook = Webhook::new("username.entities.demo.example", WebhookKind::Validating, "/validate/username", vec![rule]);
 //! let service = ServiceRef { namespace: "demo".into(), name: "entity-operator-webhook".into(), port: 443 };
 //! let configuration = validating_configuration("entity-operator-validating", &[webhook], &service);
 //! let yaml = to_yaml(&[serde_json::to_value(configuration)?])?;

@@ -17,7 +17,7 @@ pub struct Webhook {
     /// Path of its route; starts with `/`.
     pub path: String,
     /// What it is called for.
-    pub rule: Rule,
+    pub rules: Vec<Rule>,
     /// What the API server does when the webhook does not answer.
     pub failure_policy: FailurePolicy,
     /// How long the API server waits, in seconds, 1 to 30.
@@ -38,12 +38,12 @@ pub struct Webhook {
 
 impl Webhook {
     /// A webhook with the safe defaults: `Fail`, 10 s, no side effects, equivalent versions too, reinvoked when needed.
-    pub fn new(name: impl Into<String>, kind: WebhookKind, path: impl Into<String>, rule: Rule) -> Self {
+    pub fn new(name: impl Into<String>, kind: WebhookKind, path: impl Into<String>, rules: Vec<Rule>) -> Self {
         Self {
             name: name.into(),
             kind,
             path: path.into(),
-            rule,
+            rules,
             failure_policy: FailurePolicy::Fail,
             timeout_seconds: 10,
             side_effects: SideEffects::None,
@@ -73,12 +73,12 @@ impl Webhook {
 /// Requests that a webhook is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Versions of the group.
+    /// API groups; empty for the core group.
+    pub groups: Vec<String>,
+    /// Versions of the groups.
     pub versions: Vec<String>,
-    /// Plural name, with `/subresource` where one is meant.
-    pub resource: String,
+    /// Plural names, with `/subresource` where one is meant.
+    pub resources: Vec<String>,
     /// Namespaced or cluster-scoped.
     pub scope: Scope,
     /// Operations, in the order in which they are written.

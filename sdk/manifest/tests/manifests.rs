@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 fn webhook(name: &str, kind: WebhookKind) -> Webhook {
     let rule = Rule {
-        group: "demo.example".into(),
+        groups: vec!["demo.example".into()],
         versions: vec!["v1".into(), "v2".into()],
-        resource: "entities".into(),
+        resources: vec!["entities".into()],
         scope: Scope::Namespaced,
         operations: vec![Operation::Create, Operation::Update],
     };
-    Webhook::new(format!("{name}.entities.demo.example"), kind, format!("/{name}"), rule)
+    Webhook::new(format!("{name}.entities.demo.example"), kind, format!("/{name}"), vec![rule])
 }
 
 fn service() -> ServiceRef {
