@@ -1,1 +1,63 @@
-//! A real Kubernetes control plane (etcd and kube-apiserver) for tests of operators and webhooks.
+//! A real Kubernetes control plane for tests of operators and webhooks: etcd, kube-apiserver and, where asked,
+//! kube-controller-manager, started in about three seconds on free loopback ports. No container engine, no cluster.
+//!
+//! The programs are found in `KUBEBUILDER_ASSETS`, then in the per-user cache that `make control-plane` fills; when
+//! they are missing, the error says so. Whatever way the test process ends, SIGKILL included, the servers end too
+//! and their directory is removed.
+//!
+//! # A first test
+//!
+//! ```no_run
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::Api;
+//! use kube::api::PostParams;
+//! use portcullis_testing::{ControlPlane, Grant, wait_until};
+//! use std::time::Duration;
+//!
+//! #[tokio::test]
+//! async fn the_operator_writes_its_config_map_once() {
+//!     let cluster = ControlPlane::shared().await; // one for all tests of this file
+//!     let namespace = cluster.namespace("demo").await; // one for this test
+//!     let rules = my_operator_rules();
+//!     let operator = cluster.user_with("my-operator", &[Grant::Rules { namespace: &namespace, rules: &rules }]).await;
+//!
+//!     let mark = cluster.audit().mark();
+//!     let maps: Api<ConfigMap> = Api::namespaced(operator.client.clone(), &namespace);
+//!     let mut map = ConfigMap::default();
+//!     map.metadata.name = Some("settings".into());
+//!     maps.create(&PostParams::default(), &map).await.unwrap();
+//!
+//!     wait_until("the config map", Duration::from_secs(5), || async { maps.get_opt("settings").await.unwrap() }).await;
+//!     assert_eq!(cluster.audit().writes_by(&operator.name, mark).await.len(), 1);
+//! }
+//! # fn my_operator_rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> { Vec::new() }
+//! ```
+//!
+//! # Webhooks
+//!
+//! [`ControlPlane::install_webhooks`] applies generated webhook configurations as they are, but for the service port,
+//! and routes their Services to this process: kube-apiserver calls the webhook server inside the test with the real
+//! server name, and checks its certificate against the real CA bundle.
+//!
+//! # Outside of tests
+//!
+//! A demo uses [`ControlPlane::builder`], hands out [`ControlPlane::kubeconfig_path`], and ends with
+//! [`ControlPlane::stop`]. Helpers that act on the cluster fail by panic, with a message that says what was attempted:
+//! in a test that is the failure.
+
+mod audit;
+mod binaries;
+mod cluster;
+mod control_plane;
+mod credentials;
+mod error;
+mod users;
+mod wait;
+mod watcher;
+
+pub use audit::{AuditEvent, AuditLog, Mark};
+pub use binaries::KUBERNETES_VERSION;
+pub use control_plane::{Builder, ControlPlane};
+pub use error::ControlPlaneError;
+pub use users::{Grant, User};
+pub use wait::{wait_for_object, wait_until};

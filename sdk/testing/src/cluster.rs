@@ -1,0 +1,140 @@
+//! What tests put into the cluster: namespaces, CRDs, webhooks that this process serves.
+
+#![allow(clippy::panic, reason = "in a test this is the failure")]
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount, ServiceSpec};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, ObjectMeta};
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{ControlPlane, wait_for_object, wait_until};
+
+/// The field manager of what tests apply.
+const MANAGER: &str = "portcullis-testing";
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The name with a suffix that no other call gives.
+pub(crate) fn unique(prefix: &str) -> String {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    format!("{prefix}-{}", &id[..8])
+}
+
+impl ControlPlane {
+    /// A fresh namespace, named `prefix-` and eight letters and digits. Where the controller manager runs, its default
+    /// service account is there too, so pods can be made.
+    ///
+    /// # Panics
+    /// When the API server refuses it (a prefix that is no DNS label).
+    pub async fn namespace(&self, prefix: &str) -> String {
+        let name = unique(prefix);
+        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let admin = self.admin();
+        if let Err(error) = Api::all(admin.clone()).create(&PostParams::default(), &namespace).await {
+            panic!("cannot make the namespace {name}: {error}");
+        }
+        if self.controllers {
+            let accounts: Api<ServiceAccount> = Api::namespaced(admin, &name);
+            wait_for_object(&accounts, "default", "the namespace's service account", DEADLINE, |_| true).await;
+        }
+        name
+    }
+
+    /// Applies CRDs and returns when every served version of each can be listed.
+    ///
+    /// # Panics
+    /// When the API server refuses one, or does not serve it within 30 s.
+    pub async fn install_crds(&self, crds: &[CustomResourceDefinition]) {
+        let admin = self.admin();
+        let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
+        for crd in crds {
+            apply(&api, crd.metadata.name.as_deref().unwrap_or_default(), crd).await;
+        }
+        for crd in crds {
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            wait_for_object(&api, &name, "the CRD to be established", DEADLINE, |crd| {
+                let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
+                conditions.into_iter().any(|c| c.type_ == "Established" && c.status == "True")
+            })
+            .await;
+            for version in crd.spec.versions.iter().filter(|version| version.served) {
+                let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+                let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
+                let objects: Api<DynamicObject> = Api::all_with(admin.clone(), &resource);
+                wait_until(&format!("{name} {} to be served", version.name), DEADLINE, || async {
+                    objects.list(&ListParams::default().limit(1)).await.ok()
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Makes the API server's calls to a Service arrive at this machine: a Service of type ExternalName that stands for
+    /// `localhost`. The server name that the API server asks for stays `NAME.NAMESPACE.svc`.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn route_service(&self, namespace: &str, name: &str) {
+        let service = Service {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+            spec: Some(ServiceSpec {
+                type_: Some("ExternalName".to_owned()),
+                external_name: Some("localhost".to_owned()),
+                ..ServiceSpec::default()
+            }),
+            status: None,
+        };
+        apply(&Api::<Service>::namespaced(self.admin(), namespace), name, &service).await;
+    }
+
+    /// Applies webhook configurations (`ValidatingWebhookConfiguration`, `MutatingWebhookConfiguration`), unmodified
+    /// but for the port of their Services, and routes those Services to this machine: the API server then calls
+    /// `https://localhost:PORT`.
+    ///
+    /// A configuration comes into force within a second or two: wait for what it does, with [`wait_until`].
+    ///
+    /// # Panics
+    /// When a manifest is of another kind or has no name, or the API server refuses it.
+    pub async fn install_webhooks(&self, manifests: &[Value], port: u16) {
+        let admin = self.admin();
+        for manifest in manifests {
+            let mut manifest = manifest.clone();
+            let webhooks = manifest.get_mut("webhooks").and_then(Value::as_array_mut);
+            for service in webhooks.into_iter().flatten().filter_map(|hook| hook.pointer_mut("/clientConfig/service")) {
+                service["port"] = json!(port);
+                let field = |name| service.get(name).and_then(Value::as_str).unwrap_or_default();
+                self.route_service(field("namespace"), field("name")).await;
+            }
+            let name = manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            match manifest.get("kind").and_then(Value::as_str) {
+                Some("ValidatingWebhookConfiguration") => {
+                    apply(&Api::<ValidatingWebhookConfiguration>::all(admin.clone()), name, &manifest).await;
+                }
+                Some("MutatingWebhookConfiguration") => {
+                    apply(&Api::<MutatingWebhookConfiguration>::all(admin.clone()), name, &manifest).await;
+                }
+                kind => panic!("not a webhook configuration: kind {kind:?}"),
+            }
+        }
+    }
+}
+
+/// Server-side apply, as the owner of what tests install. The document goes out as it is, members that this crate does
+/// not know included.
+async fn apply<K>(api: &Api<K>, name: &str, object: &(impl Serialize + Debug))
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let parameters = PatchParams::apply(MANAGER).force();
+    if let Err(error) = api.patch(name, &parameters, &Patch::Apply(object)).await {
+        panic!("cannot apply {} '{name}': {error}", K::kind(&()));
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a control plane did not start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a control plane did not start or stop.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlPlaneError {
+    /// No place holds every server that was asked for.
+    #[error(
+        "the test control plane is not installed: {} not found in {}; run `make control-plane` (once per machine, about \
+         five minutes), or point KUBEBUILDER_ASSETS at a directory that holds {}",
+        missing.join(", "),
+        looked_in.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" or "),
+        if missing.len() == 1 { "it" } else { "them" }
+    )]
+    NotInstalled {
+        /// The servers that the last place looked at lacks.
+        missing: Vec<&'static str>,
+        /// Where they were looked for, in order.
+        looked_in: Vec<PathBuf>,
+    },
+    /// A file, a port or a process could not be made.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was being done.
+        action: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Certificates could not be made.
+    #[error("cannot make the control plane's certificates: {0}")]
+    Pki(#[from] portcullis_pki::PkiError),
+    /// A server ended while it should have been starting.
+    #[error("{server} ended while starting ({status}); the end of its log:\n{log}")]
+    Ended {
+        /// The server.
+        server: &'static str,
+        /// How it ended.
+        status: String,
+        /// The last lines that it wrote.
+        log: String,
+    },
+    /// The control plane did not become ready in time.
+    #[error("{what} did not become ready within {waited:?} (last answer: {last}); the end of its log:\n{log}")]
+    NotReady {
+        /// The server or object waited for.
+        what: &'static str,
+        /// How long it was waited for.
+        waited: Duration,
+        /// The last answer or error.
+        last: String,
+        /// The last lines that the server wrote.
+        log: String,
+    },
+    /// A client could not be made.
+    #[error("cannot make a client: {0}")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// Names what was being done when an IO error came.
+pub(crate) trait Doing<T> {
+    fn doing(self, action: impl Into<String>) -> Result<T, ControlPlaneError>;
+}
+
+impl<T> Doing<T> for std::io::Result<T> {
+    fn doing(self, action: impl Into<String>) -> Result<T, ControlPlaneError> {
+        self.map_err(|source| ControlPlaneError::Io { action: action.into(), source })
+    }
+}
