@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::interim::{Scope, Webhook};
 use futures::future::BoxFuture;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
+use portcullis_manifest::{Scope, Webhook};
 use portcullis_review::{Operation, Patch, PatchError, Request, Verdict, decode};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -1,7 +1,6 @@
 //! Registrations as manifests.
 
-use crate::interim::{MatchPolicy, Rule, SideEffects, Webhook, WebhookKind};
-use portcullis_review::Operation;
+use portcullis_manifest::{Operation, Rule, Webhook, WebhookKind};
 
 use super::admit::{AdmissionObject, KnownScope};
 use super::settings::Settings;
@@ -23,31 +22,24 @@ pub(super) fn webhook<K: AdmissionObject>(
     let group = K::group(&());
     // Kubernetes wants three labels at least, and the core group has no name of its own.
     let domain = if group.is_empty() { "core" } else { &group };
+    let name = format!("{}.{}.{domain}", settings.name, K::plural(&()));
+    let path = settings.path.clone().unwrap_or_else(|| match kind {
+        WebhookKind::Validating => format!("/validate/{}", settings.name),
+        WebhookKind::Mutating => format!("/mutate/{}", settings.name),
+    });
+    let rule = Rule {
+        groups: vec![group.to_string()],
+        versions: vec![K::version(&()).into_owned()],
+        resources: vec![K::plural(&()).into_owned()],
+        scope: <K::Scope as KnownScope>::SCOPE,
+        operations,
+    };
     Webhook {
-        name: format!("{}.{}.{domain}", settings.name, K::plural(&())),
-        kind,
-        path: path(kind, settings),
-        rules: vec![Rule {
-            groups: vec![group.to_string()],
-            versions: vec![K::version(&()).into_owned()],
-            resources: vec![K::plural(&()).into_owned()],
-            scope: <K::Scope as KnownScope>::SCOPE,
-            operations: operations.into_iter().map(|operation| operation.as_str().to_owned()).collect(),
-        }],
         failure_policy: settings.failure_policy,
         timeout_seconds: u8::try_from(settings.timeout.as_secs()).unwrap_or(u8::MAX),
-        side_effects: SideEffects::None,
-        match_policy: MatchPolicy::Equivalent,
-        reinvocation: None,
         namespace_selector: settings.namespace_selector.clone(),
         object_selector: settings.object_selector.clone(),
         match_conditions: settings.match_conditions.clone(),
+        ..Webhook::new(name, kind, path, vec![rule])
     }
-}
-
-fn path(kind: WebhookKind, settings: &Settings) -> String {
-    settings.path.clone().unwrap_or_else(|| match kind {
-        WebhookKind::Validating => format!("/validate/{}", settings.name),
-        WebhookKind::Mutating => format!("/mutate/{}", settings.name),
-    })
 }

@@ -7,6 +7,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+//! use portcullis_manifest::Operation;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! let webhooks = Webhooks::new()
@@ -33,7 +34,7 @@
 //! assert_eq!(webhooks.routes()?.paths(), ["/mutate/labels", "/validate/not-empty"]);
 //! let manifests = webhooks.manifests()?;
 //! assert_eq!(manifests[0].name, "not-empty.configmaps.core");
-//! assert_eq!(manifests[0].rules[0].operations, ["CREATE", "DELETE"]);
+//! assert_eq!(manifests[0].rules[0].operations, [Operation::Create, Operation::Delete]);
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())
 //! ```
 
@@ -51,13 +52,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::interim::Webhook;
+use portcullis_manifest::Webhook;
 use serde::Serialize;
 
-pub use crate::interim::FailurePolicy;
 pub use admit::{AdmissionObject, KnownScope};
 pub use context::Context;
 pub use mutate::{Mutate, Mutation};
+pub use portcullis_manifest::FailurePolicy;
 pub use portcullis_review::{
     Cause, DecodeError, Denial, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
 };

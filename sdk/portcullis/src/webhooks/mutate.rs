@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::interim::{Webhook, WebhookKind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use portcullis_manifest::{Webhook, WebhookKind};
 use portcullis_review::{Operation, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde_json::Value;

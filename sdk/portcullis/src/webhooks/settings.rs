@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::interim::{FailurePolicy, MatchCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use portcullis_manifest::{FailurePolicy, MatchCondition};
 
 /// The settings that end up in the manifest, and those that shape an answer.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ macro_rules! settings {
 
         /// What the API server does when this webhook does not answer, or answers with an HTTP error: refuse the
         /// request (`Fail`, the default) or go on without (`Ignore`). A denial is an answer and always holds.
-        pub fn failure_policy(mut self, policy: $crate::interim::FailurePolicy) -> Self {
+        pub fn failure_policy(mut self, policy: portcullis_manifest::FailurePolicy) -> Self {
             self.settings.failure_policy = policy;
             self
         }
@@ -76,7 +76,7 @@ macro_rules! settings {
         /// Only requests for which this CEL expression is true; several are joined by "and". `name` shows up in the
         /// API server's messages and metrics.
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
-            let condition = $crate::interim::MatchCondition { name: name.into(), expression: expression.into() };
+            let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.match_conditions.push(condition);
             self
         }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::interim::{Webhook, WebhookKind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use portcullis_manifest::{Webhook, WebhookKind};
 use portcullis_review::{Operation, Request, Verdict};
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, new_object, old_object, screen};
