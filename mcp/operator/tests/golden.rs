@@ -2,6 +2,8 @@
 //! (snapshot e25de16c on a real API server). Every difference that is meant stands in [`DIFFERENCES`] with its reason;
 //! an entry that nothing needs any more fails the test, as does a difference that no entry names.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
 #[path = "plan/world.rs"]
 mod planning;
 

@@ -7,6 +7,7 @@
 
 mod access;
 mod backend;
+mod checks;
 mod child;
 mod conditions;
 mod environment;

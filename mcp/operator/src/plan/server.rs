@@ -6,38 +6,20 @@ use kube::ResourceExt;
 use mcp_api::{
     names::{condition, reason},
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPServerStatus, PermissionProfileType, Phase, Transport},
+    v1beta1::{MCPServer, MCPServerStatus, PermissionProfileType, Phase},
 };
 use mcp_runconfig::PermissionProfile;
 
 use super::{
     Child, ChildKind, ChildRef, EventType, Finalizer, Plan, PlannedEvent, References, ServerInputs, access, backend,
+    checks::{self, Block},
     conditions::Conditions,
-    gate::{self, Gate},
+    gate::Gate,
     guards::Guard,
     metadata::Server,
     names, pod_template, proxy, rules, runconfig,
     status::{self, State},
 };
-
-/// Condition: every guard that the spec asks for is enforced. Present only while that is not so.
-const GUARDS_ENFORCED: &str = "GuardsEnforced";
-/// Condition: the spec keeps the rules. Present only while it does not.
-const SPEC_VALID: &str = "SpecValid";
-/// Condition: the permission profile can be read. Present only while it cannot.
-const PERMISSION_PROFILE_VALIDATED: &str = "PermissionProfileValidated";
-/// Condition: the Secrets for the MCP server exist. Present only while one does not.
-const SECRET_REFS_VALIDATED: &str = "SecretRefsValidated";
-/// Condition: fields without effect are set (`True` is the warning). Present only while they are.
-const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
-/// Condition: the proxy cannot speak what is asked for (`True` is the warning). Present only while that is so.
-const TRANSPORT_UNSUPPORTED: &str = "TransportUnsupported";
-
-/// What keeps a server from being rendered.
-struct Block {
-    reason: &'static str,
-    message: String,
-}
 
 /// Everything the server refers to, with what the configuration it names refers to.
 pub fn references(server: &MCPServer, webhook_config: Option<&MCPWebhookConfig>) -> References {
@@ -72,11 +54,11 @@ pub fn plan_server(inputs: &ServerInputs<'_>) -> Plan {
     }
 
     let mut blocks = Vec::new();
-    let gate = gate_of(inputs, &mut conditions, &mut blocks);
-    let unguarded = guards(&server, &mut conditions, &mut blocks);
-    check_spec(inputs, &mut conditions, &mut blocks);
-    let profile = permission_profile(inputs, &mut conditions, &mut blocks);
-    warn(inputs, &server, &mut conditions);
+    let gate = checks::gate_of(inputs, &mut conditions, &mut blocks);
+    let unguarded = checks::guards(&server, &mut conditions, &mut blocks);
+    checks::check_spec(inputs, &mut conditions, &mut blocks);
+    let profile = checks::permission_profile(inputs, &mut conditions, &mut blocks);
+    checks::warn(inputs, &server, &mut conditions);
 
     let guard = Guard::of(inputs.deployment, &gate);
     let (children, absent, state) = match (profile, blocks.first()) {
@@ -145,118 +127,6 @@ fn render(
     (children, absent)
 }
 
-fn gate_of(inputs: &ServerInputs<'_>, conditions: &mut Conditions<'_>, blocks: &mut Vec<Block>) -> Gate {
-    let Some(reference) = &inputs.server.spec.webhook_config_ref else { return Gate::Open };
-    let gate = Gate::of(&reference.name, inputs.webhook_config, inputs.secrets);
-    match &gate {
-        Gate::Open => {}
-        Gate::Ready(gate) => {
-            let message = format!("MCPWebhookConfig {:?} is enforced", gate.config);
-            conditions.set(condition::WEBHOOK_CONFIG_VALIDATED, true, "WebhookConfigValid", message);
-        }
-        Gate::Broken(gate) => {
-            conditions.set(condition::WEBHOOK_CONFIG_VALIDATED, false, gate.reason, gate.message.clone());
-            blocks.push(Block { reason: gate.reason, message: gate.message.clone() });
-        }
-    }
-    gate
-}
-
-/// Whether the spec asks for a guard that this version does not have.
-fn guards(server: &Server<'_>, conditions: &mut Conditions<'_>, blocks: &mut Vec<Block>) -> bool {
-    let unbuilt = rules::unbuilt_guards(server.spec);
-    if unbuilt.is_empty() {
-        return false;
-    }
-    let message = format!(
-        "{} cannot be enforced by this version, so the server gets no proxy; remove it to run without that guard",
-        unbuilt.join(", ")
-    );
-    conditions.set(GUARDS_ENFORCED, false, "GuardNotBuilt", message.clone());
-    // Said first: nothing else about the server matters more.
-    blocks.insert(0, Block { reason: "GuardNotBuilt", message });
-    true
-}
-
-fn check_spec(inputs: &ServerInputs<'_>, conditions: &mut Conditions<'_>, blocks: &mut Vec<Block>) {
-    let spec = &inputs.server.spec;
-    let problems: Vec<_> = rules::check_server(inputs.server)
-        .into_iter()
-        .filter(|it| !it.field.starts_with("spec.podTemplateSpec"))
-        .collect();
-    if !problems.is_empty() {
-        let message = rules::sentences(&problems);
-        conditions.set(SPEC_VALID, false, "InvalidSpec", message.clone());
-        blocks.push(Block { reason: "InvalidSpec", message });
-    }
-    if spec.pod_template_spec.is_some() {
-        let problems = rules::pod_template_problems(spec);
-        if problems.is_empty() {
-            conditions.set(condition::POD_TEMPLATE_VALID, true, reason::POD_TEMPLATE_VALID, "PodTemplateSpec is valid");
-        } else {
-            let message = rules::sentences(&problems);
-            conditions.set(condition::POD_TEMPLATE_VALID, false, reason::POD_TEMPLATE_INVALID, message.clone());
-            blocks.push(Block { reason: reason::POD_TEMPLATE_INVALID, message });
-        }
-    }
-}
-
-fn permission_profile(
-    inputs: &ServerInputs<'_>,
-    conditions: &mut Conditions<'_>,
-    blocks: &mut Vec<Block>,
-) -> Option<PermissionProfile> {
-    let Some(wanted) = &inputs.server.spec.permission_profile else { return Some(PermissionProfile::network()) };
-    if wanted.kind == PermissionProfileType::Builtin {
-        return Some(if wanted.name == "none" { PermissionProfile::none() } else { PermissionProfile::network() });
-    }
-    let key = wanted.key.as_deref().unwrap_or_default();
-    let document = inputs.config_maps.get(&wanted.name).and_then(|data| data.get(key));
-    let (reason, message) = match document.map(|document| PermissionProfile::parse(document.as_bytes())) {
-        Some(Ok(profile)) => return Some(profile),
-        Some(Err(error)) => {
-            ("PermissionProfileInvalid", format!("the permission profile {}/{key} is not valid: {error}", wanted.name))
-        }
-        None => ("PermissionProfileNotFound", format!("the permission profile {}/{key} does not exist", wanted.name)),
-    };
-    conditions.set(PERMISSION_PROFILE_VALIDATED, false, reason, message.clone());
-    blocks.push(Block { reason, message });
-    None
-}
-
-/// What the server's author should know and what keeps nothing from running.
-fn warn(inputs: &ServerInputs<'_>, server: &Server<'_>, conditions: &mut Conditions<'_>) {
-    let spec = server.spec;
-    let ignored = rules::fields_without_effect(spec);
-    if !ignored.is_empty() {
-        let message = format!("{} has no effect in this version", ignored.join(", "));
-        conditions.set(UNSUPPORTED_FIELDS, true, "FieldsHaveNoEffect", message);
-    }
-    if let Some(what) = rules::transport_not_built(spec) {
-        let message = format!("the proxy of this version does not speak {what}; its pods will not become ready");
-        conditions.set(TRANSPORT_UNSUPPORTED, true, "TransportNotBuilt", message);
-    }
-    let replicas = spec.replicas.unwrap_or(1);
-    if spec.transport == Transport::Stdio && replicas > 1 {
-        let message = format!("spec.replicas is {replicas}; a stdio server has one proxy");
-        conditions.set(condition::STDIO_REPLICA_CAPPED, true, reason::STDIO_CAPPED, message);
-    } else if replicas > 1 {
-        let message = "spec.replicas is more than 1 and sessions are not shared across replicas";
-        conditions.set(condition::SESSION_STORAGE_WARNING, true, reason::SESSION_STORAGE_MISSING, message);
-    }
-    let wanted: Vec<_> = spec
-        .secrets
-        .iter()
-        .flatten()
-        .map(|secret| mcp_api::v1beta1::SecretKeyRef { name: secret.name.clone(), key: secret.key.clone() })
-        .collect();
-    let missing = gate::missing_keys(wanted.iter(), inputs.secrets);
-    if !missing.is_empty() {
-        let message = format!("the MCP server's pods wait for what does not exist: {}", missing.join(", "));
-        conditions.set(SECRET_REFS_VALIDATED, false, "SecretNotFound", message);
-    }
-}
-
 fn deletion(inputs: &ServerInputs<'_>, server: &Server<'_>, mut conditions: Conditions<'_>) -> Plan {
     let message = "MCP server is being deleted";
     conditions.set(condition::READY, false, reason::NOT_READY, message);
@@ -321,10 +191,14 @@ fn events(
             (condition::READY, _) if previous.phase != Some(state.phase) => {
                 PlannedEvent::new(EventType::Normal, state.phase.as_str(), &new.message)
             }
-            (condition::STDIO_REPLICA_CAPPED | condition::SESSION_STORAGE_WARNING, _)
-            | (UNSUPPORTED_FIELDS | TRANSPORT_UNSUPPORTED | SECRET_REFS_VALIDATED, _) => {
-                PlannedEvent::new(EventType::Warning, &new.reason, &new.message)
-            }
+            (
+                condition::STDIO_REPLICA_CAPPED
+                | condition::SESSION_STORAGE_WARNING
+                | checks::UNSUPPORTED_FIELDS
+                | checks::TRANSPORT_UNSUPPORTED
+                | checks::SECRET_REFS_VALIDATED,
+                _,
+            ) => PlannedEvent::new(EventType::Warning, &new.reason, &new.message),
             _ => continue,
         };
         events.push(event);

@@ -145,6 +145,11 @@ fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
     let plan = world.plan();
     assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"));
     assert!(run_config(&plan).contains("https://new/"));
+
+    world.server.spec.webhook_config_ref = None;
+    let plan = world.plan();
+    assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "a gate that is no longer asked for goes the same way");
+    assert!(deployment(&plan)["metadata"].get("annotations").is_none());
 }
 
 #[test]
@@ -163,7 +168,8 @@ fn users_cannot_forge_the_gate_of_their_proxy() {
     world.server.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
         "annotations": {"toolhive.stacklok.dev/webhook-config": "gates/forged"}}}))
     .unwrap();
-    let annotations = &deployment(&world.plan())["metadata"]["annotations"];
+    let plan = world.plan();
+    let annotations = &deployment(&plan)["metadata"]["annotations"];
     let gate = annotations["toolhive.stacklok.dev/webhook-config"].as_str().unwrap();
     assert!(gate.starts_with("gates/") && gate != "gates/forged", "{gate}");
 }

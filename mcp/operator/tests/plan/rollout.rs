@@ -171,7 +171,8 @@ fn an_environment_secrets_new_value_rolls_the_mcp_server_and_not_its_proxy() {
 #[test]
 fn the_same_inputs_make_the_same_bytes() {
     let mut world = World::of(json!({"image": "x:1", "transport": "sse",
-        "env": [{"name": "Z", "value": "1"}, {"name": "A", "value": "2"}, {"name": "M", "value": ""}]}));
+        "env": [{"name": "Z", "value": "1"}, {"name": "A", "value": "2"}, {"name": "M", "value": ""}],
+        "secrets": [{"name": "b", "key": "b"}, {"name": "a", "key": "a"}]}));
     let first = world.plan();
     assert_eq!(first.children, world.plan().children);
     let names: Vec<_> = stateful_set(&first)["spec"]["template"]["spec"]["containers"][0]["env"]
@@ -183,6 +184,7 @@ fn the_same_inputs_make_the_same_bytes() {
     assert!(names.is_sorted(), "{names:?}");
     // Order in the manifest means nothing: the list is a map by name.
     world.server.spec.env.as_mut().unwrap().reverse();
+    world.server.spec.secrets.as_mut().unwrap().reverse();
     assert_eq!(first.children, world.plan().children);
 }
 
