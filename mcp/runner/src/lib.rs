@@ -1,1 +1,19 @@
-//! The proxy beside one MCP server.
+//! The proxy beside one MCP server: reads its RunConfig, builds the request gate it asks for, listens, drains.
+//!
+//! The binary is a thin shell over [`run`]. What it serves outside of the gate: `/health`, `/readyz`, `/metrics` and
+//! `/.well-known/oauth-protected-resource`; everything else passes the middleware chain and then the transport.
+
+mod app;
+mod backend;
+mod config;
+mod deadlines;
+mod error;
+mod health;
+mod metrics;
+mod options;
+mod run;
+mod server;
+
+pub use error::RunError;
+pub use options::{Environment, Options};
+pub use run::run;

@@ -1,2 +1,20 @@
-//! Not built yet.
-fn main() {}
+//! `mcp-runner`: the proxy beside one MCP server.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use mcp_runner::{Environment, Options};
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match mcp_runner::run(options, Environment::of_process()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, so that it survives in the last line of a pod's log.
+            let line = error.to_string().replace('\n', " ");
+            let _ = writeln!(std::io::stderr(), "mcp-runner: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! One request: the reserved paths, the method gate, then the gate and the transport.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{ALLOW, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use mcp_gate::PeerAddr;
+use mcp_transport::{Body, BoxError, BoxService, ClientAddr, json, refuse_method, text};
+use mcp_wire::headers;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tower::Service as _;
+
+use crate::backend::Backend;
+use crate::deadlines::{Phase, TimedBody};
+use crate::health::Health;
+use crate::metrics::Metrics;
+
+const OAUTH_RESOURCE: &str = "/.well-known/oauth-protected-resource";
+
+/// What every request needs.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// The gate around the transport.
+    pub(crate) service: BoxService,
+    pub(crate) backend: Backend,
+    pub(crate) stateless: bool,
+    pub(crate) health: Health,
+    pub(crate) metrics: Metrics,
+    /// Cancelled when the proxy is to end.
+    pub(crate) drain: CancellationToken,
+}
+
+impl App {
+    /// Serves one request of the client at `peer`.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        peer: SocketAddr,
+        phase: Arc<Phase>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        phase.serving();
+        self.metrics.in_flight.fetch_add(1, Relaxed);
+        let mut serving = Serving { app: Arc::clone(&self), phase, drain: None };
+        let response = match self.reserved(&request).await {
+            Some(response) => response,
+            None => {
+                if lasts(&request) {
+                    serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
+                }
+                let response = self.pass(peer, request).await;
+                self.metrics.count(response.status());
+                response
+            }
+        };
+        Ok(response.map(|body| Body::new(Tracked { body, serving })))
+    }
+
+    async fn pass(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Body> {
+        if let Some(refusal) = refuse_method(self.stateless, request.method(), request.headers()) {
+            return refusal;
+        }
+        let mut request = request.map(|body| TimedBody::new(body).boxed_unsync());
+        request.extensions_mut().insert(PeerAddr(peer));
+        request.extensions_mut().insert(ClientAddr(peer));
+        // The service has no state to wait for, so it is always ready.
+        let Ok(response) = self.service.clone().call(request).await;
+        response
+    }
+
+    /// What is served outside of the gate.
+    async fn reserved(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        let draining = self.drain.is_cancelled();
+        let path = request.uri().path();
+        let get = *request.method() == Method::GET;
+        match path {
+            "/health" | "/readyz" | "/metrics" if !get => {
+                let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+                refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+                Some(refusal)
+            }
+            "/health" => Some(self.health.report(&self.backend, draining).await),
+            "/readyz" if draining => Some(text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")),
+            "/readyz" => Some(text(StatusCode::OK, "ok\n")),
+            "/metrics" => {
+                let mut response = Response::new(mcp_transport::full(self.metrics.text(self.backend.sessions())));
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+                response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+                Some(response)
+            }
+            _ => {
+                let rest = path.strip_prefix(OAUTH_RESOURCE)?;
+                (rest.is_empty() || rest.starts_with('/'))
+                    .then(|| json(StatusCode::NOT_FOUND, &br#"{"error":"not_found"}"#[..]))
+            }
+        }
+    }
+}
+
+/// Whether the answer is a stream that belongs to no call, and so ends when the proxy does.
+fn lasts<B>(request: &Request<B>) -> bool {
+    let listens = || request.headers().get(headers::METHOD).is_some_and(|method| method == "subscriptions/listen");
+    *request.method() == Method::GET || listens()
+}
+
+/// Undone when the answer is complete or nobody wants it any more.
+struct Serving {
+    app: Arc<App>,
+    phase: Arc<Phase>,
+    /// Ends the answer's body when the proxy drains.
+    drain: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.app.metrics.in_flight.fetch_sub(1, Relaxed);
+        self.phase.waiting();
+    }
+}
+
+struct Tracked {
+    body: Body,
+    serving: Serving,
+}
+
+impl HttpBody for Tracked {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if frame.is_pending()
+            && let Some(drain) = &mut this.serving.drain
+            && drain.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,178 @@
+//! Finding and reading the RunConfig, and the chain that it asks for (toolhive-runner §1.2, §1.6, §2.1).
+
+use std::path::{Path, PathBuf};
+
+use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
+use mcp_runconfig::{MiddlewareConfig, RunConfig};
+use serde_json::{Map, Value, json};
+
+use crate::RunError;
+
+const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json"];
+/// More than a ConfigMap can hold.
+const MAX_DOCUMENT: u64 = 4 << 20;
+const DEFAULT_BODY_LIMIT: usize = 8 << 20;
+/// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
+/// guard that is not built must not be left out in silence.
+const GUARDS: [&str; 13] = [
+    "audit_config",
+    "audit_config_path",
+    "authz_config",
+    "authz_config_path",
+    "aws_sts_config",
+    "embedded_auth_server_config",
+    "header_forward",
+    "oidc_config",
+    "rate_limit_config",
+    "token_exchange_config",
+    "tools_filter",
+    "tools_override",
+    "upstream_swap_config",
+];
+
+/// Finds and parses the document.
+pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunError> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => PLACES
+            .iter()
+            .map(PathBuf::from)
+            .find(|path| path.exists())
+            .ok_or_else(|| RunError::NoDocument(PLACES.join(", ")))?,
+    };
+    let unreadable = |source| RunError::Unreadable { path: path.clone(), source };
+    let metadata = std::fs::metadata(&path).map_err(unreadable)?;
+    if metadata.len() > MAX_DOCUMENT {
+        return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 4 MiB")));
+    }
+    let document = std::fs::read(&path).map_err(unreadable)?;
+    match RunConfig::parse(&document) {
+        Ok(config) => Ok((path, config)),
+        Err(source) => Err(RunError::Document { path, source }),
+    }
+}
+
+/// The middleware that the document asks for, the first outermost.
+///
+/// # Errors
+/// The member that asks for a guard that is not built.
+pub(crate) fn chain(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, &'static str> {
+    if !config.allowed_origins.is_empty() {
+        return Err("allowed_origins");
+    }
+    let mut chain = config.middleware_configs.clone();
+    if chain.is_empty() {
+        if let Some(guard) = GUARDS.into_iter().find(|guard| config.extra.get(*guard).is_some_and(is_set)) {
+            return Err(guard);
+        }
+        chain = default_chain(config);
+    }
+    let end = chain.iter().rposition(|entry| entry.kind == "recovery").unwrap_or(chain.len());
+    chain.splice(end..end, config.additional_middleware_configs.iter().cloned());
+    Ok(chain)
+}
+
+fn default_chain(config: &RunConfig) -> Vec<MiddlewareConfig> {
+    let mut chain = vec![
+        MiddlewareConfig::new("bodylimit", json!({"max_bytes": DEFAULT_BODY_LIMIT})),
+        MiddlewareConfig::new("auth", json!({})),
+        MiddlewareConfig::new("mcp-parser", json!({})),
+    ];
+    for (kind, webhooks) in [(MUTATING, &config.mutating_webhooks), (VALIDATING, &config.validating_webhooks)] {
+        if !webhooks.is_empty() {
+            chain.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
+        }
+    }
+    chain.push(MiddlewareConfig::new("recovery", Value::Null));
+    chain
+}
+
+fn parameters(config: &RunConfig, webhooks: &[WebhookConfig]) -> Value {
+    let parameters = WebhookParameters {
+        webhooks: webhooks.to_vec(),
+        server_name: config.name.clone(),
+        transport: config.transport.to_string(),
+        extra: Map::new(),
+    };
+    // Strings, integers and maps with string keys always serialise; null would be refused by the gate.
+    serde_json::to_value(parameters).unwrap_or(Value::Null)
+}
+
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
+    }
+}
+
+/// The longest request body that the chain lets pass: what the transport must be able to take.
+pub(crate) fn body_limit(chain: &[MiddlewareConfig]) -> usize {
+    let limits = chain.iter().filter(|entry| entry.kind == "bodylimit").filter_map(|entry| {
+        let bytes = entry.parameters.get("max_bytes")?.as_u64()?;
+        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+    });
+    limits.max().unwrap_or(DEFAULT_BODY_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(members: &str) -> RunConfig {
+        let document = format!(r#"{{"name":"demo","transport":"streamable-http"{members}}}"#);
+        RunConfig::parse(document.as_bytes()).unwrap()
+    }
+
+    fn kinds(members: &str) -> Vec<String> {
+        chain(&parse(members)).unwrap().into_iter().map(|entry| entry.kind).collect()
+    }
+
+    #[test]
+    fn the_chain_is_the_documents_and_only_where_it_has_none_it_follows_from_the_other_members() {
+        let webhook = r#"[{"name":"w","url":"https://w","failure_policy":"fail"}]"#;
+        for (members, expected) in [
+            (String::new(), vec!["bodylimit", "auth", "mcp-parser", "recovery"]),
+            (
+                format!(r#","validating_webhooks":{webhook},"mutating_webhooks":{webhook}"#),
+                vec!["bodylimit", "auth", "mcp-parser", "mutating-webhook", "validating-webhook", "recovery"],
+            ),
+            (
+                format!(r#","middleware_configs":[{{"type":"auth"}}],"validating_webhooks":{webhook},"oidc_config":{{"Issuer":"i"}}"#),
+                vec!["auth"],
+            ),
+            (
+                r#","middleware_configs":[{"type":"auth"},{"type":"recovery"}],"additional_middleware_configs":[{"type":"x"}]"#.into(),
+                vec!["auth", "x", "recovery"],
+            ),
+        ] {
+            assert_eq!(kinds(&members), expected, "{members}");
+        }
+    }
+
+    #[test]
+    fn a_guard_that_is_not_built_is_refused_by_name_not_left_out() {
+        for (members, field) in [
+            (r#","allowed_origins":["http://a"]"#, "allowed_origins"),
+            (r#","oidc_config":{"Issuer":"https://i"}"#, "oidc_config"),
+            (r#","tools_filter":["a"],"authz_config_path":"""#, "tools_filter"),
+        ] {
+            assert_eq!(chain(&parse(members)).unwrap_err(), field);
+        }
+        assert!(chain(&parse(r#","oidc_config":null,"tools_filter":[],"authz_config":{}"#)).is_ok());
+    }
+
+    #[test]
+    fn the_transport_takes_what_the_widest_body_limit_lets_pass() {
+        let limits = |text: &str| body_limit(&chain(&parse(text)).unwrap());
+        assert_eq!(limits(""), 8 << 20);
+        assert_eq!(
+            limits(
+                r#","middleware_configs":[{"type":"bodylimit","parameters":{"max_bytes":5}},{"type":"bodylimit","parameters":{"max_bytes":0}}]"#
+            ),
+            5
+        );
+    }
+}
