@@ -1,0 +1,237 @@
+//! Every constraint that is a value in the contract, rather than a rule, is kept by the API server: for each, an object
+//! at the bound is admitted, and one just past it is refused in these words.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    api_server::Judge,
+    document::{Contract, KINDS},
+    examples,
+};
+
+/// What one constraint of the contract means for objects.
+#[derive(Default)]
+struct Probe {
+    /// The contract's path and the constraint.
+    path: String,
+    what: String,
+    /// At least one of these is admitted.
+    admitted: Vec<Value>,
+    /// This one is refused, with this complaint.
+    refused: Option<(Value, String)>,
+}
+
+#[tokio::test]
+async fn every_bound_enum_and_required_member_of_the_contract_admits_one_object_and_refuses_another() {
+    let judge = Judge::in_namespace("bounds").await;
+    let mut problems = Vec::new();
+    for kind in KINDS {
+        judge.store_example(kind).await;
+        let probes = probes(kind);
+        assert!(probes.len() > 40, "{kind}: only {} probes", probes.len());
+        for Probe { path, what, admitted, refused } in probes {
+            let mut refusals = Vec::new();
+            for object in &admitted {
+                refusals.extend(judge.judge(kind, &path, object).await.err());
+            }
+            if !admitted.is_empty() && refusals.len() == admitted.len() {
+                problems.push(format!("{kind} {path} {what}: not admitted: {refusals:?}"));
+            }
+            let Some((object, complaint)) = refused else { continue };
+            let field = complaint.split(": ").next().unwrap_or_default();
+            match judge.judge(kind, &path, &object).await {
+                Ok(_) => problems.push(format!("{kind} {path} {what}: admitted")),
+                // The empty string may offend a pattern too; another field must not be offended.
+                Err(said) if said.contains(&complaint) && said.iter().all(|text| text.starts_with(field)) => {}
+                Err(said) => {
+                    problems.push(format!("{kind} {path} {what}:\n  expected {complaint}\n  said     {said:?}"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn the_examples_have_every_member_that_the_contract_knows() {
+    for kind in KINDS {
+        let examples = examples::of(kind);
+        for path in Contract::of(kind).stored_fields().keys() {
+            let found = examples.iter().any(|example| !locate(example, path).is_empty());
+            assert!(found, "no example of {kind} has {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_member_of_the_examples_is_admitted_and_kept() {
+    let judge = Judge::in_namespace("examples").await;
+    for kind in KINDS {
+        judge.store_example(kind).await;
+        for example in examples::of(kind) {
+            let stored = judge.create(kind, &example).await.unwrap();
+            assert!(holds(&stored["spec"], &example["spec"]), "{kind}: {}", stored["spec"]);
+            let stored = judge.write_status(kind, &example["status"]).await.unwrap();
+            assert!(holds(&stored["status"], &example["status"]), "{kind}: {}", stored["status"]);
+        }
+    }
+}
+
+/// Whether `whole` has all that `part` has.
+fn holds(whole: &Value, part: &Value) -> bool {
+    match part {
+        Value::Object(members) => members.iter().all(|(name, part)| holds(&whole[name], part)),
+        Value::Array(items) => items.iter().enumerate().all(|(index, part)| holds(&whole[index], part)),
+        plain => whole == plain,
+    }
+}
+
+fn probes(kind: &str) -> Vec<Probe> {
+    let fields = Contract::of(kind).stored_fields();
+    let examples = examples::of(kind);
+    let mut probes = Vec::new();
+    for (path, says) in &fields {
+        let places = examples.iter().filter_map(|example| Some((example, locate(example, path).into_iter().next()?)));
+        let places: Vec<Place<'_>> = places.map(|(example, pointer)| Place { example, pointer }).collect();
+        let Some(place) = places.first() else { continue };
+        let field = place.field();
+        let mut probe = |what: String, admitted: Vec<Value>, refused: Option<(Value, String)>| {
+            probes.push(Probe { path: path.clone(), what, admitted, refused });
+        };
+        for member in says.get("required").and_then(Value::as_array).into_iter().flatten() {
+            let member = member.as_str().unwrap();
+            let without = place.without(member);
+            let has_default = fields[&format!("{path}.{member}")].contains_key("default");
+            let (admitted, refused) = if has_default {
+                // The default is there before anything is checked.
+                (vec![without], None)
+            } else {
+                let complaint = format!("{field}.{member}: Required value");
+                (vec![place.example.clone()], Some((without, complaint)))
+            };
+            probe(format!("required {member}"), admitted, refused);
+        }
+        for value in says.get("enum").and_then(Value::as_array).into_iter().flatten() {
+            let admitted = places.iter().map(|place| place.with(value.clone())).collect();
+            probe(format!("enum {value}"), admitted, None);
+        }
+        for (what, bound) in says {
+            if let Some((at, past, complaint)) = sides(what, bound, &field, says, place.value()) {
+                let complaint = format!("{field}{complaint}");
+                let admitted = at.map(|at| vec![place.with(at)]).unwrap_or_default();
+                probe(what.clone(), admitted, Some((place.with(past), complaint)));
+            }
+        }
+    }
+    probes
+}
+
+/// A value at a constraint, one just past it, and what is said about that after the field.
+fn sides(
+    what: &str,
+    bound: &Value,
+    field: &str,
+    says: &Map<String, Value>,
+    now: &Value,
+) -> Option<(Option<Value>, Value, String)> {
+    // A status is checked on its own, and the bound's text names the field from there.
+    let body = field.strip_prefix("status.").unwrap_or(field);
+    let length = |difference: i64| json!("a".repeat(usize::try_from(bound.as_i64().unwrap() + difference).unwrap()));
+    let number = |difference: i64| json!(bound.as_i64().unwrap() + difference);
+    let sides = match what {
+        "enum" => {
+            let values: Vec<_> = bound.as_array().unwrap().iter().map(ToString::to_string).collect();
+            let complaint = format!(": Unsupported value: \"smoke\": supported values: {}", values.join(", "));
+            (None, json!("smoke"), complaint)
+        }
+        "minimum" => {
+            let said =
+                format!(": Invalid value: {0}: {body} in body should be greater than or equal to {bound}", number(-1));
+            (Some(number(0)), number(-1), said)
+        }
+        "maximum" => {
+            let said =
+                format!(": Invalid value: {0}: {body} in body should be less than or equal to {bound}", number(1));
+            (Some(number(0)), number(1), said)
+        }
+        "minLength" => {
+            let said = format!(": Invalid value: \"\": {body} in body should be at least {bound} chars long");
+            (Some(length(0)), length(-1), said)
+        }
+        "maxLength" => (Some(length(0)), length(1), format!(": Too long: may not be more than {bound} bytes")),
+        "minItems" => (
+            Some(now.clone()),
+            json!([]),
+            format!(": Invalid value: 0: {body} in body should have at least {bound} items"),
+        ),
+        "listType" if bound == "map" => {
+            let [item] = &now.as_array().unwrap()[..] else { panic!("{field}: one item is wanted") };
+            let keys = says["listMapKeys"].as_array().unwrap();
+            let key: Map<String, Value> =
+                keys.iter().map(|key| (key.as_str().unwrap().into(), item[key.as_str().unwrap()].clone())).collect();
+            (Some(now.clone()), json!([item, item]), format!("[1]: Duplicate value: {}", Value::Object(key)))
+        }
+        _ => return None,
+    };
+    Some(sides)
+}
+
+/// Where a path of the contract is in an example.
+struct Place<'a> {
+    example: &'a Value,
+    pointer: String,
+}
+
+impl Place<'_> {
+    fn value(&self) -> &Value {
+        self.example.pointer(&self.pointer).unwrap()
+    }
+
+    fn with(&self, value: Value) -> Value {
+        let mut object = self.example.clone();
+        *object.pointer_mut(&self.pointer).unwrap() = value;
+        object
+    }
+
+    fn without(&self, member: &str) -> Value {
+        let mut object = self.example.clone();
+        object.pointer_mut(&self.pointer).unwrap().as_object_mut().unwrap().remove(member).unwrap();
+        object
+    }
+
+    /// The place as the API server writes it.
+    fn field(&self) -> String {
+        let mut field = String::new();
+        for part in self.pointer.split('/').skip(1) {
+            match part.parse::<usize>() {
+                Ok(index) => field += &format!("[{index}]"),
+                Err(_) if field.is_empty() => field += part,
+                Err(_) => field += &format!(".{part}"),
+            }
+        }
+        field
+    }
+}
+
+/// The JSON pointers at which `object` has a path of the contract (`.spec.env[].name`, `.labels{}`).
+fn locate(object: &Value, path: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let name = part.trim_end_matches(['[', ']', '{', '}']);
+        found.iter_mut().for_each(|pointer| *pointer += &format!("/{name}"));
+        if name != part {
+            found = found.iter().flat_map(|pointer| children(object, pointer)).collect();
+        }
+    }
+    found.retain(|pointer| object.pointer(pointer).is_some());
+    found
+}
+
+fn children(object: &Value, pointer: &str) -> Vec<String> {
+    let names: Vec<String> = match object.pointer(pointer) {
+        Some(Value::Array(items)) => (0..items.len()).map(|index| index.to_string()).collect(),
+        Some(Value::Object(members)) => members.keys().cloned().collect(),
+        _ => Vec::new(),
+    };
+    names.into_iter().map(|name| format!("{pointer}/{name}")).collect()
+}

@@ -1,0 +1,128 @@
+//! Objects that every constraint admits. Together the objects of a kind have every member its schema knows.
+
+use serde_json::{Value, json};
+
+pub(crate) fn of(kind: &str) -> Vec<Value> {
+    match kind {
+        "MCPServer" => mcp_servers(),
+        "MCPWebhookConfig" => vec![mcp_webhook_config()],
+        other => panic!("no examples of {other}"),
+    }
+}
+
+/// One that has every member, but for the choices that exclude each other; the others choose differently.
+fn mcp_servers() -> Vec<Value> {
+    let secret_key = json!({"name": "a-secret", "key": "a-key"});
+    let bucket = json!({"maxTokens": 10, "refillPeriod": "1m0s"});
+    let metadata = json!({"annotations": {"note": "a"}, "labels": {"team": "b"}});
+    let env = json!([{"name": "LOG", "value": "debug"}]);
+    let full = json!({
+        "args": ["--verbose"],
+        "audit": {"enabled": true},
+        "authServerRef": {"kind": "MCPExternalAuthConfig", "name": "auth-server"},
+        "authzConfig": {
+            "type": "configMap",
+            "configMap": {"name": "policies", "key": "policies.json"},
+            "groupClaimName": "groups",
+            "groupEntityType": "Team",
+            "roleClaimName": "roles",
+        },
+        "backendReplicas": 2,
+        "endpointPrefix": "/tools",
+        "env": env,
+        "externalAuthConfigRef": {"name": "external"},
+        "groupRef": {"name": "group"},
+        "image": "registry.example/server:1",
+        "mcpPort": 8081,
+        "oidcConfigRef": {
+            "audience": "server", "name": "oidc", "resourceUrl": "https://server.example", "scopes": ["openid"],
+        },
+        "permissionProfile": {"type": "configmap", "name": "profiles", "key": "profile.json"},
+        "podTemplateSpec": {"spec": {"containers": [{"name": "mcp", "anything": {"nested": [1, "two"]}}]}},
+        "proxyMode": "sse",
+        "proxyPort": 9090,
+        "rateLimiting": {
+            "perUser": bucket, "shared": bucket, "tools": [{"name": "fetch", "perUser": bucket, "shared": bucket}],
+        },
+        "replicas": 2,
+        "resourceOverrides": {
+            "proxyDeployment": {
+                "annotations": {"note": "a"},
+                "env": env,
+                "imagePullSecrets": [{"name": "registry"}],
+                "labels": {"team": "b"},
+                "podTemplateMetadataOverrides": metadata,
+            },
+            "proxyService": metadata,
+        },
+        "resources": {
+            "limits": {"cpu": "500m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"},
+        },
+        "secrets": [{"name": "a-secret", "key": "a-key", "targetEnvName": "TOKEN"}],
+        "serviceAccount": "server",
+        "sessionAffinity": "None",
+        "sessionStorage": {
+            "provider": "redis", "address": "redis:6379", "db": 1, "keyPrefix": "server", "passwordRef": secret_key,
+        },
+        "telemetryConfigRef": {"name": "telemetry", "serviceName": "server"},
+        "toolConfigRef": {"name": "tools"},
+        "transport": "streamable-http",
+        "trustProxyHeaders": true,
+        "volumes": [{"name": "data", "hostPath": "/srv", "mountPath": "/data", "readOnly": true}],
+        "webhookConfigRef": {"name": "gate"},
+    });
+    let status = json!({
+        "authServerConfigHash": "a", "authzConfigHash": "b", "externalAuthConfigHash": "c", "oidcConfigHash": "d",
+        "telemetryConfigHash": "e", "toolConfigHash": "f", "webhookConfigHash": "g",
+        "conditions": [condition()], "message": "MCP server is running", "observedGeneration": 1, "phase": "Ready",
+        "readyReplicas": 1, "url": "http://mcp-example-proxy.demo.svc.cluster.local:8080/mcp",
+    });
+    let inline = json!({
+        "image": "registry.example/server:1",
+        "authzConfig": {
+            "type": "inline",
+            "inline": {"entitiesJson": "[{}]", "policies": ["permit(principal, action, resource);"], "primaryUpstreamProvider": "idp"},
+        },
+        "sessionStorage": {"provider": "memory"},
+    });
+    let shared = json!({"image": "registry.example/server:1", "authzConfigRef": {"name": "policies"}});
+    let api = "toolhive.stacklok.dev/v1beta1";
+    vec![
+        object(api, "MCPServer", full, status),
+        object(api, "MCPServer", inline, json!({})),
+        object(api, "MCPServer", shared, json!({})),
+    ]
+}
+
+fn mcp_webhook_config() -> Value {
+    let reference = |key: &str| json!({"name": "a-secret", "key": key});
+    let webhook = json!({
+        "name": "policy",
+        "url": "https://policy.example/check",
+        "failurePolicy": "ignore",
+        "timeout": "5s",
+        "hmacSecretRef": reference("hmac"),
+        "tlsConfig": {
+            "caSecretRef": reference("ca.crt"),
+            "clientCertSecretRef": reference("tls.crt"),
+            "clientKeySecretRef": reference("tls.key"),
+            "insecureSkipVerify": true,
+        },
+    });
+    let status = json!({
+        "conditions": [condition()], "configHash": "a", "observedGeneration": 1, "referencingServers": ["server"],
+    });
+    let spec = json!({"mutating": [webhook], "validating": [webhook]});
+    object("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", spec, status)
+}
+
+fn condition() -> Value {
+    json!({
+        "type": "Ready", "status": "True", "reason": "Ready", "message": "it runs",
+        "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 1,
+    })
+}
+
+fn object(api_version: &str, kind: &str, spec: Value, status: Value) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "example"}, "spec": spec, "status": status})
+}
