@@ -1,0 +1,161 @@
+//! The command line.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use super::{Operator, generate, run};
+
+/// For an operator without arguments of its own.
+#[derive(clap::Args, Debug, Default)]
+pub struct NoArgs {}
+
+#[derive(Parser)]
+#[command(version, about = "A Kubernetes operator with admission webhooks")]
+struct Cli<A: clap::Args> {
+    #[command(subcommand)]
+    command: Command<A>,
+}
+
+#[derive(Subcommand)]
+enum Command<A: clap::Args> {
+    /// Serve the webhooks and run the controllers, until SIGTERM
+    Run {
+        #[command(flatten)]
+        flags: RunFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Write manifests, from the same registration that is served
+    Generate {
+        /// What to write
+        what: What,
+        #[command(flatten)]
+        flags: GenerateFlags,
+        #[command(flatten)]
+        args: A,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum What {
+    /// The custom resource definitions
+    Crds,
+    /// The webhook configurations
+    Webhooks,
+    /// ServiceAccount, roles and bindings
+    Rbac,
+}
+
+/// Where the operator lives in its cluster.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct PlaceFlags {
+    /// Name of the Service through which the API server calls the webhooks [default: <operator>-webhook]
+    #[arg(long)]
+    pub(super) service_name: Option<String>,
+    /// Port of that Service
+    #[arg(long, default_value_t = 443)]
+    pub(super) service_port: u16,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct GenerateFlags {
+    /// Namespace that the operator is installed in [default: <operator>-system]
+    #[arg(long)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) place: PlaceFlags,
+    /// Folder to write files to; without it everything goes to standard output
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Write nothing; fail and name the files in --out that differ
+    #[arg(long, requires = "out")]
+    pub(super) check: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct RunFlags {
+    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) place: PlaceFlags,
+    /// Address of the webhooks (HTTPS)
+    #[arg(long, default_value = "0.0.0.0:9443", value_name = "ADDR")]
+    pub(super) bind: SocketAddr,
+    /// Address of /healthz and /readyz (HTTP)
+    #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDR")]
+    pub(super) health_bind: SocketAddr,
+    /// What to log, as in `info` or `warn,portcullis=debug`
+    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
+    log: String,
+    /// How to log
+    #[arg(long, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// The binary's entry. Errors are one line on standard error, and exit code 1.
+pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
+    let command = Cli::<A>::command().name(operator.name);
+    let matches = command.get_matches();
+    let result = Cli::<A>::from_arg_matches(&matches)
+        .map_err(anyhow::Error::from)
+        .and_then(|cli| perform(operator, cli.command));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to do when standard error is closed.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow::Result<()> {
+    match command {
+        Command::Generate { what, flags, args } => {
+            let parts = (operator.setup)(&args)?;
+            let files = generate::files(&operator, &parts.webhooks, what, &flags)?;
+            generate::deliver(operator.name, what, &files, &flags)?;
+            Ok(())
+        }
+        Command::Run { flags, args } => {
+            init_log(&flags)?;
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            // Already installed is fine: then the application chose one before us.
+            let _ = provider.as_ref().clone().install_default();
+            let parts = (operator.setup)(&args)?;
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+            runtime.block_on(run::run(&operator, parts, flags, provider))
+        }
+    }
+}
+
+fn init_log(flags: &RunFlags) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(&flags.log).with_context(|| format!("--log '{}' is not a filter; try 'info'", flags.log))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match flags.log_format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    }
+    .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}

@@ -1,0 +1,226 @@
+//! An operator as one value, and the command line of its binary.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use std::sync::Arc;
+//!
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use portcullis::operator::{Operator, Parts};
+//! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+//!
+//! #[derive(clap::Args)]
+//! struct Args {
+//!     /// Refuse ConfigMaps with more entries than this.
+//!     #[arg(long, default_value_t = 10)]
+//!     max_entries: usize,
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     Operator::named("small-maps")
+//!         .setup(|args: &Args| {
+//!             let max = args.max_entries;
+//!             let judge = move |new: Arc<ConfigMap>, _: Context| async move {
+//!                 match new.data.as_ref().map_or(0, |data| data.len()) {
+//!                     n if n > max => Verdict::deny(format!("{n} entries, {max} are allowed")).cause("data", "too many entries"),
+//!                     _ => Verdict::allow(),
+//!                 }
+//!             };
+//!             Ok(Parts::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(judge))))
+//!         })
+//!         .main()
+//! }
+//! ```
+//!
+//! The binary then has `run` and `generate crds|webhooks|rbac`. What is generated comes from the same value that is served.
+
+mod cli;
+mod generate;
+mod health;
+mod run;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use futures::future::BoxFuture;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use portcullis_manifest::{Access, Grant, ServiceRef};
+use tokio_util::sync::CancellationToken;
+
+pub use cli::NoArgs;
+pub use generate::GenerateError;
+pub use portcullis_manifest as manifest;
+
+use crate::certificates::Configurations;
+use crate::webhooks::{RegistrationError, Webhooks};
+
+/// What an operator is made of: its kinds, its rights, its webhooks and controllers.
+#[must_use = "an operator does nothing until main() is called"]
+pub struct Operator<A: clap::Args = NoArgs> {
+    name: &'static str,
+    crds: Vec<CustomResourceDefinition>,
+    access: Access,
+    setup: Setup<A>,
+}
+
+type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
+type Controller = Box<dyn FnOnce(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
+
+/// What a controller is given.
+#[derive(Clone)]
+pub struct Runtime {
+    /// A client with the operator's rights.
+    pub client: Client,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Cancelled when the process is to end; a controller then returns soon.
+    pub stop: CancellationToken,
+}
+
+/// What the arguments decide: the webhooks that are served and the controllers that run.
+#[derive(Default)]
+pub struct Parts {
+    webhooks: Webhooks,
+    controllers: BTreeMap<String, Controller>,
+}
+
+impl Parts {
+    /// Webhooks, and no controller yet.
+    pub fn new(webhooks: Webhooks) -> Self {
+        Self { webhooks, controllers: BTreeMap::new() }
+    }
+
+    /// Adds a controller. It runs until [`Runtime::stop`] is cancelled; when it returns before that, or fails, the process ends with its error.
+    pub fn controller<F, R>(mut self, name: &str, controller: F) -> Self
+    where
+        F: FnOnce(Runtime) -> R + Send + 'static,
+        R: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.controllers.insert(name.to_owned(), Box::new(move |runtime| Box::pin(controller(runtime))));
+        self
+    }
+}
+
+impl<A: clap::Args> Operator<A> {
+    /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the Secrets.
+    pub fn named(name: &'static str) -> Self {
+        let setup: Setup<A> = Box::new(|_| Ok(Parts::default()));
+        Self { name, crds: Vec::new(), access: Access::default(), setup }
+    }
+
+    /// The kinds that it brings.
+    pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
+        self.crds = crds;
+        self
+    }
+
+    /// What its controllers may do, everywhere. What certificates and webhooks need is added.
+    pub fn rbac(mut self, grants: Vec<Grant>) -> Self {
+        self.access.cluster = grants;
+        self
+    }
+
+    /// What its controllers may do in the operator's own namespace.
+    pub fn rbac_in_own_namespace(mut self, grants: Vec<Grant>) -> Self {
+        self.access.own_namespace = grants;
+        self
+    }
+
+    /// Makes webhooks and controllers from the arguments. State that both need is made here and captured by both.
+    pub fn setup(mut self, setup: impl Fn(&A) -> anyhow::Result<Parts> + 'static) -> Self {
+        self.setup = Box::new(setup);
+        self
+    }
+
+    /// Reads the command line and does what it says. Call it as the binary's `main`, before anything that uses TLS: it installs the process's crypto
+    /// provider, which is the binary's business and not a library's.
+    pub fn main(self) -> ExitCode {
+        cli::main(self)
+    }
+
+    /// Names that follow from the operator's own.
+    fn names(&self) -> Names {
+        Names { operator: self.name }
+    }
+
+    /// All that it may do.
+    fn full_access(&self, webhooks: &Webhooks) -> Access {
+        let mut access = self.access.clone();
+        if !webhooks.is_empty() {
+            let names = self.names();
+            access.cluster.push(
+                Grant::new(
+                    "admissionregistration.k8s.io",
+                    &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+                    &["get", "list", "watch", "patch"],
+                )
+                .named([names.validating(), names.mutating()]),
+            );
+            let secrets = [names.secret(), format!("{}-ca", names.secret())];
+            access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
+            access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(secrets));
+        }
+        access
+    }
+}
+
+impl<A: clap::Args> std::fmt::Debug for Operator<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").field("name", &self.name).field("crds", &self.crds.len()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let controllers: Vec<_> = self.controllers.keys().collect();
+        f.debug_struct("Parts").field("webhooks", &self.webhooks).field("controllers", &controllers).finish()
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// Names that follow from the operator's own.
+struct Names {
+    operator: &'static str,
+}
+
+impl Names {
+    fn validating(&self) -> String {
+        format!("{}-validating", self.operator)
+    }
+
+    fn mutating(&self) -> String {
+        format!("{}-mutating", self.operator)
+    }
+
+    fn secret(&self) -> String {
+        format!("{}-webhook-tls", self.operator)
+    }
+
+    fn service(&self) -> String {
+        format!("{}-webhook", self.operator)
+    }
+
+    /// The configurations, with the names of their webhooks.
+    fn configurations(&self, webhooks: &Webhooks) -> Result<Configurations, RegistrationError> {
+        let manifests = webhooks.manifests()?;
+        let of = |kind, configuration: String| {
+            let names: Vec<_> = manifests.iter().filter(|w| w.kind == kind).map(|w| w.name.clone()).collect();
+            (!names.is_empty()).then_some((configuration, names))
+        };
+        Ok(Configurations {
+            validating: of(manifest::WebhookKind::Validating, self.validating()),
+            mutating: of(manifest::WebhookKind::Mutating, self.mutating()),
+        })
+    }
+}
+
+/// The names by which the API server, and people, call a Service.
+fn service_names(service: &ServiceRef) -> Vec<String> {
+    let server = service.server_name();
+    vec![server.clone(), format!("{server}.cluster.local"), format!("{}.{}", service.name, service.namespace)]
+}
