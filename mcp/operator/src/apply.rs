@@ -28,6 +28,8 @@ pub mod names {
     pub const SERVER_CHILDREN: &str = "portcullis-mcpserver";
     /// Field manager of the status of MCPServers.
     pub const SERVER_STATUS: &str = "portcullis-mcpserver-status";
+    /// Field manager of the finalizers of both kinds.
+    pub const FINALIZERS: &str = "portcullis-finalizers";
     /// Field manager of the status of MCPWebhookConfigs.
     pub const WEBHOOK_CONFIG_STATUS: &str = "portcullis-mcpwebhookconfig-status";
 }

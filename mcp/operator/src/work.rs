@@ -280,7 +280,7 @@ mod tests {
             }
             Ok::<_, std::fmt::Error>(Next::Wait)
         });
-        tokio::time::timeout(Duration::from_secs(60), run).await.unwrap();
+        tokio::time::timeout(Duration::from_mins(1), run).await.unwrap();
         assert_eq!((most.into_inner(), total.into_inner()), (2, 5));
     }
 }

@@ -103,6 +103,16 @@ impl<T: Stored> Store<T> {
         });
     }
 
+    /// Takes what we learned about the object whose version this is; another version is left as it is.
+    pub fn amended(&self, object: T) {
+        self.write(|inner| {
+            let current = inner.namespaces.get(object.namespace()).and_then(|all| all.objects.get(object.name()));
+            if current.is_some_and(|current| current.version() == object.version()) {
+                inner.insert(Arc::new(object));
+            }
+        });
+    }
+
     /// A watch (of one namespace, or of all: "") delivered an object.
     pub(super) fn delivered(&self, watch: &str, object: T) -> Option<Change<T>> {
         self.write(|inner| {
@@ -263,6 +273,18 @@ mod tests {
         store.written(Thing("ns", "a", 15, &[]));
         assert!(store.deleted("", &Thing("ns", "a", 13, &[])).is_none());
         assert_eq!(version(&store, "a"), Some(15));
+    }
+
+    #[test]
+    fn what_we_learned_about_a_version_counts_for_that_version_only() {
+        let store = Store::default();
+        store.delivered("", Thing("ns", "a", 5, &[]));
+        store.amended(Thing("ns", "a", 5, &["deleting"]));
+        assert_eq!(store.find("ns", "deleting").len(), 1);
+        store.delivered("", Thing("ns", "a", 6, &[]));
+        store.amended(Thing("ns", "a", 5, &["deleting"]));
+        store.amended(Thing("ns", "b", 5, &["deleting"]));
+        assert_eq!(store.find("ns", "deleting").len(), 0);
     }
 
     #[test]

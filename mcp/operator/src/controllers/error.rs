@@ -1,0 +1,43 @@
+//! What makes a reconcile fail. Every variant is retried with backoff.
+
+use crate::apply::{ApplyError, DocumentError};
+
+/// Why a reconcile did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReconcileError {
+    /// A child was not written.
+    #[error(transparent)]
+    Child(#[from] ApplyError),
+    /// The plan holds a document that cannot be applied.
+    #[error("the plan is defective: {0}")]
+    Plan(#[from] DocumentError),
+    /// A request about the object itself failed.
+    #[error("cannot {verb} {object}: {source}")]
+    Request {
+        /// What was tried.
+        verb: &'static str,
+        /// Kind, namespace and name.
+        object: String,
+        /// What the API server said.
+        source: Box<kube::Error>,
+    },
+    /// The API server did not answer in time.
+    #[error("no answer within {seconds} s to {verb} {object}")]
+    Deadline {
+        /// What was tried.
+        verb: &'static str,
+        /// Kind, namespace and name.
+        object: String,
+        /// The deadline, in seconds.
+        seconds: u64,
+    },
+    /// The object cannot be turned into JSON.
+    #[error("cannot write the status of {object}: {source}")]
+    Status {
+        /// Kind, namespace and name.
+        object: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+}
