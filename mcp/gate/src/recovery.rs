@@ -21,7 +21,7 @@ impl Step for Recovery {
             outcome.unwrap_or_else(|payload| {
                 let message = payload.downcast_ref::<String>().map(String::as_str);
                 let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
-                tracing::error!(message, "a panic while serving a request was answered with 500");
+                tracing::error!(panic = message, "a panic while serving a request was answered with 500");
                 text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
             })
         };

@@ -274,7 +274,7 @@ impl Webhook {
     fn log_denial(&self, said: bool, reason: &str, message: &str) {
         let webhook = &self.name;
         if said {
-            tracing::info!(webhook, reason = preview(reason), message = preview(message), "webhook denied the request");
+            tracing::info!(webhook, reason = preview(reason), said = preview(message), "webhook denied the request");
         } else {
             tracing::warn!(
                 webhook,

@@ -37,15 +37,15 @@ pub(crate) enum CallError {
     Timeout(Duration),
     #[error("{0}")]
     Network(String),
-    #[error("invalid response (HTTP {}): {problem}", status.as_u16())]
-    Invalid { status: StatusCode, problem: String },
+    /// An answer that is too long is judged before its status, so it has none.
+    #[error("invalid response: {problem}")]
+    Invalid { status: Option<StatusCode>, problem: String },
 }
 
 impl CallError {
     /// HTTP 422 denies whatever the failure policy.
     pub(crate) fn is_unprocessable(&self) -> bool {
-        // An answer that is too long is judged before its status and has no status of its own.
-        matches!(self, Self::Invalid { status: StatusCode::UNPROCESSABLE_ENTITY, problem } if problem != TOO_LONG)
+        matches!(self, Self::Invalid { status: Some(StatusCode::UNPROCESSABLE_ENTITY), .. })
     }
 
     pub(crate) fn class(&self) -> &'static str {
@@ -56,8 +56,6 @@ impl CallError {
         }
     }
 }
-
-const TOO_LONG: &str = "the answer is longer than 1 MiB";
 
 impl Webhook {
     /// Checks `config`, the webhook at position `at` of its middleware, and reads every file it names.
@@ -126,7 +124,8 @@ impl Webhook {
         let body = match Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                return Err(CallError::Invalid { status, problem: TOO_LONG.to_owned() });
+                let problem = format!("the answer is longer than {MAX_RESPONSE_BYTES} bytes");
+                return Err(CallError::Invalid { status: None, problem });
             }
             Err(error) => return Err(self.network(&*error)),
         };
@@ -134,14 +133,14 @@ impl Webhook {
             return Err(CallError::Network(format!("HTTP {}", status.as_u16())));
         }
         if status != StatusCode::OK {
-            let problem = "only 200 is an answer; redirects are not followed".to_owned();
             self.log_bad(&body);
-            return Err(CallError::Invalid { status, problem });
+            let problem = format!("HTTP {}; only 200 is an answer, and redirects are not followed", status.as_u16());
+            return Err(CallError::Invalid { status: Some(status), problem });
         }
         // `null` is the empty answer, which denies.
         let answer: Option<Response> = serde_json::from_slice(&body).map_err(|error| {
             self.log_bad(&body);
-            CallError::Invalid { status, problem: error.to_string() }
+            CallError::Invalid { status: Some(status), problem: error.to_string() }
         })?;
         let answer = answer.unwrap_or_default();
         if !answer.allowed {
@@ -190,13 +189,13 @@ impl Webhook {
 
     fn log_bad(&self, body: &[u8]) {
         let text = String::from_utf8_lossy(body.get(..256).unwrap_or(body));
-        tracing::debug!(webhook = self.name, body = %text.escape_debug(), "webhook's answer is not usable");
+        tracing::debug!(webhook = self.name, body = &*text, "webhook's answer is not usable");
     }
 }
 
-/// The start of a text of the webhook's, made safe for a log line.
+/// The start of a text of the webhook's. Log it as a string: those are escaped.
 pub(crate) fn preview(text: &str) -> String {
-    text.chars().take(256).flat_map(char::escape_debug).collect()
+    text.chars().take(256).collect()
 }
 
 /// Whether an answer that denies says so, rather than not being an answer at all.

@@ -149,3 +149,7 @@ fn run<'a>(document: &mut Node<'a>, operation: &'a Operation<'a>, copied: &mut u
         }
     }
 }
+
+#[cfg(test)]
+#[path = "patch_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! What a chain may be made of: a bad document stops the start, with the member named and the fix.
+
+use mcp_gate::{BuildError, Gate};
+use portcullis_pki::Usage;
+use serde_json::{Value, json};
+
+use crate::support::{Files, Log, authority, configs, entry, issue, webhook};
+
+fn build(files: &Files, entries: Value) -> Result<Gate, BuildError> {
+    Gate::build(&configs(entries), &files.context())
+}
+
+fn files() -> Files {
+    let (files, ca) = (Files::new(), authority("ours"));
+    files.write("/ca.crt", ca.cert_pem());
+    for name in ["a", "b"] {
+        let pair = issue(&ca, Usage::Client, [127, 0, 0, 1]);
+        files.write(&format!("/{name}.crt"), pair.cert_pem);
+        files.write(&format!("/{name}.key"), pair.key_pem);
+    }
+    files.write("/hmac", "key");
+    files.write("/empty", "");
+    files
+}
+
+/// The chain with one validating webhook that has these members.
+fn hook(more: Value) -> Value {
+    let hook = webhook("https://127.0.0.1:1/", "fail", more);
+    json!([{"type": "mcp-parser", "parameters": {}}, entry("validating-webhook", vec![hook])])
+}
+
+#[tokio::test]
+async fn an_unknown_middleware_stops_the_start_with_its_name_and_what_there_is() {
+    for kind in
+        ["audit", "origin", "tokenexchange", "ratelimit", "authorization", "telemetry", "tool-filter", "typo", ""]
+    {
+        let error = build(&files(), json!([{"type": "recovery"}, {"type": kind, "parameters": {}}])).unwrap_err();
+        assert_eq!((error.index, error.kind.as_str()), (1, kind));
+        let text = error.to_string();
+        assert!(text.starts_with("middleware_configs[1].type"), "{text}");
+        assert!(text.contains(&format!("{kind:?} is not supported")) && text.contains("mcp-parser"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
+    let files = files();
+    let tls = |more: Value| hook(json!({"tls_config": more}));
+    let parser = json!({"type": "mcp-parser"});
+    let pair = |certificate: &str, key: &str| tls(json!({"client_cert_path": certificate, "client_key_path": key}));
+    for (entries, field, problem) in [
+        (
+            json!([{"type": "bodylimit", "parameters": {"max_bytes": "1"}}]),
+            "[0].parameters.max_bytes",
+            "not an integer",
+        ),
+        (
+            json!([{"type": "auth", "parameters": {"oidc_config": {"Issuer": "x"}}}]),
+            "[0].parameters.oidc_config",
+            "OIDC",
+        ),
+        (json!([entry("validating-webhook", vec![webhook("https://a/", "fail", json!({}))])]), "[0].type", "parser"),
+        (json!([parser, entry("mutating-webhook", vec![])]), "[1].parameters.webhooks", "names no webhook"),
+        (hook(json!({"name": ""})), "[1].parameters.webhooks[0].name", "is empty"),
+        (hook(json!({"url": "/x"})), "webhooks[0].url", "is not absolute"),
+        (hook(json!({"url": "http://a/"})), "webhooks[0].url", "is not https"),
+        (hook(json!({"timeout": "500ms"})), "webhooks[0].timeout", "out of range"),
+        (hook(json!({"timeout": "31s"})), "webhooks[0].timeout", "out of range"),
+        (hook(json!({"timeout": 1.5})), "webhooks[0].timeout", "a number"),
+        (hook(json!({"failure_policy": "Fail"})), "webhooks[0].failure_policy", ""),
+        (hook(json!({"hmac_secret_ref": "name,target=X"})), "webhooks[0].hmac_secret_ref", "secrets provider"),
+        (hook(json!({"hmac_secret_ref": "/none"})), "webhooks[0].hmac_secret_ref", "/none cannot be read"),
+        (hook(json!({"hmac_secret_ref": "/empty"})), "webhooks[0].hmac_secret_ref", "/empty is empty"),
+        (tls(json!({"ca_bundle_path": "/none"})), "webhooks[0].tls_config.ca_bundle_path", "/none cannot be read"),
+        (tls(json!({"ca_bundle_path": "ca.crt"})), "webhooks[0].tls_config.ca_bundle_path", "not an absolute path"),
+        (tls(json!({"ca_bundle_path": "/hmac"})), "webhooks[0].tls_config.ca_bundle_path", "no PEM certificate"),
+        (pair("/a.crt", ""), "webhooks[0].tls_config.client_key_path", "is missing"),
+        (pair("", "/a.key"), "webhooks[0].tls_config.client_cert_path", "is missing"),
+        (pair("/a.crt", "/none"), "webhooks[0].tls_config.client_key_path", "/none cannot be read"),
+        (pair("/a.crt", "/hmac"), "webhooks[0].tls_config.client_key_path", ""),
+        (pair("/a.crt", "/b.key"), "webhooks[0].tls_config.client_key_path", ""),
+    ] {
+        let error = build(&files, entries).unwrap_err();
+        assert!(error.field.starts_with("middleware_configs[") && error.field.ends_with(field), "{error}");
+        assert!(error.problem.contains(problem) && !error.fix.is_empty(), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_may_be_a_duration_nanoseconds_zero_or_left_out() {
+    for timeout in [json!("5s"), json!("1500ms"), json!(5_000_000_000_i64), json!(0), Value::Null] {
+        assert!(build(&files(), hook(json!({"timeout": timeout}))).is_ok(), "{timeout}");
+    }
+}
+
+#[tokio::test]
+async fn skipped_verification_is_said_loudly_at_the_start() {
+    let log = Log::capture();
+    build(&files(), hook(json!({"tls_config": {"insecure_skip_verify": true}, "url": "http://127.0.0.1:1/"}))).unwrap();
+    let text = log.text();
+    let line = text.lines().find(|line| line.contains("WARN")).unwrap();
+    assert!(line.contains("NOT checked") && line.contains("policy"), "{line}");
+}
