@@ -201,15 +201,11 @@ impl Place<'_> {
 
     /// The place as the API server writes it.
     fn field(&self) -> String {
-        let mut field = String::new();
-        for part in self.pointer.split('/').skip(1) {
-            match part.parse::<usize>() {
-                Ok(index) => field += &format!("[{index}]"),
-                Err(_) if field.is_empty() => field += part,
-                Err(_) => field += &format!(".{part}"),
-            }
-        }
-        field
+        let parts = self.pointer.split('/').skip(1).map(|part| match part.parse::<usize>() {
+            Ok(index) => format!("[{index}]"),
+            Err(_) => format!(".{part}"),
+        });
+        parts.collect::<String>().trim_start_matches('.').to_owned()
     }
 }
 
@@ -218,7 +214,7 @@ fn locate(object: &Value, path: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in path.split('.').filter(|part| !part.is_empty()) {
         let name = part.trim_end_matches(['[', ']', '{', '}']);
-        found.iter_mut().for_each(|pointer| *pointer += &format!("/{name}"));
+        found = found.into_iter().map(|pointer| format!("{pointer}/{name}")).collect();
         if name != part {
             found = found.iter().flat_map(|pointer| children(object, pointer)).collect();
         }

@@ -114,7 +114,7 @@ fn merge(object: &mut Value, over: &Value) {
             }
         }
         (Value::Array(items), Value::Array(over)) if items.len() == 1 && over.len() == 1 => {
-            merge(&mut items[0], &over[0])
+            merge(&mut items[0], &over[0]);
         }
         (object, over) => *object = over.clone(),
     }
