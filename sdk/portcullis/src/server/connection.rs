@@ -67,7 +67,9 @@ async fn requests<H: Handler>(
         .timer(TokioTimer::new())
         // hyper starts this clock when it begins to wait for a head, so it bounds idle time and slow heads alike.
         .header_read_timeout(limits.idle)
-        .max_buf_size(limits.head_bytes)
+        .max_header_size(limits.head_bytes)
+        // The smallest buffer that hyper takes.
+        .max_buf_size(limits.head_bytes.max(8192))
         .serve_connection(TokioIo::new(Stall::new(stream, limits.write)), service);
     let mut connection = pin!(connection);
     let mut first = pin!(sleep(limits.first_request));

@@ -1,0 +1,83 @@
+//! Certificates that change, and servers that end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis::server::{Limits, TlsError, tls_config};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::client::{PATIENCE, connect, connect_with, is_closed, post, read_reply, send, serve_webhooks, trusting};
+use crate::fixture::{certificates, entity, provider, review, serve, webhooks};
+
+fn request(username: &str) -> String {
+    post("/validate/username", &review("CREATE", entity(json!({"username": username})), Value::Null).to_string())
+}
+
+#[tokio::test]
+async fn new_certificates_serve_new_connections_and_old_connections_stay() {
+    let serving = serve_webhooks().await;
+    let mut old = connect(&serving).await;
+    assert_eq!(send(&mut old, &request("fine")).await.status, 200);
+
+    let (new_ca, config) = certificates(&["webhook.test.svc"]);
+    serving.tls.store(Arc::new(config));
+
+    assert_eq!(send(&mut old, &request("fine")).await.status, 200);
+    let mut new = connect_with(serving.address, trusting(new_ca.cert_pem(), &[b"http/1.1"])).await.unwrap();
+    assert_eq!(send(&mut new, &request("fine")).await.status, 200);
+    let refused = connect_with(serving.address, trusting(serving.ca.cert_pem(), &[b"http/1.1"])).await;
+    assert!(refused.is_err(), "the old certificate is served no more");
+}
+
+#[test]
+fn a_pair_that_cannot_be_served_is_refused_with_the_part_that_is_wrong() {
+    let (from, to) = (jiff::Timestamp::now(), jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1));
+    let one = portcullis_pki::Ca::generate("one", from, to).unwrap();
+    let two = portcullis_pki::Ca::generate("two", from, to).unwrap();
+    let refused = |cert: &str, key: &str| tls_config(provider(), cert.as_bytes(), key.as_bytes()).unwrap_err();
+    assert!(matches!(refused("", one.key_pem()), TlsError::Certificate(_)));
+    assert!(matches!(refused(one.cert_pem(), "no key"), TlsError::Key(_)));
+    assert!(matches!(refused(one.cert_pem(), two.key_pem()), TlsError::Pair(_)));
+    assert!(tls_config(provider(), one.cert_pem().as_bytes(), one.key_pem().as_bytes()).is_ok());
+}
+
+/// kubernetes#127335: idle connections in the API server's pool would send requests to a process that is gone.
+#[tokio::test]
+async fn stopping_closes_idle_connections_and_finishes_answers_under_way() {
+    let mut serving = serve_webhooks().await;
+    let mut idle = connect(&serving).await;
+    assert_eq!(send(&mut idle, &request("fine")).await.status, 200);
+    let mut busy = connect(&serving).await;
+    // Answered once, so that its task runs, and then asked something that takes a while.
+    assert_eq!(send(&mut busy, &request("fine")).await.status, 200);
+    busy.write_all(request("late").as_bytes()).await.unwrap();
+    busy.flush().await.unwrap();
+    // The request is with the handler when the server can answer another one that was sent after it.
+    assert_eq!(send(&mut connect(&serving).await, &request("fine")).await.status, 200);
+
+    serving.stop.cancel();
+    assert!(is_closed(&mut idle).await);
+    let reply = read_reply(&mut busy).await.expect("the answer that was under way");
+    assert_eq!(reply.response()["allowed"], true);
+    assert!(reply.head.contains("connection: close"), "{}", reply.head);
+    assert!(is_closed(&mut busy).await);
+    timeout(PATIENCE, &mut serving.ended).await.expect("the server ends").unwrap();
+    assert!(TcpStream::connect(serving.address).await.is_err(), "the port is closed");
+}
+
+#[tokio::test]
+async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
+    let limits = Limits { drain: Duration::from_millis(300), ..Limits::default() };
+    let mut serving = serve(webhooks().routes().unwrap(), limits, &["webhook.test.svc"]).await;
+    let mut stuck = connect(&serving).await;
+    assert_eq!(send(&mut stuck, &request("fine")).await.status, 200);
+    stuck.write_all(request("stuck").as_bytes()).await.unwrap();
+    stuck.flush().await.unwrap();
+    assert_eq!(send(&mut connect(&serving).await, &request("fine")).await.status, 200);
+    serving.stop.cancel();
+    timeout(Duration::from_millis(1500), &mut serving.ended).await.expect("the server ends").unwrap();
+    assert!(is_closed(&mut stuck).await);
+}
