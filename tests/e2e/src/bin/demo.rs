@@ -1,0 +1,223 @@
+//! `make demo`: both gates at work, start to end, on a control plane of its own. Every claim it prints was checked first; the first that does not hold
+//! ends it with an error.
+#![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use kube::{Api, Client, ResourceExt as _};
+use portcullis_e2e::apply::{Refusal, apply};
+use portcullis_e2e::client::{Called, McpClient};
+use portcullis_e2e::gate::{Gate, in_namespace};
+use portcullis_e2e::runner::{Everything, Runner};
+use portcullis_e2e::stage::{Stage, settled};
+use serde_json::Value;
+
+const SERVER: &str = include_str!("../../../../examples/server.yaml");
+const WARNED: &str = include_str!("../../../../examples/warned.yaml");
+const REFUSED: [(&str, &str); 3] = [
+    ("an enum of the schema", include_str!("../../../../examples/refused/by-schema.yaml")),
+    ("a CEL rule of the schema", include_str!("../../../../examples/refused/by-cel.yaml")),
+    ("the operator's admission webhook", include_str!("../../../../examples/refused/by-webhook.yaml")),
+];
+const GATED: &str = "gated-greeter";
+const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
+
+static CHAPTER: AtomicUsize = AtomicUsize::new(1);
+
+fn chapter(title: &str) {
+    println!("\n{}. {title}", CHAPTER.fetch_add(1, Ordering::Relaxed));
+}
+
+fn step(what: &str) {
+    println!("   - {what}");
+}
+
+fn shown(text: &str) {
+    for line in text.lines() {
+        println!("       {line}");
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let start = Instant::now();
+    match demo().await {
+        Ok(()) => {
+            println!("\nEverything was ended and removed. It took {} s.\n{NEXT}", start.elapsed().as_secs());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("\nThe demo stops here: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const NEXT: &str = "
+How to go on:
+  examples/          the manifests that were applied
+  README.md          what works today, and what comes next
+  ARCHITECTURE.md    the way of an object through the admission gate, and of a call through the request gate
+  make test          the promises, each with a test";
+
+async fn demo() -> Result<()> {
+    println!(
+        "Portcullis: MCP servers on Kubernetes behind two gates. Nothing here needs, or touches, a cluster of yours."
+    );
+    chapter("A control plane, and the operator on it");
+    let stage = Stage::start(step).await?;
+    let client = stage.cluster.admin();
+    let namespace = stage.cluster.namespace("demo").await;
+
+    chapter("The admission gate: what may enter the cluster");
+    refusals(&client, &namespace).await?;
+    warning(&client, &namespace).await?;
+
+    chapter("What an admitted server becomes");
+    children(&client, &namespace).await?;
+
+    chapter("The request gate: which calls may pass, and in what form");
+    step("starting a request webhook (HTTPS, signatures checked): it calls bob by his full name, and refuses mallory");
+    let gate = Gate::start(b"demo-signing-key").await?;
+    expect_taken(&client, &gate.secret(&namespace)?).await?;
+    for object in gate.manifests(&namespace)? {
+        step(&format!("applying {} {}", text(&object["kind"]), text(&object["metadata"]["name"])));
+        expect_taken(&client, &object).await?;
+    }
+    let checksum = rolled(&client, &namespace, None).await?;
+    step("starting a real MCP server that is not ours: `everything` of the official Go SDK");
+    let everything = Everything::start(stage.folder.path()).await?;
+    step(
+        "starting mcp-runner in front, on the bytes of the ConfigMap that the operator wrote and the Secrets that its Deployment mounts",
+    );
+    let runner = Runner::start(&client, &namespace, GATED, everything.address, stage.folder.path()).await?;
+    calls(&runner, Called::Answered("Hi Robert".to_owned())).await?;
+
+    chapter("An edit of the MCPWebhookConfig reaches the running gate");
+    step("taking the mutating webhook out of MCPWebhookConfig greeting-policy");
+    let mut edited = gate.manifests(&namespace)?.remove(0);
+    edited["spec"].as_object_mut().context("the config has a spec")?.remove("mutating");
+    expect_taken(&client, &edited).await?;
+    let after = rolled(&client, &namespace, Some(&checksum)).await?;
+    step("the operator rendered the RunConfig again, and its checksum rolls the proxy's pods:");
+    shown(&format!("{CHECKSUM}\n  before {checksum}\n  after  {after}"));
+    step("a new pod would start now; here the runner is drained and started again on the new bytes");
+    runner.stop().await?;
+    let runner = Runner::start(&client, &namespace, GATED, everything.address, stage.folder.path()).await?;
+    calls(&runner, Called::Answered("Hi bob".to_owned())).await?;
+
+    runner.stop().await?;
+    everything.stop().await?;
+    stage.stop().await
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+async fn refusals(client: &Client, namespace: &str) -> Result<()> {
+    for (by, yaml) in REFUSED {
+        for object in in_namespace(yaml, namespace)? {
+            let Err(Refusal { code, message, causes }) = apply(client, &object).await? else {
+                anyhow::bail!("{} was not refused", object["metadata"]["name"]);
+            };
+            step(&format!(
+                "{} {} is refused by {by} ({code}):",
+                text(&object["kind"]),
+                text(&object["metadata"]["name"])
+            ));
+            shown(&message);
+            ensure!(!causes.is_empty(), "the refusal names no field");
+            for (field, problem) in causes {
+                shown(&format!("  field {field}: {problem}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn warning(client: &Client, namespace: &str) -> Result<()> {
+    for object in in_namespace(WARNED, namespace)? {
+        let applied =
+            apply(client, &object).await?.map_err(|refusal| anyhow::anyhow!("refused: {}", refusal.message))?;
+        ensure!(!applied.warnings.is_empty(), "no warning came with {}", object["metadata"]["name"]);
+        step(&format!("{} {} is admitted, with a warning:", text(&object["kind"]), text(&object["metadata"]["name"])));
+        applied.warnings.iter().for_each(|warning| shown(warning));
+    }
+    Ok(())
+}
+
+async fn expect_taken(client: &Client, object: &Value) -> Result<()> {
+    let refused = apply(client, object).await?.err();
+    refused.map_or(Ok(()), |refusal| {
+        Err(anyhow::anyhow!("{} is refused: {}", object["metadata"]["name"], refusal.message))
+    })
+}
+
+async fn children(client: &Client, namespace: &str) -> Result<()> {
+    step("applying examples/server.yaml");
+    for object in in_namespace(SERVER, namespace)? {
+        expect_taken(client, &object).await?;
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let map = settled("the RunConfig of greeter", async || Ok(maps.get_opt("greeter-runconfig").await?)).await?;
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    settled("the proxy Deployment of greeter", async || Ok(deployments.get_opt("greeter").await?)).await?;
+    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+    settled("the StatefulSet of greeter", async || Ok(sets.get_opt("greeter").await?)).await?;
+    step("the operator made, in the order of a safe start:");
+    let all = kube::api::ListParams::default();
+    for account in Api::<ServiceAccount>::namespaced(client.clone(), namespace).list(&all).await? {
+        if account.name_any() != "default" {
+            shown(&format!("ServiceAccount  {}", account.name_any()));
+        }
+    }
+    shown(
+        "ConfigMap       greeter-runconfig\nStatefulSet     greeter  (the MCP server)\nDeployment      greeter  (the proxy with the request gate)",
+    );
+    for service in Api::<Service>::namespaced(client.clone(), namespace).list(&all).await? {
+        shown(&format!("Service         {}", service.name_any()));
+    }
+    step("the RunConfig, which is all that the proxy is told:");
+    shown(map.data.as_ref().and_then(|data| data.get("runconfig.json")).context("no runconfig.json")?);
+    Ok(())
+}
+
+/// The checksum on the pod template, once it is another than `before`.
+async fn rolled(client: &Client, namespace: &str, before: Option<&str>) -> Result<String> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    settled("the checksum on the proxy's pod template", async || {
+        let deployment = deployments.get_opt(GATED).await?;
+        let template = deployment.and_then(|deployment| deployment.spec?.template.metadata);
+        let checksum = template.and_then(|metadata| metadata.annotations?.get(CHECKSUM).cloned());
+        Ok(checksum.filter(|checksum| Some(checksum.as_str()) != before))
+    })
+    .await
+}
+
+async fn calls(runner: &Runner, bob: Called) -> Result<()> {
+    step("an MCP client of the official Rust SDK calls the tool `greet` through the gate:");
+    let client = McpClient::connect(&runner.url).await?;
+    ensure!(client.tools().await?.iter().any(|tool| tool == "greet"), "the server has no tool `greet`");
+    let refused = Called::Refused { code: 403, message: "Request denied by policy".to_owned() };
+    for (name, expected) in [("Ada", Called::Answered("Hi Ada".to_owned())), ("bob", bob), ("mallory", refused)] {
+        let called = client.greet(name).await?;
+        ensure!(
+            called == expected,
+            "greet({name}) gave {called:?} instead of {expected:?}; the runner's log:\n{}",
+            runner.log()
+        );
+        let outcome = match &called {
+            Called::Answered(answer) if answer.ends_with(name) => format!("passed:  the tool answers '{answer}'"),
+            Called::Answered(answer) => format!("mutated: the tool saw another argument, and answers '{answer}'"),
+            Called::Refused { code, message } => format!("denied:  JSON-RPC error {code}, '{message}'"),
+        };
+        shown(&format!("greet({name}) {outcome}"));
+    }
+    client.close().await
+}
