@@ -9,5 +9,6 @@ pub mod apply;
 pub mod cache;
 pub mod controllers;
 pub mod plan;
+pub mod registration;
 pub mod webhooks;
 pub mod work;
