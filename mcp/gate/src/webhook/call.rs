@@ -92,14 +92,16 @@ impl Webhook {
         let tls = tls_config.unwrap_or_default();
         let client = Client::new(&name, &tls, context)
             .map_err(|(field, problem, fix)| place.error(&member(&format!("tls_config.{field}")), problem, fix))?;
+        // The host alone: paths and queries of webhooks may hold tokens.
+        let host = uri.host().unwrap_or_default();
         if tls.insecure_skip_verify {
             tracing::warn!(
                 webhook = name,
-                url,
+                host,
                 "insecure_skip_verify is set: the webhook's certificate is NOT checked, anybody on the path can answer"
             );
         }
-        tracing::info!(webhook = name, url, policy = policy.as_str(), signed = secret.is_some(), "webhook configured");
+        tracing::info!(webhook = name, host, policy = policy.as_str(), signed = secret.is_some(), "webhook configured");
         Ok(Self { name, policy, url: uri, timeout: timeout.duration(), secret, client })
     }
 

@@ -117,6 +117,17 @@ async fn a_body_in_pieces_is_reviewed_whole() {
     assert_eq!(proxy.forwarded()[0].body, CALL);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_ends_its_message_is_answered_after_half_a_minute() {
+    let proxy = Proxy::new(&Files::new(), chain(vec![]));
+    let mut request = post("application/json", "");
+    request.headers_mut().remove("content-length");
+    *request.body_mut() = StreamBody::new(futures::stream::pending()).boxed_unsync();
+    let started = tokio::time::Instant::now();
+    assert_eq!(proxy.send(request).await.status, 408);
+    assert_eq!(started.elapsed().as_secs(), 30);
+}
+
 #[tokio::test]
 async fn without_webhooks_what_is_no_message_is_left_to_the_backend() {
     let proxy = Proxy::new(&Files::new(), chain(vec![]));

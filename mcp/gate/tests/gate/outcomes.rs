@@ -3,7 +3,6 @@
 use std::net::TcpListener;
 
 use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use http::StatusCode;
 use portcullis_pki::{Ca, Usage};
 use serde_json::{Value, json};
@@ -79,8 +78,10 @@ impl World {
     }
 
     async fn reply(&mut self, name: &'static str, class: Class, reply: Reply) {
+        // Only those that are to run out of time get little of it: the machine may be busy.
+        let timeout = if matches!(reply, Reply::Silence | Reply::HalfAnswer) { "1s" } else { "30s" };
         let endpoint = Endpoint::start(Some(local_server(&self.ours)), move |_| reply.clone()).await;
-        self.row(name, class, endpoint, json!({"timeout": "1s"}));
+        self.row(name, class, endpoint, json!({"timeout": timeout}));
     }
 
     async fn patch(&mut self, name: &'static str, class: Class, patch: &str) {
@@ -271,14 +272,12 @@ async fn every_answer_and_every_failure_has_the_outcome_of_the_tables() {
     answers(&mut world).await;
     patches(&mut world).await;
     connections(&mut world).await;
-    let mut checks = FuturesUnordered::new();
+    let mut cases = Vec::new();
     for row in &world.rows {
         for kind in ["mutating-webhook", "validating-webhook"] {
-            for policy in ["fail", "ignore"] {
-                checks.push(check(&world, row, kind, policy));
-            }
+            cases.extend(["fail", "ignore"].map(|policy| check(&world, row, kind, policy)));
         }
     }
-    assert!(checks.len() > 200, "{} cases", checks.len());
-    while checks.next().await.is_some() {}
+    assert!(cases.len() > 200, "{} cases", cases.len());
+    futures::stream::iter(cases).buffer_unordered(16).collect::<Vec<()>>().await;
 }

@@ -114,7 +114,7 @@ pub(crate) fn configs(value: Value) -> Vec<MiddlewareConfig> {
 /// One webhook of the document: trusts `/ca.crt`; `more` adds members or replaces them.
 pub(crate) fn webhook(url: &str, policy: &str, more: Value) -> Value {
     let mut webhook = json!({
-        "name": "policy", "url": url, "timeout": 5_000_000_000_i64, "failure_policy": policy,
+        "name": "policy", "url": url, "timeout": 20_000_000_000_i64, "failure_policy": policy,
         "tls_config": {"ca_bundle_path": "/ca.crt"},
     });
     for (name, value) in more.as_object().cloned().unwrap_or_default() {
