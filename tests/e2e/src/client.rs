@@ -62,6 +62,15 @@ impl McpClient {
             Err(ServiceError::McpError(error)) => {
                 Ok(Called::Refused { code: error.code.0, message: error.message.into_owned() })
             }
+            // A refusal comes as HTTP 403 with a JSON-RPC error. This SDK hands such an answer on as an error of the transport, body included.
+            Err(ServiceError::TransportSend(error)) => {
+                let text = error.to_string();
+                let body = text.find('{').and_then(|start| serde_json::from_str::<Value>(&text[start..]).ok());
+                let error = body.and_then(|body| body.get("error").cloned()).with_context(|| text.clone())?;
+                let code =
+                    error["code"].as_i64().and_then(|code| i32::try_from(code).ok()).with_context(|| text.clone())?;
+                Ok(Called::Refused { code, message: error["message"].as_str().unwrap_or_default().to_owned() })
+            }
             Err(other) => Err(other.into()),
         }
     }

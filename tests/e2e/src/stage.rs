@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use portcullis_testing::{ControlPlane, wait_until};
+use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -104,13 +104,9 @@ pub fn free_address() -> Result<SocketAddr> {
 
 /// Waits until `GET path` at `address` answers 200, or fails with the log of `process` when that ends first.
 pub async fn ready(process: &mut Process, address: SocketAddr, path: &str) -> Result<()> {
-    let what = format!("http://{address}{path} to answer 200");
-    let process = std::cell::RefCell::new(process);
-    wait_until(&what, Duration::from_secs(60), || async {
-        if let Err(ended) = process.borrow_mut().check_running() {
-            return Some(Err(ended));
-        }
-        get_ok(address, path).await.then_some(Ok(()))
+    settled(&format!("http://{address}{path} to answer 200"), async || {
+        process.check_running()?;
+        Ok(get_ok(address, path).await.then_some(()))
     })
     .await
 }
@@ -130,7 +126,7 @@ async fn get_ok(address: SocketAddr, path: &str) -> bool {
 
 /// Looks every tenth of a second, for up to a minute, until there is an answer. Unlike a test, a demo ends with an error and not with a panic.
 pub async fn settled<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(found) = look().await? {
             return Ok(found);
