@@ -39,6 +39,12 @@ impl Gate {
         Ok(Self { webhook, ca_pem: ca.cert_pem().to_owned(), key: key.to_vec() })
     }
 
+    /// Signs, and expects signatures, with another key. Callers have it once the Secret is applied and its files are written.
+    pub async fn rotate(&mut self, key: &[u8]) {
+        self.key = key.to_vec();
+        self.webhook.trust(key).await;
+    }
+
     /// The Secret that the example names, in `namespace`.
     pub fn secret(&self, namespace: &str) -> Result<Value> {
         let hmac = std::str::from_utf8(&self.key).context("the signing key of the example is text")?;

@@ -21,6 +21,7 @@ use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -32,6 +33,7 @@ const FRESH_SECONDS: i64 = 300;
 pub struct RequestWebhook {
     /// Where it listens.
     pub address: SocketAddr,
+    key: Arc<RwLock<hmac::Key>>,
     task: JoinHandle<()>,
 }
 
@@ -53,13 +55,18 @@ impl RequestWebhook {
             .with_single_cert(chain, key)?;
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let key = Arc::new(hmac::Key::new(hmac::HMAC_SHA256, secret));
-        let task = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), key));
-        Ok(Self { address, task })
+        let key = Arc::new(RwLock::new(hmac::Key::new(hmac::HMAC_SHA256, secret)));
+        let task = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&key)));
+        Ok(Self { address, key, task })
+    }
+
+    /// From now on, only calls signed with `secret` are believed.
+    pub async fn trust(&self, secret: &[u8]) {
+        *self.key.write().await = hmac::Key::new(hmac::HMAC_SHA256, secret);
     }
 }
 
-async fn accept(listener: TcpListener, tls: TlsAcceptor, key: Arc<hmac::Key>) {
+async fn accept(listener: TcpListener, tls: TlsAcceptor, key: Arc<RwLock<hmac::Key>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (tls, key) = (tls.clone(), key.clone());
         tokio::spawn(async move {
@@ -74,10 +81,10 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, key: Arc<hmac::Key>) {
     }
 }
 
-async fn answer(request: Request<Incoming>, key: &hmac::Key) -> Response<Full<Bytes>> {
+async fn answer(request: Request<Incoming>, key: &RwLock<hmac::Key>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let reply = match Limited::new(body, 2 * MAX_REQUEST_BYTES).collect().await {
-        Ok(body) => review(&head, &body.to_bytes(), key),
+        Ok(body) => review(&head, &body.to_bytes(), &*key.read().await),
         Err(error) => Err(anyhow::anyhow!(error)),
     };
     let (status, body) = match reply {

@@ -1,7 +1,7 @@
 //! The runner beside a real MCP server, started on the bytes that the operator wrote.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -49,6 +49,7 @@ pub struct Runner {
     pub url: String,
     /// The ConfigMap's bytes that it was started on.
     pub document: String,
+    files: PathBuf,
     process: Process,
 }
 
@@ -77,7 +78,12 @@ impl Runner {
         command.args(["--listen", &address.to_string(), "--backend", &format!("http://{backend}")]);
         let mut process = Process::start("mcp-runner", folder, command)?;
         ready(&mut process, address, "/health").await?;
-        Ok(Self { url: format!("http://{address}/mcp"), document, process })
+        Ok(Self { url: format!("http://{address}/mcp"), document, files, process })
+    }
+
+    /// Does what the kubelet does while a pod runs: brings the files of the mounted Secrets up to date.
+    pub async fn refresh_files(&self, client: &Client, deployment: &Deployment) -> Result<()> {
+        write_secret_mounts(client, deployment, &self.files).await.map(drop)
     }
 
     /// What it has logged so far.
