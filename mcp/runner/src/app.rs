@@ -50,16 +50,15 @@ impl App {
         phase.serving();
         self.metrics.in_flight.fetch_add(1, Relaxed);
         let mut serving = Serving { app: Arc::clone(&self), phase, drain: None };
-        let response = match self.reserved(&request).await {
-            Some(response) => response,
-            None => {
-                if lasts(&request) {
-                    serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
-                }
-                let response = self.pass(peer, request).await;
-                self.metrics.count(response.status());
-                response
+        let response = if let Some(response) = self.reserved(&request).await {
+            response
+        } else {
+            if lasts(&request) {
+                serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
             }
+            let response = self.pass(peer, request).await;
+            self.metrics.count(response.status());
+            response
         };
         Ok(response.map(|body| Body::new(Tracked { body, serving })))
     }

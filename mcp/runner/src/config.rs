@@ -48,7 +48,7 @@ pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunErro
     let document = std::fs::read(&path).map_err(unreadable)?;
     match RunConfig::parse(&document) {
         Ok(config) => Ok((path, config)),
-        Err(source) => Err(RunError::Document { path, source }),
+        Err(source) => Err(RunError::Document { path, source: Box::new(source) }),
     }
 }
 

@@ -27,7 +27,7 @@ pub enum RunError {
         /// The document.
         path: PathBuf,
         /// The member and how to mend it.
-        source: ParseError,
+        source: Box<ParseError>,
     },
     /// A middleware cannot be built.
     #[error("{}: {source}", path.display())]
@@ -35,7 +35,7 @@ pub enum RunError {
         /// The document.
         path: PathBuf,
         /// The middleware and how to mend it.
-        source: BuildError,
+        source: Box<BuildError>,
     },
     /// The document asks for what is not built, or leaves out what is needed.
     #[error("{}: {field}: {problem}", path.display())]

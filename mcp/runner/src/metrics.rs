@@ -21,23 +21,26 @@ impl Metrics {
         }
     }
 
+    /// The report; `sessions` are those that the transport remembers.
     pub(crate) fn text(&self, sessions: usize) -> String {
-        let mut out = String::from(
-            "# HELP mcp_runner_requests_total Requests that passed to the gate, by class of the answer's status.\n\
-             # TYPE mcp_runner_requests_total counter\n",
-        );
-        for (class, counter) in self.classes.iter().enumerate() {
-            out += &format!("mcp_runner_requests_total{{code=\"{}xx\"}} {}\n", class + 1, counter.load(Relaxed));
+        let mut lines = vec![
+            "# HELP mcp_runner_requests_total Requests that passed to the gate, by class of the answer's status."
+                .to_owned(),
+            "# TYPE mcp_runner_requests_total counter".to_owned(),
+        ];
+        for (class, counter) in (1..).zip(&self.classes) {
+            lines.push(format!("mcp_runner_requests_total{{code=\"{class}xx\"}} {}", counter.load(Relaxed)));
         }
         for (name, help, value) in [
             ("requests_in_flight", "Requests whose answer is not complete.", self.in_flight.load(Relaxed)),
             ("connections", "Open connections.", self.connections.load(Relaxed)),
             ("sessions", "Sessions that are remembered.", sessions as u64),
         ] {
-            out += &format!(
-                "# HELP mcp_runner_{name} {help}\n# TYPE mcp_runner_{name} gauge\nmcp_runner_{name} {value}\n"
-            );
+            lines.push(format!("# HELP mcp_runner_{name} {help}"));
+            lines.push(format!("# TYPE mcp_runner_{name} gauge"));
+            lines.push(format!("mcp_runner_{name} {value}"));
         }
-        out
+        lines.push(String::new());
+        lines.join("\n")
     }
 }

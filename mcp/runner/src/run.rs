@@ -52,7 +52,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: tasks.clone(),
         };
-        let gate = Gate::build(&chain, &context).map_err(|source| RunError::Gate { path: path.clone(), source })?;
+        let gate = Gate::build(&chain, &context)
+            .map_err(|source| RunError::Gate { path: path.clone(), source: Box::new(source) })?;
         let listener = TcpListener::bind(&address).await;
         let listener = listener.map_err(|source| RunError::Listen { address, source })?;
         let local = listener.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;

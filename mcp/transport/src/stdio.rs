@@ -48,7 +48,7 @@ pub struct StdioConfig {
     pub max_body_bytes: usize,
     /// The longest line taken from the process in bytes; longer ones are dropped. Default: 16 MiB.
     pub max_line_bytes: usize,
-    /// Starts in a row that answered nothing before the front gives up. Default: 8, about a minute.
+    /// Starts in a row that answered nothing before the front gives up. Default: 6, about six seconds.
     pub max_failures: u32,
     /// The pause before the first restart; it doubles up to 30 s. Default: 200 ms.
     pub restart_pause: Duration,
@@ -66,7 +66,7 @@ impl StdioConfig {
             max_sessions: 10_000,
             max_body_bytes: 8 << 20,
             max_line_bytes: 16 << 20,
-            max_failures: 8,
+            max_failures: 6,
             restart_pause: Duration::from_millis(200),
         }
     }

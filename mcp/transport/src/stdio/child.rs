@@ -106,7 +106,6 @@ impl Supervisor {
                 self.state.send_replace(State::Failed);
                 return;
             }
-            self.state.send_replace(State::Restarting);
             let pause = self.config.restart_pause * 2_u32.saturating_pow(failures - 1);
             tokio::select! {
                 () = tokio::time::sleep(pause.min(MAX_PAUSE)) => {}
@@ -131,22 +130,25 @@ impl Supervisor {
             tracing::info!(target: "mcp_server", "{}", line.trim_end());
         }));
         let pid = child.id();
-        tokio::select! {
-            () = self.cancel.cancelled() => tracing::debug!(pid, "ending the MCP server's process"),
-            ended = child.wait() => match ended {
-                Ok(status) => tracing::warn!(pid, %status, "the MCP server's process ended"),
-                Err(error) => tracing::warn!(pid, %error, "lost the MCP server's process"),
-            },
-            _ = readers.join_next() => tracing::warn!(pid, "the MCP server's process closed its output"),
-            () = talk(stdin, &self.front, &mut self.queue, &self.state) => {
-                tracing::warn!(pid, "the MCP server's process takes no more input");
-            }
-        }
+        let why = tokio::select! {
+            () = self.cancel.cancelled() => "it was asked to",
+            _ = child.wait() => "of itself",
+            _ = readers.join_next() => "after it closed its output",
+            () = talk(stdin, &self.front, &mut self.queue, &self.state) => "after it took no more input",
+        };
+        self.state.send_replace(State::Restarting);
         // `talk` is gone and with it the input of the process, which asks it to end.
-        if timeout(LEAVE, child.wait()).await.is_err() {
-            tracing::warn!(pid, "killing the MCP server's process: it does not end when its input does");
-            if let Err(error) = child.kill().await {
-                tracing::error!(pid, %error, "cannot kill the MCP server's process");
+        match timeout(LEAVE, child.wait()).await {
+            Ok(Ok(status)) if self.cancel.is_cancelled() => {
+                tracing::info!(pid, %status, "the MCP server's process ended");
+            }
+            Ok(Ok(status)) => tracing::warn!(pid, %status, why, "the MCP server's process ended"),
+            Ok(Err(error)) => tracing::warn!(pid, %error, "lost the MCP server's process"),
+            Err(_) => {
+                tracing::warn!(pid, why, "killing the MCP server's process: it does not end when its input does");
+                if let Err(error) = child.kill().await {
+                    tracing::error!(pid, %error, "cannot kill the MCP server's process");
+                }
             }
         }
         // What it said last may still be in the pipes; a grandchild may hold them open.

@@ -1,0 +1,136 @@
+//! What cannot be served ends with exit code 1 and one line that names file, field and fix.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{document, free_address};
+
+/// Runs the binary to its end; its exit code and what it said.
+fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
+        .arg("run")
+        .args(arguments)
+        .current_dir(directory)
+        .env_remove("RUST_LOG")
+        .env("RUST_LOG", "error")
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field_and_fix() {
+    let http = |members| document("streamable-http", &members);
+    let chain = |entry: serde_json::Value| http(json!({"middleware_configs": [entry]}));
+    let webhook = |members: serde_json::Value| {
+        let mut webhook = json!({"name": "w", "url": "https://hook.example", "timeout": 0, "failure_policy": "fail"});
+        webhook.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let parameters = json!({"webhooks": [webhook], "server_name": "demo", "transport": "streamable-http"});
+        http(json!({"middleware_configs": [
+            {"type": "mcp-parser", "parameters": {}},
+            {"type": "validating-webhook", "parameters": parameters},
+        ]}))
+    };
+    let table: Vec<(&str, String, &[&str], &[&str])> = vec![
+        ("not JSON", "{".into(), &[], &["document", "is not JSON", "write one JSON object"]),
+        ("not an object", "[]".into(), &[], &["document", "write one JSON object"]),
+        ("wrong type", http(json!({"port": "8080"})), &[], &["port: is a string", "write an integer"]),
+        ("no transport", document("", &json!({})), &[], &["transport: is missing", "streamable-http"]),
+        ("unknown middleware", chain(json!({"type": "teleport"})), &[], &["middleware_configs[0].type", "teleport"]),
+        (
+            "not built yet",
+            chain(json!({"type": "authorization"})),
+            &[],
+            &["middleware_configs[0].type", "authorization"],
+        ),
+        ("bad parameter", chain(json!({"type": "bodylimit", "parameters": {"max_bytes": "8"}})), &[], &["max_bytes"]),
+        (
+            "no secret",
+            webhook(json!({"hmac_secret_ref": "/nowhere/secret"})),
+            &[],
+            &["hmac_secret_ref", "/nowhere/secret"],
+        ),
+        (
+            "no CA",
+            webhook(json!({"tls_config": {"ca_bundle_path": "/nowhere/ca.crt"}})),
+            &[],
+            &["ca_bundle_path", "/nowhere/ca.crt"],
+        ),
+        (
+            "guard left out",
+            http(json!({"middleware_configs": [], "oidc_config": {"Issuer": "x"}})),
+            &[],
+            &["oidc_config", "remove it"],
+        ),
+        ("origins", http(json!({"allowed_origins": ["http://a"]})), &[], &["allowed_origins", "remove it"]),
+        ("sse", document("sse", &json!({})), &[], &["transport", "not built", "streamable-http"]),
+        ("sse front", document("stdio", &json!({"proxy_mode": "sse"})), &["--", "cat"], &["proxy_mode", "not built"]),
+        ("attach", document("stdio", &json!({})), &[], &["transport", "attaching", "-- COMMAND"]),
+        ("remote", http(json!({"remote_url": "https://far.example"})), &[], &["remote_url", "--backend URL"]),
+        ("no port", http(json!({"target_port": 0})), &[], &["target_port: is missing", "--backend URL"]),
+        ("https backend", http(json!({})), &["--backend", "https://x"], &["--backend", "http://"]),
+        ("backend no URL", http(json!({})), &["--backend", "x y"], &["--backend", "is not a URL"]),
+        (
+            "no such command",
+            document("stdio", &json!({})),
+            &["--", "/nowhere/server"],
+            &["/nowhere/server", "mend the command"],
+        ),
+        (
+            "bad address",
+            http(json!({})),
+            &["--listen", "256.0.0.1:1"],
+            &["cannot listen on 256.0.0.1:1", "--listen ADDR"],
+        ),
+    ];
+    for (case, document, more, said) in table {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("runconfig.json");
+        std::fs::write(&file, document).unwrap();
+        let file = file.to_str().unwrap();
+        // An address that is free, so that a case that wrongly starts would run for ever rather than clash: the harness would show it.
+        let address = free_address().to_string();
+        let mut arguments = vec!["--config", file, "img"];
+        if !more.contains(&"--listen") {
+            arguments.extend(["--listen", &address]);
+        }
+        arguments.extend(more);
+        let (code, stderr) = run(directory.path(), &arguments);
+        assert_eq!(code, Some(1), "{case}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{case}: {stderr}");
+        let names_file =
+            !more.iter().any(|flag| matches!(*flag, "--backend" | "--listen")) && case != "no such command";
+        for text in said.iter().copied().chain(names_file.then_some(file)) {
+            assert!(stderr.contains(text), "{case}: {text:?} is not in {stderr:?}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_or_unreadable_document_is_named() {
+    let directory = TempDir::new().unwrap();
+    let (code, stderr) = run(directory.path(), &["--config", "/nowhere/runconfig.json"]);
+    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("/nowhere/runconfig.json: cannot be read") && stderr.contains("--config FILE"), "{stderr}");
+    // A directory can be opened and not read.
+    let (code, stderr) = run(directory.path(), &["--config", "/"]);
+    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    let (code, stderr) = run(directory.path(), &[]);
+    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    for place in ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json", "--config FILE"]
+    {
+        assert!(stderr.contains(place), "{stderr}");
+    }
+}
+
+#[test]
+fn without_a_flag_the_document_in_the_working_directory_is_read() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("runconfig.json"), "{").unwrap();
+    let (code, stderr) = run(directory.path(), &["image"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("./runconfig.json: document: is not JSON"), "{stderr}");
+}

@@ -1,0 +1,83 @@
+//! Clients that send too much or too slowly.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{Recorder, Runner, within};
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_413_and_a_batch_is_400() {
+    let mut backend = Recorder::start().await;
+    let limit = |bytes: u64| json!({"type": "bodylimit", "parameters": {"max_bytes": bytes}});
+    let parser = json!({"type": "mcp-parser", "parameters": {}});
+    for chain in [json!([limit(1000), parser]), json!([limit(1000)])] {
+        let runner = Runner::http(&backend.url(), &json!({"middleware_configs": chain})).await;
+        let long = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "y".repeat(2000));
+        let answer = runner.post(&[], &long).await;
+        assert_eq!((answer.status, answer.body.trim_end()), (413, "Request Entity Too Large"), "{chain}");
+        let answer = runner.post(&[], r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#).await;
+        assert_eq!(answer.status, 400, "{chain}");
+        assert_eq!(answer.message()["error"]["code"], -32600);
+        // Without a Content-Length the cap bites while reading.
+        let mut stream = TcpStream::connect(runner.address).await.unwrap();
+        let head =
+            "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()).as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        within("a refusal", stream.read_exact(&mut answer)).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 413", "{chain}");
+    }
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
+async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_not() {
+    let backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let mut idle = TcpStream::connect(runner.address).await.unwrap();
+    let mut slow = TcpStream::connect(runner.address).await.unwrap();
+    let start = Instant::now();
+    slow.write_all(b"GET /readyz HTTP/1.1\r\nx-slow: ").await.unwrap();
+    let cut = async {
+        let mut pause = tokio::time::interval(Duration::from_millis(500));
+        let mut byte = [0];
+        loop {
+            tokio::select! {
+                read = slow.read(&mut byte) => return read,
+                _ = pause.tick() => { let _ = slow.try_write(b"x"); }
+            }
+        }
+    };
+    let read = within("a slow head to be cut off", cut).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    assert!(start.elapsed() >= Duration::from_secs(9), "{:?}", start.elapsed());
+    // The other connection, silent for as long, still serves.
+    idle.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    within("an answer", idle.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn what_is_no_http_ends_its_connection_and_nothing_else() {
+    let backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"[..],
+        b"GET\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(runner.address).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        let _ = within("the end of a connection", stream.read_to_end(&mut rest)).await;
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 400"), "{:?}", String::from_utf8_lossy(&rest));
+    }
+    assert_eq!(runner.get("/readyz").await.status, 200);
+}

@@ -1,0 +1,18 @@
+//! The runner's binary between real clients and real servers, and between sockets that record every byte.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy's own exception ends at functions marked as tests"
+)]
+
+mod bad_input;
+mod bytes;
+mod drain;
+mod limits;
+mod outside_the_gate;
+mod pairs;
+mod recovery;
+mod stdio;
+mod support;

@@ -1,0 +1,139 @@
+//! What is served before any middleware, and the refusals of the transport.
+
+use http::Method;
+use serde_json::json;
+
+use crate::support::{Recorder, Runner, Server, free_address};
+
+#[tokio::test]
+async fn health_says_how_the_server_does_and_stays_200_while_the_proxy_serves() {
+    let mut server = Server::go().await;
+    let runner = Runner::http(&server.url(), &json!({})).await;
+    let report = runner.get("/health").await;
+    assert_eq!(report.status, 200);
+    let report = report.message();
+    assert_eq!((&report["status"], &report["transport"]), (&json!("healthy"), &json!("streamable-http")));
+    assert_eq!(report["mcp"]["available"], true);
+    for member in ["response_time_ms", "last_checked"] {
+        assert!(report["mcp"].get(member).is_some(), "{report}");
+    }
+    server.kill().await;
+    let report = crate::support::eventually("the report to change", || async {
+        let report = runner.get("/health").await;
+        (report.message()["status"] == "degraded").then_some(report)
+    })
+    .await;
+    assert_eq!(report.status, 200);
+    assert!(report.message()["mcp"]["error"].as_str().unwrap().contains("cannot connect"), "{report:?}");
+    assert_eq!(runner.get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
+async fn reserved_paths_never_reach_the_server() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    for (method, path, status, body) in [
+        (Method::POST, "/health", 405, "Method Not Allowed"),
+        (Method::HEAD, "/health", 405, ""),
+        (Method::DELETE, "/metrics", 405, "Method Not Allowed"),
+        (Method::GET, "/readyz", 200, "ok\n"),
+        (Method::GET, "/.well-known/oauth-protected-resource", 404, r#"{"error":"not_found"}"#),
+        (Method::GET, "/.well-known/oauth-protected-resource/mcp", 404, r#"{"error":"not_found"}"#),
+    ] {
+        let answer = runner.request(method.clone(), path, &[], "").await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, body), "{method} {path}");
+    }
+    let metrics = runner.get("/metrics").await;
+    assert!(metrics.body.contains("mcp_runner_requests_total{code=\"2xx\"} 0\n"), "{}", metrics.body);
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
+async fn refusals_of_the_transport_keep_policy_whole_and_do_not_reach_the_server() {
+    let modern = ("mcp-protocol-version", "2026-07-28");
+    let mut backend = Recorder::start().await;
+    // The transport alone, without the parser in front of it.
+    let runner =
+        Runner::http(&backend.url(), &json!({"middleware_configs": [{"type": "recovery", "parameters": null}]})).await;
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    for (method, headers, body, status, said) in [
+        (Method::GET, vec![modern], "", 405, "Method Not Allowed"),
+        (Method::DELETE, vec![modern], "", 405, "Method Not Allowed"),
+        (
+            Method::POST,
+            vec![],
+            " \n[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+            400,
+            "batch requests are not supported",
+        ),
+        (Method::POST, vec![modern], ping, 400, "-32020"),
+        (
+            Method::POST,
+            vec![],
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2030-01-01"}}}"#,
+            400,
+            "-32022",
+        ),
+        (
+            Method::POST,
+            vec![("mcp-session-id", "nobody's")],
+            ping,
+            404,
+            r#"{"jsonrpc":"2.0","id":"p","error":{"code":-32001,"message":"Session not found"}}"#,
+        ),
+        (
+            Method::GET,
+            vec![("mcp-session-id", "nobody's")],
+            "",
+            404,
+            r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"}}"#,
+        ),
+    ] {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend_from_slice(&headers);
+        let answer = runner.request(method.clone(), "/mcp", &all, body).await;
+        assert_eq!(answer.status, status, "{method} {headers:?} {body}: {answer:?}");
+        assert!(answer.body.contains(said), "{method} {headers:?} {body}: {answer:?}");
+        if status == 405 {
+            assert_eq!(answer.header("allow"), Some("POST, OPTIONS"));
+        }
+    }
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
+async fn a_stateless_server_knows_post_only() {
+    let backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({"stateless": true})).await;
+    assert_eq!(runner.get("/mcp").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_502_with_the_id_of_the_request() {
+    let runner = Runner::http(&format!("http://{}", free_address()), &json!({})).await;
+    let answer = runner.post(&[], r#"{"jsonrpc":"2.0","id":7.0,"method":"ping"}"#).await;
+    assert_eq!(answer.status, 502);
+    assert_eq!(
+        answer.body,
+        r#"{"jsonrpc":"2.0","id":7.0,"error":{"code":-32603,"message":"the MCP server cannot be reached"}}"#
+    );
+}
+
+#[tokio::test]
+async fn a_modern_request_passes_without_a_session() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/list"),
+        ("mcp-param-x", "=?base64?w6k=?="),
+        ("mcp-session-id", "stale"),
+    ];
+    let (answer, ()) = tokio::join!(runner.post(&headers, body), async {
+        let request = backend.next().await;
+        assert_eq!(request.header("mcp-param-x"), Some("=?base64?w6k=?="));
+        request.json("404 Not Found", "", r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}"#).await;
+    });
+    assert_eq!(answer.status, 404, "the server's status stands");
+}

@@ -1,0 +1,136 @@
+//! Servers that go away and come back.
+
+use serde_json::json;
+
+use crate::support::{INITIALIZE, Recorder, Runner, SdkClient, Server, eventually};
+
+async fn survives(mut server: Server, tool: &str, argument: &str) {
+    let runner = Runner::http(&server.url(), &json!({})).await;
+    let mut client = SdkClient::connect(&runner.url()).await;
+    client.call(tool, json!({argument: "before"})).await;
+    server.kill().await;
+    let down = client.fails(json!({"do": "call", "name": tool, "args": {argument: "x"}})).await;
+    assert!(down["failed"].as_str().unwrap().contains("cannot be reached"), "{down}");
+    server.start().await;
+    // The client knows nothing of it: the same session, the same client.
+    let text = client.call(tool, json!({argument: "after"})).await;
+    assert!(text.ends_with("after"), "{text}");
+    client.ask(json!({"do": "list"})).await;
+    client.ask(json!({"do": "leave"})).await;
+}
+
+#[tokio::test]
+async fn a_session_outlives_a_restart_of_the_go_server() {
+    survives(Server::go().await, "greet", "name").await;
+}
+
+#[tokio::test]
+async fn a_session_outlives_a_restart_of_the_node_server() {
+    survives(Server::node().await, "echo", "message").await;
+}
+
+#[tokio::test]
+async fn a_lost_session_is_opened_once_for_all_who_wait_and_each_call_is_sent_once_more() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let (opened, ()) = tokio::join!(runner.post(&[("mcp-session-id", "mine")], INITIALIZE), async {
+        let request = backend.next().await;
+        assert_eq!(request.header("mcp-session-id"), None, "a client does not choose its session");
+        request.json("200 OK", "mcp-session-id: first\r\n", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
+    });
+    assert_eq!(opened.header("mcp-session-id"), Some("first"));
+    let headers =
+        [("mcp-session-id", "first"), ("authorization", "Bearer now"), ("mcp-protocol-version", "2025-11-25")];
+    let call = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#);
+    let lost = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32001,"message":"Session not found"}}"#;
+    let (first, second) = (call(1), call(2));
+    let (one, two, (handshakes, calls)) =
+        tokio::join!(runner.post(&headers, &first), runner.post(&headers, &second), async {
+            let (mut handshakes, mut calls) = (0, 0);
+            while calls < 4 {
+                let request = backend.next().await;
+                let body = String::from_utf8(request.body.clone()).unwrap();
+                match (request.header("mcp-session-id"), body.as_str()) {
+                    (None, INITIALIZE) => {
+                        handshakes += 1;
+                        assert_eq!(request.header("authorization"), Some("Bearer now"));
+                        assert_eq!(request.header("mcp-protocol-version"), None);
+                        request
+                            .json(
+                                "200 OK",
+                                "mcp-session-id: second\r\n",
+                                r#"{"jsonrpc":"2.0","id":"init","result":{}}"#,
+                            )
+                            .await;
+                    }
+                    (Some("second"), body) if body.contains("notifications/initialized") => {
+                        request.json("202 Accepted", "", "").await
+                    }
+                    (Some("first"), _) => {
+                        calls += 1;
+                        request.json("404 Not Found", "", lost).await;
+                    }
+                    (Some("second"), body) => {
+                        calls += 1;
+                        let id = if body == first { 1 } else { 2 };
+                        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+                        request.json("200 OK", "mcp-session-id: second\r\n", &answer).await;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            (handshakes, calls)
+        });
+    assert_eq!((handshakes, calls), (1, 4));
+    for (answer, id) in [(one, 1), (two, 2)] {
+        assert_eq!((answer.status, answer.message()["id"].clone()), (200, json!(id)));
+        assert_eq!(answer.header("mcp-session-id"), Some("first"), "the client keeps its id");
+    }
+    // 404 to the end of a session ends it here too, and is not recovered from.
+    let delete = runner.build(http::Method::DELETE, "/mcp", &headers[..1], "");
+    let (answer, ()) = tokio::join!(runner.send(delete), async {
+        let request = backend.next().await;
+        assert_eq!(request.header("mcp-session-id"), Some("second"));
+        request.json("404 Not Found", "", lost).await;
+    });
+    assert_eq!(answer.status(), 404);
+    let answer = runner.post(&headers, &first).await;
+    assert_eq!(answer.message()["error"]["code"], -32001);
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
+async fn a_call_that_the_server_may_have_acted_on_is_not_sent_again() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}"#;
+    let (answer, ()) = tokio::join!(runner.post(&[], body), async {
+        drop(backend.next().await);
+    });
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.message()["error"]["message"], "the MCP server ended the connection");
+    // Its own later call is the next that the server sees.
+    let (answer, ()) = tokio::join!(runner.post(&[], r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#), async {
+        let request = backend.next().await;
+        assert!(String::from_utf8_lossy(&request.body).contains("ping"));
+        request.json("200 OK", "", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+    });
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_server_killed_in_the_middle_of_a_stream_ends_that_stream_only() {
+    let mut server = Server::node().await;
+    let runner = Runner::http(&server.url(), &json!({})).await;
+    let mut client = SdkClient::connect(&runner.url()).await;
+    let slow = json!({"do": "start", "name": "trigger-long-running-operation", "args": {"duration": 30, "steps": 60}, "progress": true});
+    client.ask(slow).await;
+    client.hears(|line| line["progress"]["progress"] == 1).await;
+    server.kill().await;
+    server.start().await;
+    eventually("the proxy to find the server again", || async {
+        (runner.get("/health").await.message()["status"] == "healthy").then_some(())
+    })
+    .await;
+    assert!(client.call("echo", json!({"message": "again"})).await.ends_with("again"));
+}

@@ -1,0 +1,284 @@
+//! One process, many clients.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{INITIALIZE, Runner, SdkClient, eventually, go, node_server, signal, within};
+
+/// A shell that has everything recorded that `server` reads and then becomes it; its pid is in the file `pid`.
+fn recorded(directory: &Path, server: &str) -> Vec<OsString> {
+    let script = format!(
+        "echo $$ > '{dir}/pid'; [ -p '{dir}/in' ] || mkfifo '{dir}/in'; exec 3<&0; tee -a '{dir}/read' <&3 > '{dir}/in' & \
+         exec {server} < '{dir}/in' 3<&-",
+        dir = directory.display(),
+    );
+    vec!["sh".into(), "-c".into(), script.into()]
+}
+
+fn node_stdio() -> String {
+    format!("node '{}' stdio", node_server().display())
+}
+
+/// What the process was told so far, line by line.
+fn read(directory: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(directory.join("read")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn methods(directory: &Path) -> Vec<String> {
+    read(directory).iter().filter_map(|line| Some(line["method"].as_str()?.to_owned())).collect()
+}
+
+fn kill(directory: &Path) {
+    let pid = std::fs::read_to_string(directory.join("pid")).unwrap();
+    signal("KILL", pid.trim().parse().unwrap());
+}
+
+#[tokio::test]
+async fn clients_with_the_same_ids_at_the_same_time_get_their_own_answers() {
+    let runner = Runner::stdio(&[go().into()], &json!({})).await;
+    let sessions = futures::future::join_all((0..8).map(|_| runner.session())).await;
+    let calls = (0..40).flat_map(|round| {
+        let runner = &runner;
+        sessions.iter().enumerate().map(move |(client, session)| async move {
+            // Strings and numbers, the same for every client.
+            let id = if round % 2 == 0 { json!(round) } else { json!(format!("{round}")) };
+            let name = format!("c{client}r{round}");
+            let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "greet", "arguments": {"name": name}}});
+            let answer = runner.post(&[("mcp-session-id", session)], &body.to_string()).await.message();
+            assert_eq!(answer["id"], id);
+            assert_eq!(answer["result"]["content"][0]["text"], format!("Hi {name}"));
+        })
+    });
+    futures::future::join_all(calls).await;
+}
+
+#[tokio::test]
+async fn the_handshake_reaches_the_process_once_and_every_client_gets_its_result() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&recorded(directory.path(), &go().display().to_string()), &json!({})).await;
+    let (first, second) = tokio::join!(runner.session(), runner.session());
+    assert_ne!(first, second);
+    let answer = runner.post(&[("mcp-session-id", "chosen")], &INITIALIZE.replace("\"init\"", "77")).await;
+    assert_eq!(answer.message()["id"], 77);
+    assert_eq!(answer.message()["result"]["serverInfo"]["name"], "everything");
+    assert_ne!(answer.header("mcp-session-id"), Some("chosen"), "a client does not choose its session");
+    runner.post(&[("mcp-session-id", &first)], r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
+    assert_eq!(methods(directory.path()), ["initialize", "notifications/initialized", "ping"]);
+}
+
+#[tokio::test]
+async fn http_around_the_pipe_follows_the_table() {
+    let runner = Runner::stdio(&[go().into()], &json!({"strict_protocol_validation": true})).await;
+    let session = runner.session().await;
+    let known = ("mcp-session-id", session.as_str());
+    let unknown = ("mcp-session-id", "nobody's");
+    let json_type = ("content-type", "application/json");
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let table: Vec<(Method, &str, Vec<(&str, &str)>, &str, u16, &str)> = vec![
+        (Method::POST, "/other", vec![json_type], ping, 404, "Not Found"),
+        (Method::PUT, "/mcp", vec![], "", 405, "Method Not Allowed"),
+        (Method::GET, "/mcp", vec![], "", 400, "Mcp-Session-Id is missing"),
+        (Method::GET, "/mcp", vec![unknown], "", 404, "-32001"),
+        (Method::DELETE, "/mcp", vec![], "", 400, "Mcp-Session-Id is missing"),
+        (Method::DELETE, "/mcp", vec![unknown], "", 404, "-32001"),
+        (Method::POST, "/mcp", vec![("content-type", "text/plain")], ping, 415, "application/json"),
+        (Method::POST, "/mcp", vec![json_type], "{", 400, ""),
+        (Method::POST, "/mcp", vec![json_type], "[]", 400, "batch"),
+        (Method::POST, "/mcp", vec![json_type, unknown], ping, 404, "-32001"),
+        (Method::POST, "/mcp", vec![json_type, ("mcp-protocol-version", "2019-01-01")], ping, 400, "Unsupported"),
+        (Method::POST, "/mcp", vec![json_type, ("mcp-method", "tools/call")], ping, 400, "-32020"),
+        (Method::POST, "/mcp", vec![json_type, known], r#"{"jsonrpc":"2.0","id":9,"result":{}}"#, 202, ""),
+        (
+            Method::POST,
+            "/mcp",
+            vec![json_type, known],
+            r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#,
+            202,
+            "",
+        ),
+        (
+            Method::POST,
+            "/mcp",
+            vec![json_type, known],
+            r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}"#,
+            200,
+            r#""result":{}"#,
+        ),
+        (
+            Method::POST,
+            "/mcp",
+            vec![json_type, known],
+            r#"{"jsonrpc":"2.0","id":1,"method":"no/such"}"#,
+            200,
+            r#""code":-32601"#,
+        ),
+        (Method::DELETE, "/mcp", vec![known], "", 204, ""),
+        (Method::POST, "/mcp", vec![json_type, known], ping, 404, "-32001"),
+    ];
+    for (method, path, headers, body, status, said) in table {
+        let answer = runner.request(method.clone(), path, &headers, body).await;
+        assert_eq!(answer.status, status, "{method} {path} {headers:?} {body}: {answer:?}");
+        assert!(answer.body.contains(said), "{method} {path} {headers:?} {body}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_fails_when_the_process_is_killed_and_the_session_goes_on_with_the_next() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&recorded(directory.path(), &node_stdio()), &json!({})).await;
+    let mut client = SdkClient::connect(&runner.url()).await;
+    for progress in [true, false] {
+        let slow = json!({"do": "start", "name": "trigger-long-running-operation", "args": {"duration": 50, "steps": 100}, "progress": progress});
+        client.ask(slow).await;
+        if progress {
+            client.hears(|line| line["progress"]["progress"] == 1).await;
+        } else {
+            // Its predecessor's answer shows that the pipe is read.
+            client.ask(json!({"do": "ping"})).await;
+        }
+        kill(directory.path());
+        let failure = client.fails(json!({"do": "finish"})).await;
+        assert!(failure["failed"].as_str().unwrap().contains("process ended"), "{failure}");
+        assert!(client.call("echo", json!({"message": "again"})).await.ends_with("again"));
+    }
+    assert_eq!(runner.get("/health").await.message()["status"], "healthy");
+}
+
+#[tokio::test]
+async fn a_new_process_is_greeted_and_told_of_subscriptions_before_anything_else() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&recorded(directory.path(), &node_stdio()), &json!({})).await;
+    let (one, two) = (runner.session().await, runner.session().await);
+    let post = |session, method: &str, uri: &str| {
+        let body = json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": {"uri": uri}}).to_string();
+        let runner = &runner;
+        async move {
+            let answer = runner.post(&[("mcp-session-id", session)], &body).await;
+            assert_eq!(answer.message()["result"], json!({}), "{answer:?}");
+        }
+    };
+    let uri = "demo://resource/dynamic/text/1";
+    // Counted: only the first to come and the last to go concern the process.
+    post(&one, "resources/subscribe", uri).await;
+    post(&two, "resources/subscribe", uri).await;
+    post(&one, "resources/unsubscribe", uri).await;
+    assert_eq!(methods(directory.path()), ["initialize", "notifications/initialized", "resources/subscribe"]);
+    std::fs::write(directory.path().join("read"), "").unwrap();
+    kill(directory.path());
+    runner.logged("process ended").await;
+    let ping = r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#;
+    assert_eq!(runner.post(&[("mcp-session-id", &two)], ping).await.message()["result"], json!({}));
+    post(&two, "resources/unsubscribe", uri).await;
+    assert_eq!(
+        methods(directory.path()),
+        ["initialize", "notifications/initialized", "resources/subscribe", "ping", "resources/unsubscribe"]
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_cancels_is_cancelled_at_the_process_under_the_process_id_of_the_call() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&recorded(directory.path(), &node_stdio()), &json!({})).await;
+    let mut client = SdkClient::connect(&runner.url()).await;
+    let slow = json!({"do": "start", "name": "trigger-long-running-operation", "args": {"duration": 50, "steps": 100}, "progress": true});
+    client.ask(slow).await;
+    client.hears(|line| line["progress"]["progress"] == 1).await;
+    client.ask(json!({"do": "cancel"})).await;
+    let cancelled = eventually("the cancellation", || async {
+        read(directory.path()).into_iter().find(|line| line["method"] == "notifications/cancelled")
+    })
+    .await;
+    let call = read(directory.path()).into_iter().find(|line| line["method"] == "tools/call").unwrap();
+    assert_eq!(cancelled["params"]["requestId"], call["id"]);
+    assert_eq!(call["params"]["_meta"]["progressToken"], call["id"], "tokens of different clients would clash");
+}
+
+#[tokio::test]
+async fn in_the_modern_era_leaving_is_cancelling_and_in_the_legacy_era_it_is_not() {
+    // A process that reads and never answers.
+    let directory = TempDir::new().unwrap();
+    let script = format!("cat >> '{}/read'", directory.path().display());
+    let runner = Runner::stdio(&["sh".into(), "-c".into(), script.into()], &json!({})).await;
+    let meta =
+        r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    for (name, meta) in [("legacy", "{}"), ("modern", meta)] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{{"name":"{name}","_meta":{meta}}}}}"#
+        );
+        let stream = tokio::net::TcpStream::connect(runner.address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let post = runner.build(Method::POST, "/mcp", &[("content-type", "application/json")], &body);
+        let waiting = tokio::spawn(async move { sender.send_request(post).await.map(|_| ()) });
+        eventually("the call to reach the process", || async {
+            read(directory.path()).iter().any(|line| line["params"]["name"] == name).then_some(())
+        })
+        .await;
+        waiting.abort();
+        connection.abort();
+    }
+    let lines = eventually("the cancellation", || async {
+        let lines = read(directory.path());
+        lines.iter().any(|line| line["method"] == "notifications/cancelled").then_some(lines)
+    })
+    .await;
+    let cancelled: Vec<_> = lines.iter().filter(|line| line["method"] == "notifications/cancelled").collect();
+    let modern = lines.iter().find(|line| line["params"]["name"] == "modern").unwrap();
+    assert_eq!(cancelled.len(), 1, "{lines:?}");
+    assert_eq!(cancelled[0]["params"]["requestId"], modern["id"]);
+}
+
+#[tokio::test]
+async fn lists_that_change_are_told_to_every_session() {
+    use http_body_util::BodyExt as _;
+    // Answers the handshake, then says that its tools changed whenever it hears a notification.
+    let script = r#"while read -r line; do case $line in
+        *'"initialize"'*) id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'"${id%%,*}"',"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}';;
+        *notifications/poke*) echo 'noise before {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'; echo 'only noise';;
+    esac; done"#;
+    let runner = Runner::stdio(&["sh".into(), "-c".into(), script.into()], &json!({})).await;
+    let (one, two) = (runner.session().await, runner.session().await);
+    let listen = async |session: &str| {
+        let get =
+            runner.build(Method::GET, "/mcp", &[("accept", "text/event-stream"), ("mcp-session-id", session)], "");
+        runner.send(get).await
+    };
+    let mut evicted = listen(&one).await;
+    let mut streams = [listen(&one).await, listen(&two).await];
+    let end = within("the first stream of the session to end", evicted.body_mut().frame()).await;
+    assert!(end.is_none(), "a session has one stream");
+    let poke = r#"{"jsonrpc":"2.0","method":"notifications/poke"}"#;
+    assert_eq!(runner.post(&[("mcp-session-id", &one)], poke).await.status, 202);
+    for stream in &mut streams {
+        assert_eq!(stream.headers()["content-type"], "text/event-stream");
+        let frame = within("a notification", stream.body_mut().frame()).await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&frame),
+            "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"
+        );
+    }
+    runner.logged("only noise").await;
+    runner.request(Method::DELETE, "/mcp", &[("mcp-session-id", &two)], "").await;
+    let end = within("the stream to end with its session", streams[1].body_mut().frame()).await;
+    assert!(end.is_none());
+}
+
+#[tokio::test]
+async fn a_process_that_ends_again_and_again_ends_the_runner() {
+    let script = "echo 'cannot open the database' >&2; exit 3";
+    let mut runner = Runner::stdio(&["sh".into(), "-c".into(), script.into()], &json!({})).await;
+    runner.logged("cannot open the database").await;
+    eventually("the report to say so", || async {
+        let report = runner.get("/health").await;
+        (report.status == 200 && report.message()["status"] == "degraded").then_some(())
+    })
+    .await;
+    assert_eq!(runner.ended().await.code(), Some(1), "{}", runner.log());
+    assert!(runner.log().contains("ends without answering"), "{}", runner.log());
+}

@@ -1,0 +1,40 @@
+//! What the tests are made of: the runner's process, real servers, the SDK's client, sockets that record.
+
+mod process;
+mod recorder;
+mod runner;
+mod sdk;
+
+use std::time::Duration;
+
+pub(crate) use self::process::{Server, free_address, go, modules, node_server, signal};
+pub(crate) use self::recorder::Recorder;
+pub(crate) use self::runner::{Runner, document};
+pub(crate) use self::sdk::SdkClient;
+
+/// Nothing in these tests takes longer, on a machine that is busy with other things.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits for `what`, at most [`DEADLINE`].
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {} s for {what}", DEADLINE.as_secs()),
+    }
+}
+
+/// Asks again until there is an answer.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    within(what, async {
+        loop {
+            if let Some(value) = ask().await {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+/// An `initialize` of the Legacy era.
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
