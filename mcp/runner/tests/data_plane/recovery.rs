@@ -64,7 +64,7 @@ async fn a_lost_session_is_opened_once_for_all_who_wait_and_each_call_is_sent_on
                             .await;
                     }
                     (Some("second"), body) if body.contains("notifications/initialized") => {
-                        request.json("202 Accepted", "", "").await
+                        request.json("202 Accepted", "", "").await;
                     }
                     (Some("first"), _) => {
                         calls += 1;

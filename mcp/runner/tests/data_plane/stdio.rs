@@ -79,7 +79,8 @@ async fn http_around_the_pipe_follows_the_table() {
     let unknown = ("mcp-session-id", "nobody's");
     let json_type = ("content-type", "application/json");
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    let table: Vec<(Method, &str, Vec<(&str, &str)>, &str, u16, &str)> = vec![
+    type Row<'a> = (Method, &'a str, Vec<(&'a str, &'a str)>, &'a str, u16, &'a str);
+    let table: Vec<Row<'_>> = vec![
         (Method::POST, "/other", vec![json_type], ping, 404, "Not Found"),
         (Method::PUT, "/mcp", vec![], "", 405, "Method Not Allowed"),
         (Method::GET, "/mcp", vec![], "", 400, "Mcp-Session-Id is missing"),

@@ -13,14 +13,12 @@ pub(crate) use self::runner::{Runner, document};
 pub(crate) use self::sdk::SdkClient;
 
 /// Nothing in these tests takes longer, on a machine that is busy with other things.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Waits for `what`, at most [`DEADLINE`].
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(DEADLINE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("waited {} s for {what}", DEADLINE.as_secs()),
-    }
+    let done = tokio::time::timeout(DEADLINE, future).await;
+    done.unwrap_or_else(|_| panic!("waited {} s for {what}", DEADLINE.as_secs()))
 }
 
 /// Asks again until there is an answer.
