@@ -1,7 +1,7 @@
 //! The cluster side: a control plane, the generated CRDs and roles, and the operator with its webhooks in the API server's way.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -18,6 +18,8 @@ use crate::process::{Process, binary};
 
 /// The namespace that the operator is installed in.
 pub const OPERATOR_NAMESPACE: &str = "portcullis-system";
+/// The user that it is: its ServiceAccount.
+pub const OPERATOR_USER: &str = "system:serviceaccount:portcullis-system:mcp-operator";
 
 /// A control plane with the operator at work on it.
 #[derive(Debug)]
@@ -27,6 +29,15 @@ pub struct Stage {
     /// Logs and files of this run; removed with the stage.
     pub folder: TempDir,
     operator: Process,
+    launch: Launch,
+}
+
+/// How the operator is started.
+#[derive(Debug)]
+struct Launch {
+    kubeconfig: PathBuf,
+    webhooks: SocketAddr,
+    health: SocketAddr,
 }
 
 impl Stage {
@@ -58,14 +69,23 @@ impl Stage {
         cluster.install_webhooks(&manifests, webhooks.port()).await;
 
         step("starting the operator as its ServiceAccount, and waiting for a TLS call to its webhooks to succeed");
-        let account = format!("system:serviceaccount:{OPERATOR_NAMESPACE}:mcp-operator");
-        let kubeconfig = cluster.kubeconfig_as(&account, &["system:serviceaccounts", "system:authenticated"]);
-        let mut command = Command::new(&operator);
-        command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(["--namespace", OPERATOR_NAMESPACE]);
-        command.args(["--bind", &webhooks.to_string(), "--health-bind", &health.to_string()]);
-        let mut operator = Process::start("mcp-operator", folder.path(), command)?;
-        ready(&mut operator, health, "/readyz").await?;
-        Ok(Self { cluster, folder, operator })
+        let kubeconfig = cluster.kubeconfig_as(OPERATOR_USER, &["system:serviceaccounts", "system:authenticated"]);
+        let launch = Launch { kubeconfig, webhooks, health };
+        let operator = launch.start(folder.path()).await?;
+        Ok(Self { cluster, folder, operator, launch })
+    }
+
+    /// The operator's process id.
+    pub fn operator_pid(&self) -> Option<u32> {
+        self.operator.pid()
+    }
+
+    /// Ends the operator and starts it again.
+    pub async fn restart_operator(self) -> Result<Self> {
+        let Self { cluster, folder, operator, launch } = self;
+        operator.stop().await?;
+        let operator = launch.start(folder.path()).await?;
+        Ok(Self { cluster, folder, operator, launch })
     }
 
     /// What the operator has logged so far.
@@ -78,6 +98,17 @@ impl Stage {
         self.operator.stop().await?;
         self.cluster.stop().await;
         Ok(())
+    }
+}
+
+impl Launch {
+    async fn start(&self, folder: &Path) -> Result<Process> {
+        let mut command = Command::new(binary("mcp-operator")?);
+        command.arg("run").arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", OPERATOR_NAMESPACE]);
+        command.args(["--bind", &self.webhooks.to_string(), "--health-bind", &self.health.to_string()]);
+        let mut operator = Process::start("mcp-operator", folder, command)?;
+        ready(&mut operator, self.health, "/readyz").await?;
+        Ok(operator)
     }
 }
 

@@ -1,0 +1,4 @@
+//! Harnesses that compare figures side by side in one run: compare the ratios, machines differ.
+
+pub mod load;
+pub mod proc;
