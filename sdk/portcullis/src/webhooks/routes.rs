@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use super::Context;
-use super::admit::{Admit, Decision, Failure};
+use super::admit::{Admit, Decision};
 use super::deadline::time_for_answer;
 use super::decision_log::{Outcome, log};
 use crate::server::Handler;
@@ -27,11 +28,14 @@ use crate::server::Handler;
 ///
 /// Everything that keeps it from a decision is an HTTP error, so that the webhook's failure policy decides: 400 for
 /// what is no admission review, 404, 405, 408 for a body that does not come, 413 above 7 MiB, 415 for what is not JSON,
-/// 500 for a handler that panicked, 504 for one that did not finish in the time that the API server waits.
+/// 500 for a handler that panicked or did not finish in the time that the API server waits.
 #[derive(Clone)]
 pub struct Routes {
     webhooks: HashMap<String, Arc<dyn Admit>>,
 }
+
+/// How long the rest of a body that is too large is read before the answer.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// An answer that is not a review.
 struct HttpError {
@@ -111,21 +115,50 @@ impl Routes {
         if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
             return Err(http_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type application/json"));
         }
-        // Before anything is read: whoever says so sends more than is wanted.
-        let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > ADMISSION_LIMIT) {
-            return Err(too_large());
-        }
         let deadline = began + time_for_answer(head.uri.query(), webhook.settings().timeout);
-        let body = match timeout_at(deadline, Limited::new(body, ADMISSION_LIMIT).collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-            Ok(Err(error)) => return Err(http_error(StatusCode::BAD_REQUEST, format!("body broke off: {error}"))),
-            Err(_) => return Err(http_error(StatusCode::REQUEST_TIMEOUT, "body did not come in time")),
-        };
+        let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        let body = read(body, announced, deadline).await?;
         let review = Review::parse(&body).map_err(|error| http_error(StatusCode::BAD_REQUEST, error.to_string()))?;
         decide(&**webhook, &review, began, deadline).await
     }
+}
+
+/// The whole body, if it keeps to the limit and comes in time.
+async fn read<B>(body: B, announced: Option<usize>, deadline: Instant) -> Result<Bytes, HttpError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = pin!(body);
+    if announced.is_some_and(|length| length > ADMISSION_LIMIT) {
+        discard(body).await;
+        return Err(too_large());
+    }
+    match timeout_at(deadline, Limited::new(body.as_mut(), ADMISSION_LIMIT).collect()).await {
+        Ok(Ok(read)) => Ok(read.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            discard(body).await;
+            Err(too_large())
+        }
+        Ok(Err(error)) => Err(http_error(StatusCode::BAD_REQUEST, format!("body broke off: {error}"))),
+        Err(_) => Err(http_error(StatusCode::REQUEST_TIMEOUT, "body did not come in time")),
+    }
+}
+
+/// Takes what a peer is still sending, within bounds. Closing a socket with unread bytes in it resets the connection,
+/// and the peer would lose the answer that says why.
+async fn discard<B: Body<Data = Bytes>>(mut body: Pin<&mut B>) {
+    let rest = async {
+        let mut left = ADMISSION_LIMIT;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // Whether it ended or not: the connection is closed after the answer.
+    _ = timeout_at(Instant::now() + LINGER, rest).await;
 }
 
 /// Has the webhook decide, within the deadline and whatever its handler does.
@@ -144,36 +177,33 @@ async fn decide(
             log(&settings.name, request, &outcome, began.elapsed());
             return Ok(review.answer(&verdict, patch.as_ref()).into());
         }
-        Ok(Ok(Err(failure))) => {
-            let status = match &failure {
-                Failure::Kind { .. } | Failure::NoHandler(_) | Failure::NoObject(_) => StatusCode::BAD_REQUEST,
-                Failure::Patch(_) | Failure::Unstable(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            http_error(status, failure.to_string())
-        }
+        Ok(Ok(Err(failure))) => failure.to_string(),
         Ok(Err(panic)) => {
             // The message of a panic is for the log: it may hold anything.
             let said = format!("handler panicked: {}", panic_message(&*panic));
             let outcome = Outcome::Failed { problem: &said, denied: settings.deny_on_failure };
             log(&settings.name, request, &outcome, began.elapsed());
-            return failed(review, settings.deny_on_failure, StatusCode::INTERNAL_SERVER_ERROR, "handler failed");
+            return failed(review, settings.deny_on_failure, "handler failed");
         }
         Err(_) => {
             let waited: Duration = deadline - began;
-            http_error(StatusCode::GATEWAY_TIMEOUT, format!("handler did not finish within {} ms", waited.as_millis()))
+            format!("handler did not finish within {} ms", waited.as_millis())
         }
     };
-    let outcome = Outcome::Failed { problem: &problem.problem, denied: settings.deny_on_failure };
+    let outcome = Outcome::Failed { problem: &problem, denied: settings.deny_on_failure };
     log(&settings.name, request, &outcome, began.elapsed());
-    failed(review, settings.deny_on_failure, problem.status, &problem.problem)
+    failed(review, settings.deny_on_failure, &problem)
 }
 
 /// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that.
-fn failed(review: &Review<'_>, deny: bool, status: StatusCode, problem: &str) -> Result<Bytes, HttpError> {
+///
+/// Always 500, though 504 and 400 would sometimes be more to the point: it is the one status whose text the API server
+/// passes on to the user (apimachinery's `NewGenericServerResponse` has a sentence of its own for the others).
+fn failed(review: &Review<'_>, deny: bool, problem: &str) -> Result<Bytes, HttpError> {
     if deny {
         return Ok(review.answer(&Verdict::deny(problem).code(500), None).into());
     }
-    Err(http_error(status, problem))
+    Err(http_error(StatusCode::INTERNAL_SERVER_ERROR, problem))
 }
 
 fn too_large() -> HttpError {

@@ -98,7 +98,7 @@ pub(crate) fn webhooks() -> Webhooks {
                             new.spec.parts.iter_mut().for_each(|part| {
                                 part.image.get_or_insert_with(|| "default".into());
                             });
-                            new.labels_mut().insert("a/b~c".into(), "edited".into());
+                            new.labels_mut().insert("demo.example/made".into(), "edited".into());
                         }
                         "same" => return Mutation::modified(new),
                         "refused" => return Verdict::deny("not this one").code(418).into(),

@@ -1,0 +1,153 @@
+//! Registrations, validators and edits, without a network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, StatusCode};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::CustomResource;
+use portcullis::webhooks::{
+    Context, FailurePolicy, Mutate, Mutation, Operation, RegistrationError, Routes, Validate, Validator, Verdict,
+    Webhooks,
+};
+use portcullis_manifest::{Scope, WebhookKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::fixture::{Entity, EntitySpec, entity, review};
+
+async fn ask(routes: &Routes, path: &str, review: &Value) -> (StatusCode, Value) {
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(review.to_string())))
+        .unwrap();
+    let (head, body) = routes.respond(request).await.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let body = serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body)));
+    (head.status, body)
+}
+
+/// K4
+#[test]
+fn the_manifest_says_what_was_registered() {
+    let yes = |_: Arc<Node>, _: Context| async { Verdict::allow() };
+    let webhooks = Webhooks::new()
+        .validate(
+            Validate::<Node>::named("nodes")
+                .on_delete(yes)
+                .on_create(yes)
+                .failure_policy(FailurePolicy::Ignore)
+                .timeout(Duration::from_secs(3))
+                .match_condition("a", "true"),
+        )
+        .mutate(
+            Mutate::<Entity>::named("nodes").on_create(|new: Entity, _: Context| async { Mutation::modified(new) }),
+        );
+    let manifests = webhooks.manifests().unwrap();
+
+    let nodes = &manifests[0];
+    assert_eq!((nodes.name.as_str(), nodes.kind), ("nodes.nodes.core", WebhookKind::Validating));
+    assert_eq!((nodes.path.as_str(), nodes.timeout_seconds), ("/validate/nodes", 3));
+    assert_eq!((nodes.failure_policy, nodes.match_conditions.len()), (FailurePolicy::Ignore, 1));
+    let rule = &nodes.rules[0];
+    assert_eq!((rule.scope, rule.groups[0].as_str(), rule.resources[0].as_str()), (Scope::Cluster, "", "nodes"));
+    assert_eq!(rule.operations.iter().map(ToString::to_string).collect::<Vec<_>>(), ["CREATE", "DELETE"]);
+
+    let entities = &manifests[1];
+    assert_eq!((entities.name.as_str(), entities.path.as_str()), ("nodes.entities.demo.example", "/mutate/nodes"));
+    assert_eq!((entities.kind, entities.rules[0].scope), (WebhookKind::Mutating, Scope::Namespaced));
+    assert_eq!((entities.failure_policy, entities.timeout_seconds), (FailurePolicy::Fail, 10));
+
+    assert_eq!(webhooks.routes().unwrap().paths(), ["/mutate/nodes", "/validate/nodes"]);
+}
+
+#[test]
+fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
+    let named = |name: &str| {
+        Validate::<ConfigMap>::named(name).on_create(|_: Arc<ConfigMap>, _: Context| async { Verdict::allow() })
+    };
+    let cases: [(&str, Webhooks); 8] = [
+        ("webhook name \"Upper\" is not a DNS label", Webhooks::new().validate(named("Upper"))),
+        ("webhook name \"a.b\" is not a DNS label", Webhooks::new().validate(named("a.b"))),
+        ("webhook name \"\" is not a DNS label", Webhooks::new().validate(named(""))),
+        ("served at /validate/a", Webhooks::new().validate(named("a")).validate(named("a"))),
+        ("path \"p\" of webhook a must begin with '/'", Webhooks::new().validate(named("a").path("p"))),
+        ("timeout of webhook a must be 1 to 30", Webhooks::new().validate(named("a").timeout(Duration::from_secs(31)))),
+        ("timeout of webhook a", Webhooks::new().validate(named("a").timeout(Duration::from_millis(1500)))),
+        ("webhook a has no handler", Webhooks::new().validate(Validate::<ConfigMap>::named("a"))),
+    ];
+    for (said, webhooks) in cases {
+        let error: RegistrationError = webhooks.manifests().unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+        assert!(webhooks.routes().is_err(), "what cannot be registered is not served");
+    }
+}
+
+struct NoRoot;
+
+impl Validator<Entity> for NoRoot {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
+
+    async fn create(&self, new: Arc<Entity>, _: Context) -> Verdict {
+        if new.spec.username == "root" { Verdict::deny("no root").code(422) } else { Verdict::allow() }
+    }
+
+    async fn delete(&self, old: Arc<Entity>, cx: Context) -> Verdict {
+        if old.spec.username == cx.user.username { Verdict::deny("not oneself").code(409) } else { Verdict::allow() }
+    }
+}
+
+/// D1: with webhooks off a controller asks the same value.
+#[tokio::test]
+async fn one_validator_serves_a_webhook_and_a_controller() {
+    let rules = Arc::new(NoRoot);
+    let webhooks = Webhooks::new().validate(Validate::<Entity>::named("no-root").validator(Arc::clone(&rules)));
+    assert_eq!(webhooks.manifests().unwrap()[0].rules[0].operations.len(), 3);
+    let routes = webhooks.routes().unwrap();
+
+    let (root, fine) = (entity(json!({"username": "root"})), entity(json!({"username": "jane"})));
+    for (operation, object, old, code) in [
+        ("CREATE", root.clone(), Value::Null, Some(422)),
+        ("UPDATE", root, fine.clone(), Some(422)), // unless written, an update is judged as a creation
+        ("CREATE", fine.clone(), Value::Null, None),
+        ("DELETE", Value::Null, fine, Some(409)),
+    ] {
+        let (_, answer) = ask(&routes, "/validate/no-root", &review(operation, object, old)).await;
+        assert_eq!(answer["response"]["status"]["code"].as_u64(), code, "{operation}");
+    }
+
+    let stored = Entity::new("one", EntitySpec { username: "root".into(), replicas: 1, parts: Vec::new() });
+    let context = Context::of_stored(&stored);
+    assert!(context.dry_run, "nothing but the object may be looked at");
+    let verdict = rules.create(Arc::new(stored), context).await;
+    assert_eq!(verdict.denial().unwrap().message(), "no root");
+}
+
+/// A type that writes under another name than it may have read.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "demo.example", version = "v1", kind = "Renamed", plural = "renameds")]
+struct RenamedSpec {
+    #[serde(alias = "login")]
+    username: String,
+}
+
+#[tokio::test]
+async fn an_edit_that_its_own_type_cannot_read_back_is_never_sent() {
+    let routes = Webhooks::new()
+        .mutate(Mutate::<Renamed>::named("rename").on_create(|mut new: Renamed, _: Context| async move {
+            new.spec.username = "edited".into();
+            Mutation::modified(new)
+        }))
+        .routes()
+        .unwrap();
+    for (member, status) in [("username", 200), ("login", 500)] {
+        let object = json!({"apiVersion": "demo.example/v1", "kind": "Renamed", "metadata": {"name": "one"}, "spec": {member: "a"}});
+        let mut review = review("CREATE", object, Value::Null);
+        review["request"]["kind"]["kind"] = json!("Renamed");
+        let (got, answer) = ask(&routes, "/mutate/rename", &review).await;
+        assert_eq!(got, status, "{answer}");
+    }
+}

@@ -1,0 +1,11 @@
+//! Webhooks as their authors use them: in process, and called by a real API server through generated configurations.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod admission;
+mod decisions;
+#[allow(dead_code, reason = "the other test binary uses the rest")]
+#[path = "../wire/fixture.rs"]
+mod fixture;
+mod gate;
+mod outages;
