@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub(crate) const LOG: &str = "audit.log";
 
 /// Every write at the level of metadata; questions that the API takes as `create` are not writes.
-pub(crate) const POLICY: &str = r#"apiVersion: audit.k8s.io/v1
+pub(crate) const POLICY: &str = r"apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
   - level: None
@@ -28,7 +28,7 @@ rules:
   - level: Metadata
     verbs: [create, update, patch, delete, deletecollection]
   - level: None
-"#;
+";
 
 /// The API server answers or gives up within a minute.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(70);

@@ -17,6 +17,8 @@ use crate::{AuditLog, ControlPlaneError, audit};
 
 /// Starting takes three seconds on a quiet machine; a busy one gets this long.
 const START_DEADLINE: Duration = Duration::from_secs(90);
+/// One question to a server that starts may hang; the next may not.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// A port that was free may be taken when the server binds it.
 const START_ATTEMPTS: u32 = 3;
 
@@ -210,7 +212,6 @@ impl ControlPlane {
     where
         F: Future<Output = Result<(), String>>,
     {
-        let mut last = String::from("none");
         let begun = Instant::now();
         loop {
             for server in &mut self.servers {
@@ -219,11 +220,11 @@ impl ControlPlane {
                     return Err(ControlPlaneError::Ended { server: server.name, status, log });
                 }
             }
-            match tokio::time::timeout_at(deadline, check()).await {
+            let last = match tokio::time::timeout(ANSWER_DEADLINE, check()).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(problem)) => last = problem,
-                Err(_) => {}
-            }
+                Ok(Err(problem)) => problem,
+                Err(late) => format!("none within {ANSWER_DEADLINE:?}: {late}"),
+            };
             if Instant::now() >= deadline {
                 let log = self.servers.iter().find(|s| s.name == what).map(Server::log_tail).unwrap_or_default();
                 return Err(ControlPlaneError::NotReady { what, waited: begun.elapsed(), last, log });

@@ -126,7 +126,7 @@ impl ControlPlane {
     }
 
     pub(crate) fn try_client(&self, user: &str, groups: &[&str]) -> kube::Result<Client> {
-        let config = self.try_config(user, groups).map_err(|error| kube::Error::Service(error.into()))?;
+        let config = self.try_config(user, groups).map_err(kube::Error::Service)?;
         Client::try_from(config)
     }
 

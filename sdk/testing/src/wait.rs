@@ -1,11 +1,13 @@
 //! Waiting on conditions: each wait has a deadline and names what it waited for.
 
+#![allow(clippy::panic, reason = "in a test this is the failure")]
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use k8s_openapi::serde::de::DeserializeOwned;
 use kube::Api;
+use serde::de::DeserializeOwned;
 
 /// Checks again and again until there is an answer, and returns it.
 ///
@@ -35,10 +37,8 @@ where
             pause = (pause * 2).min(Duration::from_millis(200));
         }
     };
-    match tokio::time::timeout(deadline, attempts).await {
-        Ok(value) => value,
-        Err(_) => panic!("waited {deadline:?} in vain for {what}"),
-    }
+    let waited = tokio::time::timeout(deadline, attempts).await;
+    waited.unwrap_or_else(|_| panic!("waited {deadline:?} in vain for {what}"))
 }
 
 /// Reads an object again and again until `condition` holds of it, and returns it as it was then.
@@ -69,11 +69,9 @@ where
             pause = (pause * 2).min(Duration::from_millis(200));
         }
     };
-    match tokio::time::timeout(deadline, attempts).await {
-        Ok(object) => object,
-        Err(_) => {
-            let last = last.lock().map(|last| last.clone()).unwrap_or_default();
-            panic!("waited {deadline:?} in vain for {name}: {what}; last seen: {last}")
-        }
-    }
+    let waited = tokio::time::timeout(deadline, attempts).await;
+    waited.unwrap_or_else(|_| {
+        let last = last.lock().map(|last| last.clone()).unwrap_or_default();
+        panic!("waited {deadline:?} in vain for {name}: {what}; last seen: {last}")
+    })
 }

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Api, Client};
 use portcullis_testing::{ControlPlane, Grant, KUBERNETES_VERSION, wait_until};
@@ -112,8 +113,8 @@ async fn a_user_is_in_each_of_its_groups() {
 async fn a_kubeconfig_file_makes_the_same_client() {
     let cluster = ControlPlane::shared().await;
     for (path, may) in [(cluster.kubeconfig_path(), true), (cluster.kubeconfig_as("some:body/else", &[]), false)] {
-        let kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        let kubeconfig = Kubeconfig::read_from(&path).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).unwrap());
         assert_eq!(!refused(maps.list(&ListParams::default()).await), may, "{}", path.display());
     }
