@@ -1,0 +1,117 @@
+//! A server never runs without the guard that its author asks for.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, api::{DeleteParams, ListParams}};
+use mcp_operator::apply::ChildKind;
+use portcullis_testing::wait_until;
+use serde_json::{Value, json};
+
+use crate::{
+    Place,
+    support::{DEADLINE, children_of, labelled, minimal, ready_pods, webhook_config},
+};
+
+async fn no_proxy(place: &Place, server: &str) {
+    place.objects.child(ChildKind::Deployment, server, "to be gone", Value::is_null).await;
+    let pods: Api<Pod> = place.objects.api();
+    let selector = ListParams::default().labels(&format!("app=mcpserver,toolhive-name={server}"));
+    wait_until("the proxy's pods to go", DEADLINE, || async {
+        pods.list(&selector).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
+    let place = Place::new("unbuilt").await;
+    let _operator = place.operator();
+    let guards = [
+        ("oidc", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}}), "spec.oidcConfigRef"),
+        ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
+        ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
+        ("authz", json!({"authzConfigRef": {"name": "x"}}), "spec.authzConfigRef"),
+        (
+            "inline",
+            json!({"authzConfig": {"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}}}),
+            "spec.authzConfig",
+        ),
+        ("tools", json!({"toolConfigRef": {"name": "x"}}), "spec.toolConfigRef"),
+        (
+            "limits",
+            json!({
+                "rateLimiting": {"shared": {"maxTokens": 5, "refillPeriod": "1m"}},
+                "sessionStorage": {"provider": "redis", "address": "redis:6379"},
+            }),
+            "spec.rateLimiting",
+        ),
+    ];
+    for (name, spec, _) in &guards {
+        place.objects.create(labelled(name, spec.clone())).await;
+    }
+    for (name, _, field) in &guards {
+        let server = place.objects.phase(name, "Failed").await;
+        let status = server.status.unwrap();
+        let conditions = status.conditions.unwrap();
+        let guard = conditions.iter().find(|it| it.type_ == "GuardsEnforced").unwrap();
+        assert!(guard.status == "False" && guard.message.contains(field), "{name}: {guard:?}");
+        assert!(place.objects.get(ChildKind::Deployment, name).await.is_null(), "{name}");
+        assert!(place.objects.get(ChildKind::StatefulSet, name).await.is_null(), "{name}");
+    }
+    assert!(place.objects.events("MCPServer", "oidc").await.contains(&"Warning GuardNotBuilt".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it() {
+    let place = Place::new("guard-added").await;
+    let _operator = place.operator();
+    place.objects.create(minimal("web")).await;
+    place.objects.has_children("web", &children_of("web")).await;
+    ready_pods(&place.objects, "web").await;
+    place.objects.phase("web", "Ready").await;
+    place.objects.edit("web", json!({"toolConfigRef": {"name": "x"}})).await;
+    no_proxy(&place, "web").await;
+    place.objects.phase("web", "Failed").await;
+    place.objects.edit("web", json!({"toolConfigRef": null})).await;
+    place.objects.has_children("web", &children_of("web")).await;
+}
+
+/// A guard that can be built and is not there yet: the proxy waits for it, and one that runs without it goes first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts() {
+    let place = Place::new("gate-added").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    objects.create(minimal("web")).await;
+    objects.has_children("web", &children_of("web")).await;
+    let before = objects.get(ChildKind::Deployment, "web").await["metadata"]["uid"].clone();
+    objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
+    no_proxy(&place, "web").await;
+    objects.phase("web", "Failed").await;
+
+    objects.create(webhook_config("gate", json!({}))).await;
+    let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
+    assert_ne!(after["metadata"]["uid"], before);
+    assert_eq!(after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap().split('/').next(), Some("gate"));
+}
+
+/// A configuration that goes bad or goes away leaves what runs guarded as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so() {
+    let place = Place::new("config-bad").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
+    objects.has_children("web", &children_of("web")).await;
+    let before = objects.get(ChildKind::Deployment, "web").await;
+    let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
+    objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", broken).await;
+    let server = objects.phase("web", "Failed").await;
+    assert!(server.status.unwrap().message.unwrap().contains("left as it is"));
+    let after = objects.get(ChildKind::Deployment, "web").await;
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(after["spec"], before["spec"]);
+    // Gone by force, finalizer and all: the same.
+    objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}})).await;
+    objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
+}

@@ -1,0 +1,44 @@
+//! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
+//! rights that deploy/rbac ships.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod deletion;
+mod guards;
+mod interruption;
+mod repair;
+mod rest;
+mod rollout;
+mod status;
+
+use portcullis_testing::{ControlPlane, User};
+use tokio::sync::OnceCell;
+
+use support::{Objects, Operator, shipped_user};
+
+/// A namespace of the shared control plane, with an operator that watches it.
+struct Place {
+    cluster: &'static ControlPlane,
+    user: User,
+    objects: Objects,
+}
+
+impl Place {
+    async fn new(prefix: &str) -> Self {
+        static INSTALLED: OnceCell<()> = OnceCell::const_new();
+        let cluster = ControlPlane::shared_with_controllers().await;
+        INSTALLED.get_or_init(|| async { cluster.install_crds(&mcp_api::crds()).await }).await;
+        let namespace = cluster.namespace(prefix).await;
+        let user = shipped_user(cluster, &namespace).await;
+        Self { cluster, user, objects: Objects::new(cluster.admin(), &namespace) }
+    }
+
+    fn operator(&self) -> Operator {
+        Operator::start(&self.user, &self.objects.namespace, &[])
+    }
+
+    fn namespace(&self) -> &str {
+        &self.objects.namespace
+    }
+}

@@ -1,0 +1,13 @@
+//! What the tests against a control plane share: the operator as its real binary, under the rights it ships with.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+mod objects;
+mod operator;
+
+pub(crate) use objects::{Objects, children_of, every_override, labelled, minimal, ready_pods, webhook_config};
+pub(crate) use operator::{Operator, nothing_written, quiet, shipped_rules, shipped_user, writes};
+
+use std::time::Duration;
+
+/// Longest wait for anything that happens on its own; a busy machine needs much of it.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);

@@ -1,0 +1,257 @@
+//! Objects that tests make, and questions about those that the operator made.
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ErrorResponse, GroupVersionKind},
+};
+use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
+use mcp_operator::apply::ChildKind;
+use portcullis_testing::wait_until;
+use serde_json::{Value, json};
+
+use super::DEADLINE;
+
+/// One namespace, as its administrator sees it.
+#[derive(Clone)]
+pub(crate) struct Objects {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+impl Objects {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned() }
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn servers(&self) -> Api<MCPServer> {
+        self.api()
+    }
+
+    pub(crate) fn configs(&self) -> Api<MCPWebhookConfig> {
+        self.api()
+    }
+
+    /// Any namespaced object.
+    pub(crate) fn dynamic(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    pub(crate) fn children(&self, kind: ChildKind) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kind.api_resource())
+    }
+
+    /// Creates `object`.
+    pub(crate) async fn create(&self, object: Value) {
+        self.try_create(object.clone()).await.unwrap_or_else(|error| panic!("{error}: {object}"));
+    }
+
+    /// Creates `object`, or says why it was refused.
+    pub(crate) async fn try_create(&self, object: Value) -> Result<DynamicObject, ErrorResponse> {
+        let api = self.dynamic(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        match api.create(&PostParams::default(), &object).await {
+            Ok(object) => Ok(object),
+            Err(kube::Error::Api(status)) => Err(ErrorResponse { ..*status }),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Merges `patch` into an object, as some client that is not the operator.
+    pub(crate) async fn merge(&self, api_version: &str, kind: &str, name: &str, patch: Value) {
+        let params = PatchParams { field_manager: Some("somebody-else".to_owned()), ..PatchParams::default() };
+        self.dynamic(api_version, kind)
+            .patch(name, &params, &Patch::Merge(&patch))
+            .await
+            .unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
+    }
+
+    /// Merges `patch` into the spec of a server.
+    pub(crate) async fn edit(&self, server: &str, spec: Value) {
+        self.merge("toolhive.stacklok.dev/v1beta1", "MCPServer", server, json!({"spec": spec})).await;
+    }
+
+    /// The object as JSON; null when there is none.
+    pub(crate) async fn get(&self, kind: ChildKind, name: &str) -> Value {
+        let object = self.children(kind).get_opt(name).await.unwrap();
+        object.map(|object| serde_json::to_value(object).unwrap()).unwrap_or_default()
+    }
+
+    /// Waits until the child fulfils `condition`; null stands for "does not exist".
+    pub(crate) async fn child(&self, kind: ChildKind, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        wait_until(&format!("{kind:?} {name}: {what}"), DEADLINE, || async {
+            let object = self.get(kind, name).await;
+            condition(&object).then_some(object)
+        })
+        .await
+    }
+
+    /// Waits until the server fulfils `condition`.
+    pub(crate) async fn server(&self, name: &str, what: &str, condition: impl Fn(&MCPServer) -> bool) -> MCPServer {
+        portcullis_testing::wait_for_object(&self.servers(), name, what, DEADLINE, condition).await
+    }
+
+    /// Waits until the server's status has this phase.
+    pub(crate) async fn phase(&self, name: &str, phase: &str) -> MCPServer {
+        self.server(name, phase, |server| {
+            let status = server.status.as_ref();
+            status.and_then(|status| status.phase).is_some_and(|found| found.as_str() == phase)
+                && status.and_then(|status| status.observed_generation) == server.metadata.generation
+        })
+        .await
+    }
+
+    /// Waits until all these children of `server` exist, each with its digest.
+    pub(crate) async fn has_children(&self, server: &str, children: &[(ChildKind, String)]) {
+        for (kind, name) in children {
+            self.child(*kind, name, &format!("to exist for {server}"), |child| !child.is_null()).await;
+        }
+    }
+
+    pub(crate) async fn delete_namespace(&self) {
+        Api::<Namespace>::all(self.client.clone()).delete(&self.namespace, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Types and reasons of the events about an object.
+    pub(crate) async fn events(&self, kind: &str, name: &str) -> Vec<String> {
+        let events: Api<k8s_openapi::api::events::v1::Event> = self.api();
+        let list = events.list(&ListParams::default()).await.unwrap();
+        let about = list.into_iter().filter(|event| {
+            let regarding = event.regarding.clone().unwrap_or_default();
+            regarding.kind.as_deref() == Some(kind) && regarding.name.as_deref() == Some(name)
+        });
+        about.map(|event| format!("{} {}", event.type_.unwrap(), event.reason.unwrap())).collect()
+    }
+}
+
+/// A server with nothing but an image.
+pub(crate) fn minimal(name: &str) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer", "metadata": {"name": name},
+        "spec": {"image": "localhost/everything:1", "transport": "streamable-http", "mcpPort": 3001},
+    })
+}
+
+/// A server with these members in its spec besides.
+pub(crate) fn labelled(name: &str, spec: Value) -> Value {
+    let mut server = minimal(name);
+    for (key, value) in spec.as_object().unwrap() {
+        server["spec"][key] = value.clone();
+    }
+    server
+}
+
+/// A configuration with one validating webhook and these members in it besides.
+pub(crate) fn webhook_config(name: &str, webhook: Value) -> Value {
+    let mut all = json!({"name": "policy", "url": "https://policy.example.svc/check"});
+    for (key, value) in webhook.as_object().unwrap() {
+        all[key] = value.clone();
+    }
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig", "metadata": {"name": name},
+        "spec": {"validating": [all]},
+    })
+}
+
+/// What a server with every override refers to, and the server.
+pub(crate) fn every_override(name: &str) -> Vec<Value> {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{name}-keys")},
+        "stringData": {"hmac": "key-bytes", "ca.crt": "CA", "tls.crt": "CRT", "tls.key": "KEY", "token": "t"},
+    });
+    let profile = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{name}-profile")},
+        "data": {"profile.json": r#"{"network": {"outbound": {"insecure_allow_all": true}}}"#},
+    });
+    let reference = |key: &str| json!({"name": format!("{name}-keys"), "key": key});
+    let mut config = webhook_config(&format!("{name}-gate"), json!({"hmacSecretRef": reference("hmac")}));
+    config["spec"]["mutating"] = json!([{
+        "name": "add-user", "url": "https://mutate.example.svc/hook", "timeout": "5s", "failurePolicy": "ignore",
+        "tlsConfig": {
+            "caSecretRef": reference("ca.crt"),
+            "clientCertSecretRef": reference("tls.crt"),
+            "clientKeySecretRef": reference("tls.key"),
+        },
+    }]);
+    let server = json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer", "metadata": {"name": name},
+        "spec": {
+            "image": "localhost/everything:1", "transport": "streamable-http", "mcpPort": 3001, "proxyPort": 8090,
+            "args": ["--verbose", ""], "env": [{"name": "B", "value": "2"}, {"name": "A", "value": ""}],
+            "secrets": [{"name": format!("{name}-keys"), "key": "token", "targetEnvName": "TOKEN"}],
+            "volumes": [{"name": "data", "hostPath": "/srv/data", "mountPath": "/data", "readOnly": true}],
+            "resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}, "requests": {"cpu": "0.1", "memory": "134217728"}},
+            "replicas": 2, "backendReplicas": 1, "sessionAffinity": "None", "endpointPrefix": "/mcp", "trustProxyHeaders": true,
+            "permissionProfile": {"type": "configmap", "name": format!("{name}-profile"), "key": "profile.json"},
+            "webhookConfigRef": {"name": format!("{name}-gate")},
+            "resourceOverrides": {
+                "proxyDeployment": {
+                    "annotations": {"deploy/team": "core"}, "labels": {"deploy/tier": "gold"},
+                    "env": [{"name": "TOOLHIVE_DEBUG", "value": "true"}],
+                    "imagePullSecrets": [{"name": "pull-a"}],
+                    "podTemplateMetadataOverrides": {
+                        "annotations": {
+                            "vault.hashicorp.com/agent-inject": "true",
+                            "toolhive.stacklok.dev/runconfig-checksum": "forged",
+                        },
+                        "labels": {"sidecar": "vault"},
+                    },
+                },
+                "proxyService": {"annotations": {"lb/internal": "true"}, "labels": {"svc/tier": "gold"}},
+            },
+            "podTemplateSpec": {"spec": {
+                "nodeSelector": {"disk": "ssd"},
+                "tolerations": [{"key": "mcp", "operator": "Exists", "effect": "NoSchedule"}],
+                "containers": [{"name": "mcp", "resources": {"limits": {"ephemeral-storage": "1Gi"}}}],
+            }},
+        },
+    });
+    vec![secret, profile, config, server]
+}
+
+/// The children of a streamable-http server.
+pub(crate) fn children_of(server: &str) -> Vec<(ChildKind, String)> {
+    vec![
+        (ChildKind::ServiceAccount, format!("{server}-proxy-runner")),
+        (ChildKind::ServiceAccount, format!("{server}-sa")),
+        (ChildKind::ConfigMap, format!("{server}-runconfig")),
+        (ChildKind::Service, format!("mcp-{server}")),
+        (ChildKind::Service, format!("mcp-{server}-headless")),
+        (ChildKind::Service, format!("mcp-{server}-proxy")),
+        (ChildKind::StatefulSet, server.to_owned()),
+        (ChildKind::Deployment, server.to_owned()),
+    ]
+}
+
+/// Plays the node: waits for the proxy's pods and says they run and are ready.
+pub(crate) async fn ready_pods(objects: &Objects, server: &str) {
+    let pods: Api<Pod> = objects.api();
+    let selector = ListParams::default().labels(&format!("app=mcpserver,toolhive-name={server}"));
+    let names = wait_until(&format!("pods of {server}"), DEADLINE, || async {
+        let found = pods.list(&selector).await.unwrap();
+        let names: Vec<String> = found.into_iter().filter_map(|pod| pod.metadata.name).collect();
+        (!names.is_empty()).then_some(names)
+    })
+    .await;
+    for name in names {
+        let status = json!({"status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "containerStatuses": [{
+                "name": "toolhive", "ready": true, "restartCount": 0, "image": "i", "imageID": "i", "started": true,
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            }],
+        }});
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    }
+}
