@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint generate bench control-plane mcp-servers mcp-servers-node
+.PHONY: help demo test lint generate bench control-plane mcp-servers
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -13,7 +13,7 @@ demo: ## Both gates at work on a local control plane, start to end (no cluster n
 	@hack/prerequisites.sh demo
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
-	@cargo build --quiet -p mcp-operator -p mcp-runner -p portcullis-e2e --bins || (cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins)
+	cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins
 	@cargo run --quiet -p portcullis-e2e --bin demo
 
 test: ## Every test: unit, control plane, data plane, end to end
