@@ -8,13 +8,14 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
-use crate::deadlines::{Phase, Watched};
+use crate::deadlines::{LIMITS, Phase, Watched};
 
 /// Connections that are served at once; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 4096;
@@ -22,6 +23,10 @@ const MAX_CONNECTIONS: usize = 4096;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long calls under way may take once the proxy is to end: within a pod's 30 s.
 const DRAIN: Duration = Duration::from_secs(25);
+
+/// When the operating system asks a silent client whether it is still there, and how often: an event stream may be silent for hours.
+const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_mins(1)).with_interval(Duration::from_secs(15)).with_retries(4);
 
 /// Accepts connections until the proxy is to end, then waits for the calls under way.
 pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) {
@@ -77,8 +82,11 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: &Arc<App>) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE) {
+        tracing::debug!(%error, "cannot set SO_KEEPALIVE");
+    }
     let phase = Arc::new(Phase::default());
-    let io = TokioIo::new(Watched::new(stream, Arc::clone(&phase)));
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(&phase), LIMITS));
     let service = service_fn(|request| Arc::clone(app).serve(peer, Arc::clone(&phase), request));
     // The deadline of hyper would count the time between two requests as part of the head; the socket keeps our own.
     let connection = http1::Builder::new().header_read_timeout(None).serve_connection(io, service);

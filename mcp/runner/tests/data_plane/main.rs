@@ -15,4 +15,5 @@ mod outside_the_gate;
 mod pairs;
 mod recovery;
 mod stdio;
+mod stdio_faults;
 mod support;

@@ -71,6 +71,9 @@ async fn the_handshake_reaches_the_process_once_and_every_client_gets_its_result
     assert_eq!(methods(directory.path()), ["initialize", "notifications/initialized", "ping"]);
 }
 
+/// Method, path, headers, body; status, a part of the answer.
+type Row<'a> = (Method, &'a str, Vec<(&'a str, &'a str)>, &'a str, u16, &'a str);
+
 #[tokio::test]
 async fn http_around_the_pipe_follows_the_table() {
     let runner = Runner::stdio(&[go().into()], &json!({"strict_protocol_validation": true})).await;
@@ -79,7 +82,6 @@ async fn http_around_the_pipe_follows_the_table() {
     let unknown = ("mcp-session-id", "nobody's");
     let json_type = ("content-type", "application/json");
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    type Row<'a> = (Method, &'a str, Vec<(&'a str, &'a str)>, &'a str, u16, &'a str);
     let table: Vec<Row<'_>> = vec![
         (Method::POST, "/other", vec![json_type], ping, 404, "Not Found"),
         (Method::PUT, "/mcp", vec![], "", 405, "Method Not Allowed"),

@@ -71,17 +71,22 @@ impl Answer {
 impl Runner {
     /// In front of the HTTP server at `backend`, with `members` over the usual document.
     pub(crate) async fn http(backend: &str, members: &Value) -> Self {
-        Self::start("streamable-http", members, &["--backend".into(), backend.into()]).await
+        Self::start("streamable-http", members, &["--backend".into(), backend.into()], &[]).await
     }
 
     /// In front of a process of its own.
     pub(crate) async fn stdio(command: &[OsString], members: &Value) -> Self {
-        let mut arguments = vec![OsString::from("--")];
-        arguments.extend_from_slice(command);
-        Self::start("stdio", members, &arguments).await
+        Self::stdio_with(command, members, &[]).await
     }
 
-    async fn start(transport: &str, members: &Value, arguments: &[OsString]) -> Self {
+    /// The same, with more in the runner's environment.
+    pub(crate) async fn stdio_with(command: &[OsString], members: &Value, environment: &[(&str, &str)]) -> Self {
+        let mut arguments = vec![OsString::from("--")];
+        arguments.extend_from_slice(command);
+        Self::start("stdio", members, &arguments, environment).await
+    }
+
+    async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = write(directory.path(), &document(transport, members));
         let mut child = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
@@ -90,6 +95,7 @@ impl Runner {
             .arg("localhost/everything:1")
             .args(arguments)
             .env("RUST_LOG", "debug,hyper_util=info")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -1,0 +1,75 @@
+//! Processes that misbehave.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Runner, eventually, modules};
+
+fn faults(record: &Path) -> Vec<OsString> {
+    // Says what to install when Node.js is not there.
+    modules();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data_plane/faults.mjs");
+    vec!["node".into(), script.into(), record.into()]
+}
+
+fn call(tool: &str, meta: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": tool, "_meta": meta}}).to_string()
+}
+
+#[tokio::test]
+async fn what_a_process_prints_beside_its_answers_harms_nobody() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&faults(&directory.path().join("read")), &json!({})).await;
+    let session = runner.session().await;
+    let headers = [("mcp-session-id", session.as_str())];
+    for (tool, text) in [("garbage", "after garbage"), ("strangers", "once"), ("ok", "fine")] {
+        let answer = runner.post(&headers, &call(tool, &json!({}))).await;
+        assert_eq!(answer.message()["result"]["content"][0]["text"], text, "{tool}");
+        assert_eq!(answer.message()["id"], "c", "{tool}");
+    }
+    runner.logged("too long").await;
+    // However many notifications there are and however few fit, the answer comes, last.
+    let answer = runner.post(&headers, &call("flood", &json!({"progressToken": "mine"}))).await;
+    assert_eq!(answer.message()["result"]["content"][0]["text"], "after the flood");
+    let progress = answer.body.matches(r#""progressToken":"mine""#).count();
+    assert!((1..=20_000).contains(&progress), "{progress}");
+}
+
+#[tokio::test]
+async fn a_process_that_closes_its_output_and_stays_is_killed_and_replaced() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&faults(&directory.path().join("read")), &json!({})).await;
+    let session = runner.session().await;
+    let headers = [("mcp-session-id", session.as_str())];
+    let answer = runner.post(&headers, &call("mute", &json!({}))).await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert_eq!(answer.message()["id"], "c");
+    let answer = runner.post(&headers, &call("ok", &json!({}))).await;
+    assert_eq!(answer.message()["result"]["content"][0]["text"], "fine");
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_answered_in_time_fails_and_is_cancelled_at_the_process() {
+    let directory = TempDir::new().unwrap();
+    let read = directory.path().join("read");
+    let environment = [("TOOLHIVE_PROXY_REQUEST_TIMEOUT", "300ms")];
+    let runner = Runner::stdio_with(&faults(&read), &json!({}), &environment).await;
+    let session = runner.session().await;
+    let headers = [("mcp-session-id", session.as_str())];
+    let answer = runner.post(&headers, &call("deaf", &json!({}))).await;
+    assert_eq!((answer.status, answer.body.as_str()), (504, "Timeout"));
+    let answer = runner.post(&headers, &call("deaf", &json!({"progressToken": 1}))).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    assert_eq!(answer.message(), json!({"jsonrpc": "2.0", "id": "c", "error": {"code": -32000, "message": "Timeout"}}));
+    eventually("both cancellations", || async {
+        let read = std::fs::read_to_string(&read).unwrap_or_default();
+        (read.matches("notifications/cancelled").count() == 2).then_some(())
+    })
+    .await;
+    // The process is fine and so is the session.
+    let answer = runner.post(&headers, &call("ok", &json!({}))).await;
+    assert_eq!(answer.message()["result"]["content"][0]["text"], "fine");
+}
