@@ -23,6 +23,7 @@ impl Grant {
     }
 
     /// Narrows it to objects with these names.
+    #[must_use]
     pub fn named(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self

@@ -57,6 +57,7 @@ impl Webhook {
 
     /// Leaves out the namespace that the operator itself runs in. A webhook with `Fail` that also watches over its own namespace can lock itself
     /// out: when it is down, what would start it again is refused.
+    #[must_use]
     pub fn excluding_namespace(mut self, namespace: &str) -> Self {
         use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
         let requirement = LabelSelectorRequirement {

@@ -1,6 +1,46 @@
 //! Admission webhooks, certificates and manifests for operators written with kube.
+//!
+//! kube gives an operator its client, its controllers and its types. This crate gives it the rest of what a webhook
+//! needs before the API server will call it: typed handlers, an HTTPS server that keeps to the API server's rules,
+//! certificates that make and publish themselves, and manifests that cannot drift from the code.
+//!
+//! | you want to | look at |
+//! |---|---|
+//! | refuse or edit objects of a kind | [`webhooks`] |
+//! | ship one binary with `run` and `generate crds\|webhooks\|rbac` | [`operator`] |
+//! | serve webhooks in a process of your own | [`server`] |
+//! | know where the certificates are kept | [`certificates`] |
+//!
+//! A whole operator is its webhooks, its CRDs and its controllers in one value; see [`operator`] for that. The part
+//! that decides is a function:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+//! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+//!
+//! let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("no-passwords").on_create(
+//!     |new: Arc<ConfigMap>, _: Context| async move {
+//!         if new.data.iter().flatten().any(|(key, _)| key.contains("password")) {
+//!             return Verdict::deny("passwords belong into Secrets").code(422).cause("data", "holds a password");
+//!         }
+//!         Verdict::allow()
+//!     },
+//! ));
+//! assert_eq!(webhooks.routes()?.paths(), ["/validate/no-passwords"]);
+//! # Ok::<(), portcullis::webhooks::RegistrationError>(())
+//! ```
+//!
+//! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries
+//! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
 pub mod certificates;
 pub mod operator;
+mod pauses;
 pub mod server;
 pub mod webhooks;
+
+pub use k8s_openapi;
+pub use kube;
+/// What the API server is told about webhooks, as values.
+pub use portcullis_manifest as manifest;

@@ -4,23 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use kube::api::{Patch, PatchParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, Resource};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// First and longest pause after a write that failed.
-const RETRY: Duration = Duration::from_millis(500);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+use crate::pauses::Pauses;
 
-/// The names of the configurations that carry the bundle; empty ones are not looked after.
+/// First and longest pause between two writes to one configuration, whether the first failed or was undone.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long one write may take.
+const WRITE: Duration = Duration::from_secs(30);
+
+/// The configurations that carry the bundle; empty ones are not looked after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configurations {
     /// Name of the validating configuration and the names of its webhooks that are ours.
@@ -29,22 +35,41 @@ pub struct Configurations {
     pub mutating: Option<(String, Vec<String>)>,
 }
 
+impl Configurations {
+    /// Kind and name of each.
+    fn objects(&self) -> Vec<String> {
+        let validating = self.validating.iter().map(|(name, _)| object::<ValidatingWebhookConfiguration>(name));
+        validating.chain(self.mutating.iter().map(|(name, _)| object::<MutatingWebhookConfiguration>(name))).collect()
+    }
+}
+
 /// Publishes the CA in the configurations and puts it back when something else takes it out (Helm, GitOps, a user's `apply`).
 ///
-/// Each entry is addressed by its webhook's *name*: by index, a list that changes would get its bundles mixed up. The field manager owns nothing but
-/// the `caBundle` fields, and nothing is sent while the bytes are right.
+/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its bundles mixed up. What is sent is a
+/// strategic merge patch and not server-side apply, on purpose: an apply would own the entries too, and whoever applies the manifest could never take a
+/// webhook out of it again, because its name and bundle would stay behind and not be valid. This way the field manager owns nothing but `caBundle`.
+/// Nothing is sent while the bytes are right.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Arc<str>>,
-    published: watch::Sender<BTreeMap<String, Arc<str>>>,
+    standings: watch::Sender<BTreeMap<String, Standing>>,
     manager: String,
+}
+
+/// How a configuration stands, as it was seen last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    /// All entries of ours hold this bundle.
+    Holds(Arc<str>),
+    /// They do not, for this reason.
+    Waits(String),
 }
 
 impl Bundle {
     /// A publisher that writes as field manager `<operator>-ca-bundle`.
     pub fn new(operator: &str, ca_pem: &str) -> Self {
         let (wanted, _) = watch::channel(Arc::from(ca_pem));
-        Self { wanted, published: watch::Sender::default(), manager: format!("{operator}-ca-bundle") }
+        Self { wanted, standings: watch::Sender::default(), manager: format!("{operator}-ca-bundle") }
     }
 
     /// What callers must trust from now on.
@@ -58,19 +83,27 @@ impl Bundle {
         });
     }
 
-    /// Waits until every configuration has been seen to hold the bundle that is wanted now, and returns it. Has no deadline of its own: the caller
-    /// reports why it is not ready meanwhile.
-    pub async fn published(&self, configurations: &Configurations) -> Arc<str> {
-        let names: Vec<_> =
-            configurations.validating.iter().chain(&configurations.mutating).map(|(name, _)| name).collect();
-        let mut seen = self.published.subscribe();
+    /// Waits until every configuration has been seen to hold the bundle that is wanted now, and returns it. It has no deadline of its own, and tells
+    /// `waiting` what is missing whenever that changes.
+    pub async fn published(&self, configurations: &Configurations, mut waiting: impl FnMut(&str)) -> Arc<str> {
+        let objects = configurations.objects();
+        let (mut wanted, mut standings) = (self.wanted.subscribe(), self.standings.subscribe());
         loop {
-            let wanted = self.wanted.borrow().clone();
-            if names.iter().all(|name| seen.borrow().get(*name) == Some(&wanted)) {
-                return wanted;
-            }
-            if seen.changed().await.is_err() {
-                return wanted;
+            let bundle = wanted.borrow_and_update().clone();
+            let missing = {
+                let standings = standings.borrow_and_update();
+                objects.iter().find_map(|object| match standings.get(object) {
+                    Some(Standing::Holds(held)) if *held == bundle => None,
+                    Some(Standing::Holds(_)) | None => Some(format!("the CA to be published in {object}")),
+                    Some(Standing::Waits(why)) => Some(format!("the CA to be published in {object}: {why}")),
+                })
+            };
+            let Some(missing) = missing else { return bundle };
+            waiting(&missing);
+            // Neither channel ends while `self` is here.
+            tokio::select! {
+                _ = wanted.changed() => {}
+                _ = standings.changed() => {}
             }
         }
     }
@@ -81,77 +114,120 @@ impl Bundle {
         let mutating = self.follow::<MutatingWebhookConfiguration>(client, configurations.mutating.as_ref());
         tokio::select! {
             () = stop.cancelled() => {}
-            _ = async { tokio::join!(validating, mutating) } => {}
+            _ = async { tokio::join!(validating, mutating) } => stop.cancelled().await,
         }
     }
 
     async fn follow<C: Configuration>(&self, client: &Client, configuration: Option<&(String, Vec<String>)>) {
         let Some((name, ours)) = configuration else { return };
         let api: Api<C> = Api::all(client.clone());
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let live = watcher(api.clone(), config).default_backoff().touched_objects();
-        let renewed = stream::unfold(self.wanted.subscribe(), |mut wanted| async move {
-            wanted.changed().await.ok()?;
-            Some((Event::Renewed, wanted))
-        });
-        let mut events = std::pin::pin!(stream::select(live.map(Event::Live), renewed));
-        let mut last: Option<C> = None;
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Live(Ok(live)) => last = Some(live),
-                Event::Live(Err(error)) => {
-                    warn!(%error, configuration = name, "cannot watch the webhook configuration");
-                    continue;
-                }
-                Event::Renewed => {}
-            }
-            let Some(live) = &last else { continue };
-            let mut pause = RETRY;
-            loop {
-                let wanted = self.wanted.borrow().clone();
-                match self.apply(&api, name, ours, live, &wanted).await {
-                    Ok(()) => {
-                        self.published.send_modify(|published| {
-                            published.insert(name.clone(), wanted);
-                        });
-                        break;
+        let mut events = std::pin::pin!(watch_one(api.clone(), name));
+        let mut wanted = self.wanted.subscribe();
+        let (mut live, mut listed, mut missing): (Option<C>, Option<C>, Vec<&String>) = (None, None, Vec::new());
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut not_before = Instant::now();
+        let mut due = None;
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(Ok(Event::Init)) => { listed = None; continue }
+                    Some(Ok(Event::InitApply(object))) => { listed = Some(object); continue }
+                    Some(Ok(Event::InitDone)) => live = listed.take(),
+                    Some(Ok(Event::Apply(object))) => live = Some(object),
+                    Some(Ok(Event::Delete(_))) => live = None,
+                    Some(Err(error)) => {
+                        warn!(%error, configuration = name, "cannot watch the webhook configuration");
+                        if live.is_none() {
+                            self.stands::<C>(name, Standing::Waits(error.to_string()));
+                        }
+                        continue;
                     }
-                    Err(error) => warn!(%error, configuration = name, retry_in = ?pause, "cannot publish the CA"),
+                    None => return,
+                },
+                _ = wanted.changed() => {}
+                () = sleep_until(due.unwrap_or(not_before)), if due.is_some() => {}
+            }
+            due = None;
+            let bundle = wanted.borrow_and_update().clone();
+            let Some(current) = &live else {
+                self.stands::<C>(name, Standing::Waits("it is not installed; see 'generate webhooks'".to_owned()));
+                continue;
+            };
+            let entries = current.bundles();
+            let absent: Vec<&String> = ours.iter().filter(|name| entries.iter().all(|(has, _)| has != name)).collect();
+            if absent != missing && !absent.is_empty() {
+                warn!(configuration = name, webhooks = ?absent, "webhooks that are served are not registered; see 'generate webhooks'");
+            }
+            missing = absent;
+            let mine: Vec<_> = entries.iter().filter(|(webhook, _)| ours.contains(webhook)).collect();
+            if mine.is_empty() {
+                self.stands::<C>(name, Standing::Waits("it registers none of the webhooks that are served".to_owned()));
+            } else if mine.iter().all(|(_, held)| *held == Some(bundle.as_bytes())) {
+                self.stands::<C>(name, Standing::Holds(bundle));
+            } else if Instant::now() < not_before {
+                due = Some(not_before);
+            } else {
+                let webhooks: Vec<&str> = mine.iter().map(|(webhook, _)| webhook.as_str()).collect();
+                let written = self.write(&api, current, &webhooks, &bundle).await;
+                // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
+                not_before = Instant::now() + pauses.next(Instant::now());
+                match written {
+                    Ok(written) => {
+                        info!(configuration = name, webhooks = webhooks.len(), "published the CA");
+                        live = Some(written);
+                        self.stands::<C>(name, Standing::Holds(bundle));
+                    }
+                    Err(error) => {
+                        warn!(error, configuration = name, "cannot publish the CA");
+                        self.stands::<C>(name, Standing::Waits(error));
+                        due = Some(not_before);
+                    }
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_RETRY);
             }
         }
     }
 
-    /// Sends the bundle for those of our webhooks that exist, unless it is already there.
-    async fn apply<C: Configuration>(
+    /// Puts the bundle into these entries, if nobody has changed the object since it was read.
+    async fn write<C: Configuration>(
         &self,
         api: &Api<C>,
-        name: &str,
-        ours: &[String],
-        live: &C,
+        read: &C,
+        webhooks: &[&str],
         wanted: &str,
-    ) -> Result<(), kube::Error> {
-        let mine: Vec<_> = live.bundles().into_iter().filter(|(webhook, _)| ours.contains(webhook)).collect();
-        if mine.iter().all(|(_, bundle)| bundle.as_deref() == Some(wanted.as_bytes())) {
-            return Ok(());
-        }
+    ) -> Result<C, String> {
         let bundle = ByteString(wanted.as_bytes().to_vec());
-        let webhooks: Vec<_> = mine
-            .iter()
-            .map(|(webhook, _)| json!({ "name": webhook, "clientConfig": { "caBundle": bundle } }))
-            .collect();
-        let patch = json!({ "apiVersion": C::api_version(&()), "kind": C::kind(&()), "metadata": { "name": name }, "webhooks": webhooks });
-        api.patch(name, &PatchParams::apply(&self.manager).force(), &Patch::Apply(patch)).await?;
-        info!(configuration = name, webhooks = webhooks.len(), "published the CA");
-        Ok(())
+        let entry = |webhook| json!({ "name": webhook, "clientConfig": { "caBundle": bundle } });
+        let webhooks: Vec<_> = webhooks.iter().map(entry).collect();
+        let patch = json!({ "metadata": { "resourceVersion": read.resource_version() }, "webhooks": webhooks });
+        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        match timeout(WRITE, api.patch(&read.name_any(), &params, &Patch::Strategic(patch))).await {
+            Ok(Ok(written)) => Ok(written),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the API server did not answer within {} s", WRITE.as_secs())),
+        }
+    }
+
+    fn stands<C: Configuration>(&self, name: &str, standing: Standing) {
+        self.standings.send_if_modified(|standings| {
+            let previous = standings.insert(object::<C>(name), standing.clone());
+            previous != Some(standing)
+        });
     }
 }
 
-enum Event<C> {
-    Live(Result<C, watcher::Error>),
-    Renewed,
+/// Events of the one object of this name. Errors are repeated ever more slowly.
+pub(super) fn watch_one<K>(
+    api: Api<K>,
+    name: &str,
+) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    watcher(api, watcher::Config::default().fields(&format!("metadata.name={name}"))).default_backoff()
+}
+
+fn object<C: Configuration>(name: &str) -> String {
+    format!("{} {name}", C::kind(&()))
 }
 
 /// What the two configuration types have in common.
@@ -164,16 +240,16 @@ trait Configuration:
     + 'static
 {
     /// Name and CA bundle of each webhook.
-    fn bundles(&self) -> Vec<(String, Option<Vec<u8>>)>;
+    fn bundles(&self) -> Vec<(&String, Option<&[u8]>)>;
 }
 
 macro_rules! configuration {
     ($kind:ty) => {
         impl Configuration for $kind {
-            fn bundles(&self) -> Vec<(String, Option<Vec<u8>>)> {
+            fn bundles(&self) -> Vec<(&String, Option<&[u8]>)> {
                 let webhooks = self.webhooks.iter().flatten();
                 webhooks
-                    .map(|w| (w.name.clone(), w.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.clone())))
+                    .map(|w| (&w.name, w.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice())))
                     .collect()
             }
         }

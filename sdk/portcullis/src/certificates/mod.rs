@@ -19,19 +19,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use bundle::{Bundle, Configurations};
 pub use probe::{ProbeError, probe};
 
+use bundle::watch_one;
+
+use crate::pauses::Pauses;
 use crate::server::{TlsError, tls_config};
 
 /// A leaf is replaced when less than this is left.
@@ -41,9 +45,14 @@ pub const LEAF_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// How long an authority is valid.
 pub const CA_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// How often the stored pair is looked at when nothing happens to it.
-const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
+const LOOK_AGAIN: Duration = Duration::from_hours(1);
 /// How long one round of reading and writing may take.
-const ROUND: Duration = Duration::from_secs(60);
+const ROUND: Duration = Duration::from_mins(1);
+/// First and longest pause between rounds that failed or changed something.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// How long callers are given to learn of a new CA before it is served.
+const TRUST: Duration = Duration::from_secs(10);
 
 /// What goes wrong with stored certificates.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +77,16 @@ pub enum CertificateError {
     /// The pair cannot be served.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// What was just issued would not pass as stored: the stored CA cannot issue for these names. Delete the Secret `<name>-ca`, or correct the names.
+    #[error("a certificate under the CA in Secret {namespace}/{ca} cannot be served: {problem}")]
+    Unusable {
+        /// Namespace of the Secrets.
+        namespace: String,
+        /// Name of the CA's Secret.
+        ca: String,
+        /// What is wrong with what it issues.
+        problem: String,
+    },
     /// Others kept writing between our read and our write, or the API server was slow. Try again.
     #[error("the certificate Secrets did not come to rest; is another program writing {namespace}/{name}?")]
     Unsettled {
@@ -123,10 +142,7 @@ impl Automatic {
     /// # Errors
     /// When the API server refuses, or does not come to rest within a minute. Nothing is lost by trying again.
     pub async fn ensure(&self) -> Result<Material, CertificateError> {
-        match tokio::time::timeout(ROUND, store::ensure(self)).await {
-            Ok(result) => result,
-            Err(_) => Err(self.unsettled()),
-        }
+        timeout(ROUND, store::ensure(self)).await.unwrap_or_else(|_| Err(self.unsettled()))
     }
 
     /// The listener's configuration for `material`.
@@ -134,43 +150,93 @@ impl Automatic {
         tls_config(Arc::clone(&self.provider), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
     }
 
-    /// Watches the Secret until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is about to end, and tells `bundle`
+    /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is about to end, and tells `bundle`
     /// what callers must trust. A pair that cannot be served leaves the one before it in place.
     pub async fn maintain(
+        &self,
+        current: Material,
+        tls: &ArcSwap<ServerConfig>,
+        bundle: &Bundle,
+        configurations: &Configurations,
+        stop: &CancellationToken,
+    ) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.follow(current, tls, bundle, configurations) => stop.cancelled().await,
+        }
+    }
+
+    async fn follow(
         &self,
         mut current: Material,
         tls: &ArcSwap<ServerConfig>,
         bundle: &Bundle,
-        stop: &CancellationToken,
+        configurations: &Configurations,
     ) {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.secret));
-        let mut changes = std::pin::pin!(watcher(api, config).default_backoff().touched_objects());
-        let mut tick = tokio::time::interval(LOOK_AGAIN);
+        let (pair, ca) = (watch_one(api.clone(), &self.secret), watch_one(api, &self.ca_secret()));
+        let mut events = std::pin::pin!(stream::select(pair, ca));
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let (mut due, mut not_before) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
-                _ = tick.tick() => {}
-                change = changes.try_next() => match change {
-                    Ok(Some(_)) => {}
-                    Ok(None) => return,
-                    Err(error) => { warn!(%error, secret = self.secret, "cannot watch the certificate Secret"); continue }
-                },
-            }
-            match self.ensure().await {
-                Ok(material) if material == current => {}
-                Ok(material) => match self.tls_config(&material) {
-                    Ok(config) => {
-                        tls.store(Arc::new(config));
-                        bundle.publish(&material.ca_pem);
-                        current = material;
-                        info!(secret = self.secret, "serving the certificate that is now in the Secret");
+                event = events.next() => match event {
+                    Some(Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) => {
+                        due = due.min(Instant::now().max(not_before));
+                        continue;
                     }
-                    Err(error) => warn!(%error, secret = self.secret, "the pair before it goes on serving"),
+                    Some(Ok(Event::Init | Event::InitApply(_))) => continue,
+                    Some(Err(error)) => {
+                        warn!(%error, secret = self.secret, "cannot watch the certificate Secrets");
+                        continue;
+                    }
+                    None => return,
                 },
-                Err(error) => warn!(%error, "certificates stay as they are"),
+                () = sleep_until(due) => {}
+            }
+            due = Instant::now() + LOOK_AGAIN;
+            let changed = match self.ensure().await {
+                Ok(material) if material == current => false,
+                Ok(material) => {
+                    self.serve(&current, &material, tls, bundle, configurations).await;
+                    current = material;
+                    true
+                }
+                Err(error) => {
+                    warn!(%error, "certificates stay as they are");
+                    due = Instant::now();
+                    true
+                }
+            };
+            // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
+            if changed {
+                not_before = Instant::now() + pauses.next(Instant::now());
+                due = due.max(not_before);
             }
         }
+    }
+
+    /// Puts a new pair into the listener. When it comes from another CA, callers first learn to trust both, so that none of their calls is lost.
+    async fn serve(
+        &self,
+        current: &Material,
+        new: &Material,
+        tls: &ArcSwap<ServerConfig>,
+        bundle: &Bundle,
+        configurations: &Configurations,
+    ) {
+        let config = match self.tls_config(new) {
+            Ok(config) => config,
+            Err(error) => return warn!(%error, secret = self.secret, "the pair before it goes on serving"),
+        };
+        if current.ca_pem != new.ca_pem {
+            bundle.publish(&format!("{}\n{}", new.ca_pem, current.ca_pem));
+            // Callers that cannot be told are no reason to serve a pair for ever that the Secret does not hold.
+            let _ = timeout(TRUST, bundle.published(configurations, |_| {})).await;
+        }
+        tls.store(Arc::new(config));
+        bundle.publish(&new.ca_pem);
+        info!(secret = self.secret, "serving the certificate that is now in the Secret");
     }
 
     fn ca_secret(&self) -> String {

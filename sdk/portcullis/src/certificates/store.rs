@@ -1,31 +1,37 @@
 //! The two Secrets.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use portcullis_pki::{Ca, Certificate, CertificateParams, Usage, check_server_pair};
+use portcullis_pki::{Ca, Certificate, CertificateParams, Usage, bundle_fingerprints, check_server_pair};
 use serde_json::json;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::{Automatic, CA_VALIDITY, CertificateError, LEAF_VALIDITY, MIN_LEFT, Material};
+use crate::pauses::Pauses;
 
 /// Clocks of API servers differ a little from ours.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
-/// Writes that others overtook before we give the round up.
-const ATTEMPTS: usize = 20;
+/// Pause after a write that another writer overtook. The round has a deadline of its own.
+const OVERTAKEN: Duration = Duration::from_millis(50);
+const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
 
 pub(super) async fn ensure(source: &Automatic) -> Result<Material, CertificateError> {
-    for _ in 0..ATTEMPTS {
-        let Some(ca) = authority(source).await? else { continue };
-        if let Some(material) = leaf(source, &ca).await? {
+    let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+    loop {
+        if let Some(ca) = authority(source).await?
+            && let Some(material) = leaf(source, &ca).await?
+        {
             return Ok(material);
         }
+        sleep(pauses.next(Instant::now())).await;
     }
-    Err(source.unsettled())
 }
 
 /// The stored authority, or a new one. `None` when another writer was faster: read again.
@@ -48,8 +54,18 @@ async fn authority(source: &Automatic) -> Result<Option<Ca>, CertificateError> {
 fn stored_authority(secret: &Secret, now: Timestamp) -> Result<Ca, String> {
     let (cert, key) = (text(secret, "ca.crt")?, text(secret, "ca.key")?);
     let ca = Ca::from_pem(&cert, &key).map_err(|error| error.to_string())?;
-    let left = ca.certificate().not_after.duration_since(now);
-    if left < MIN_LEFT { Err(format!("it ends at {}", ca.certificate().not_after)) } else { Ok(ca) }
+    let Certificate { not_before, not_after, .. } = ca.certificate();
+    if now < *not_before {
+        return Err(format!("it is not valid before {not_before}"));
+    }
+    if not_after.duration_since(now) < MIN_LEFT {
+        return Err(format!("it ends at {not_after}"));
+    }
+    // The text is published as it is: nobody else's certificate may ride along.
+    match bundle_fingerprints(cert.as_bytes()) {
+        Ok(found) if found.len() == 1 => Ok(ca),
+        _ => Err("ca.crt holds more than one certificate".to_owned()),
+    }
 }
 
 /// The stored leaf when it can go on, or a new one. `None` when another writer was faster.
@@ -57,7 +73,7 @@ async fn leaf(source: &Automatic, ca: &Ca) -> Result<Option<Material>, Certifica
     let now = Timestamp::now();
     let stored = read(source, &source.secret).await?;
     if let Some(secret) = &stored {
-        match stored_leaf(source, secret, ca, now) {
+        match stored_material(secret).and_then(|material| check(source, material, ca, now)) {
             Ok(material) => return Ok(Some(material)),
             Err(problem) => warn!(secret = source.secret, %problem, "a new certificate is issued under the stored CA"),
         }
@@ -71,31 +87,40 @@ async fn leaf(source: &Automatic, ca: &Ca) -> Result<Option<Material>, Certifica
         not_after: (now + LEAF_VALIDITY).min(ca.certificate().not_after),
         usage: Usage::Server,
     })?;
-    let data = [("tls.crt", pair.cert_pem.as_str()), ("tls.key", pair.key_pem.as_str()), ("ca.crt", ca.cert_pem())];
+    let material = Material { cert_pem: pair.cert_pem, key_pem: pair.key_pem, ca_pem: ca.cert_pem().to_owned() };
+    // What would not pass when it is read back would be issued again for ever.
+    let material = check(source, material, ca, now).map_err(|problem| CertificateError::Unusable {
+        namespace: source.namespace.clone(),
+        ca: source.ca_secret(),
+        problem,
+    })?;
+    let Material { cert_pem, key_pem, ca_pem } = &material;
+    let data = [("tls.crt", cert_pem.as_str()), ("tls.key", key_pem), ("ca.crt", ca_pem)];
     if !write(source, &source.secret, "kubernetes.io/tls", stored.as_ref(), &data).await? {
         return Ok(None);
     }
     info!(secret = source.secret, names = ?source.dns_names, "issued a certificate");
-    Ok(Some(Material {
-        cert_pem: pair.cert_pem.clone(),
-        key_pem: pair.key_pem.clone(),
-        ca_pem: ca.cert_pem().to_owned(),
-    }))
+    Ok(Some(material))
 }
 
-fn stored_leaf(source: &Automatic, secret: &Secret, ca: &Ca, now: Timestamp) -> Result<Material, String> {
-    let material = Material {
+fn stored_material(secret: &Secret) -> Result<Material, String> {
+    Ok(Material {
         cert_pem: text(secret, "tls.crt")?,
         key_pem: text(secret, "tls.key")?,
         ca_pem: text(secret, "ca.crt")?,
-    };
-    let published = Certificate::from_pem(material.ca_pem.as_bytes()).map_err(|error| format!("ca.crt: {error}"))?;
-    if published.fingerprint != ca.certificate().fingerprint {
+    })
+}
+
+/// Whether the material can be served and published for a good while.
+fn check(source: &Automatic, material: Material, ca: &Ca, now: Timestamp) -> Result<Material, String> {
+    let fingerprints = |pem: &str| bundle_fingerprints(pem.as_bytes()).map_err(|error| format!("ca.crt: {error}"));
+    if fingerprints(&material.ca_pem)? != fingerprints(ca.cert_pem())? {
         return Err("ca.crt is not the stored CA".to_owned());
     }
     let (cert, key) = (material.cert_pem.as_bytes(), material.key_pem.as_bytes());
     check_server_pair(cert, key, ca.cert_pem().as_bytes(), &source.dns_names, now, MIN_LEFT)
         .map_err(|problem| problem.to_string())?;
+    source.tls_config(&material).map_err(|error| error.to_string())?;
     Ok(material)
 }
 

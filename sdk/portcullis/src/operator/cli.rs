@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::fmt;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use super::{Operator, generate, run};
 pub struct NoArgs {}
 
 #[derive(Parser)]
-#[command(version, about = "A Kubernetes operator with admission webhooks")]
+#[command(about = "A Kubernetes operator with admission webhooks")]
 struct Cli<A: clap::Args> {
     #[command(subcommand)]
     command: Command<A>,
@@ -51,6 +52,16 @@ pub(super) enum What {
     Webhooks,
     /// ServiceAccount, roles and bindings
     Rbac,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crds => "crds",
+            Self::Webhooks => "webhooks",
+            Self::Rbac => "rbac",
+        })
+    }
 }
 
 /// Where the operator lives in its cluster.
@@ -111,9 +122,9 @@ enum LogFormat {
     Json,
 }
 
-/// The binary's entry. Errors are one line on standard error, and exit code 1.
+/// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
-    let command = Cli::<A>::command().name(operator.name);
+    let command = Cli::<A>::command().name(operator.name).version(operator.version);
     let matches = command.get_matches();
     let result = Cli::<A>::from_arg_matches(&matches)
         .map_err(anyhow::Error::from)
@@ -121,8 +132,9 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
             // Nothing is left to do when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -144,7 +156,10 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow:
             let parts = (operator.setup)(&args)?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-            runtime.block_on(run::run(&operator, parts, flags, provider))
+            let result = runtime.block_on(run::run(&operator, parts, flags, provider));
+            // What still blocks a thread had its time to end.
+            runtime.shutdown_background();
+            result
         }
     }
 }

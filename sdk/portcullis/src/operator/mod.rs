@@ -34,9 +34,11 @@
 //! The binary then has `run` and `generate crds|webhooks|rbac`. What is generated comes from the same value that is served.
 
 mod cli;
+mod endpoint;
 mod generate;
 mod health;
 mod run;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -48,7 +50,6 @@ use portcullis_manifest::{Access, Grant, ServiceRef};
 use tokio_util::sync::CancellationToken;
 
 pub use cli::NoArgs;
-pub use generate::GenerateError;
 pub use portcullis_manifest as manifest;
 
 use crate::certificates::Configurations;
@@ -58,6 +59,7 @@ use crate::webhooks::{RegistrationError, Webhooks};
 #[must_use = "an operator does nothing until main() is called"]
 pub struct Operator<A: clap::Args = NoArgs> {
     name: &'static str,
+    version: Option<&'static str>,
     crds: Vec<CustomResourceDefinition>,
     access: Access,
     setup: Setup<A>,
@@ -79,6 +81,7 @@ pub struct Runtime {
 
 /// What the arguments decide: the webhooks that are served and the controllers that run.
 #[derive(Default)]
+#[must_use = "parts do nothing until the operator runs them"]
 pub struct Parts {
     webhooks: Webhooks,
     controllers: BTreeMap<String, Controller>,
@@ -105,7 +108,13 @@ impl<A: clap::Args> Operator<A> {
     /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the Secrets.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_| Ok(Parts::default()));
-        Self { name, crds: Vec::new(), access: Access::default(), setup }
+        Self { name, version: None, crds: Vec::new(), access: Access::default(), setup }
+    }
+
+    /// What `--version` says; most binaries give `env!("CARGO_PKG_VERSION")`.
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = Some(version);
+        self
     }
 
     /// The kinds that it brings.
@@ -143,24 +152,27 @@ impl<A: clap::Args> Operator<A> {
         Names { operator: self.name }
     }
 
-    /// All that it may do.
-    fn full_access(&self, webhooks: &Webhooks) -> Access {
-        let mut access = self.access.clone();
+    /// All that the operator may do when it serves `webhooks`: what was granted for its controllers, and what publishing and keeping certificates takes.
+    ///
+    /// # Errors
+    /// When the webhooks cannot be registered as they are.
+    pub fn access(&self, webhooks: &Webhooks) -> Result<Access, RegistrationError> {
+        let (names, mut access) = (self.names(), self.access.clone());
+        let Configurations { validating, mutating } = names.configurations(webhooks)?;
+        for (resource, configuration) in
+            [("validatingwebhookconfigurations", validating), ("mutatingwebhookconfigurations", mutating)]
+        {
+            let Some((name, _)) = configuration else { continue };
+            let grant = Grant::new("admissionregistration.k8s.io", &[resource], &["list", "watch", "patch"]);
+            access.cluster.push(grant.named([name]));
+        }
         if !webhooks.is_empty() {
-            let names = self.names();
-            access.cluster.push(
-                Grant::new(
-                    "admissionregistration.k8s.io",
-                    &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
-                    &["get", "list", "watch", "patch"],
-                )
-                .named([names.validating(), names.mutating()]),
-            );
             let secrets = [names.secret(), format!("{}-ca", names.secret())];
+            // What is created has no name yet that a role could be narrowed to.
             access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
             access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(secrets));
         }
-        access
+        Ok(access)
     }
 }
 

@@ -1,0 +1,114 @@
+//! The webhooks' part of the process: certificates, listener, bundle, readiness.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::health::Health;
+use crate::certificates::{Automatic, Bundle, Configurations, Material, probe};
+use crate::pauses::Pauses;
+use crate::server::Server;
+use crate::webhooks::Routes;
+
+/// First and longest pause between tries at start.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Tries to get certificates before the process gives up and is started again.
+const CERTIFICATE_TRIES: u32 = 10;
+
+/// Where the webhooks are served, and with which certificates.
+pub(super) struct Endpoint {
+    pub(super) operator: &'static str,
+    pub(super) server: Server,
+    pub(super) server_name: String,
+    pub(super) configurations: Configurations,
+    pub(super) routes: Routes,
+    pub(super) source: Automatic,
+    pub(super) health: Health,
+}
+
+impl Endpoint {
+    /// Serves until `stop`, and then until the answers under way are given.
+    pub(super) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self { operator, server, server_name, configurations, routes, source, health } = self;
+        health.waiting_for("certificates");
+        let material = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            material = certificates(&source) => material?,
+        };
+        let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material)?));
+        let bundle = Bundle::new(operator, &material.ca_pem);
+        let address = server.local_addr()?;
+        info!(%address, %server_name, "serving webhooks");
+        let ready = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = callable(&source, reachable(address), &server_name, &bundle, &configurations, &health) => {}
+            }
+        };
+        tokio::join!(
+            server.serve_tls(Arc::clone(&tls), Arc::new(routes), stop.clone()),
+            bundle.maintain(&source.client, &configurations, &stop),
+            source.maintain(material, &tls, &bundle, &configurations, &stop),
+            ready,
+        );
+        Ok(())
+    }
+}
+
+async fn certificates(source: &Automatic) -> anyhow::Result<Material> {
+    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut tries = 1;
+    loop {
+        match source.ensure().await {
+            Ok(material) => return Ok(material),
+            Err(error) if tries == CERTIFICATE_TRIES => {
+                return Err(error).context("no certificates to serve webhooks with");
+            }
+            Err(error) => warn!(%error, "no certificates yet"),
+        }
+        sleep(pauses.next(Instant::now())).await;
+        tries += 1;
+    }
+}
+
+/// Ready when the bundle is published everywhere and a call like the API server's succeeds under it.
+async fn callable(
+    source: &Automatic,
+    address: SocketAddr,
+    server_name: &str,
+    bundle: &Bundle,
+    configurations: &Configurations,
+    health: &Health,
+) {
+    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    loop {
+        let ca_pem = bundle.published(configurations, |missing| health.waiting_for(missing)).await;
+        match probe(Arc::clone(&source.provider), address, server_name, &ca_pem).await {
+            Ok(()) => break,
+            Err(error) => {
+                warn!(%error, "webhooks cannot be called yet");
+                health.waiting_for(format!("a call to our own webhooks to succeed: {error}"));
+            }
+        }
+        sleep(pauses.next(Instant::now())).await;
+    }
+    health.ready();
+    info!("ready: the API server can call the webhooks");
+}
+
+/// A listener on all addresses is called on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,68 @@
+//! The parts of a running process, by name.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use anyhow::{Context as _, anyhow, bail};
+use tokio::task::{Id, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// Tasks that run until `stop`. One that fails, panics or ends before that is an error, which names it.
+#[derive(Default)]
+pub(super) struct Tasks {
+    running: JoinSet<anyhow::Result<()>>,
+    names: BTreeMap<Id, String>,
+}
+
+impl Tasks {
+    pub(super) fn spawn(
+        &mut self,
+        name: impl Into<String>,
+        stop: &CancellationToken,
+        task: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) {
+        let (name, stop) = (name.into(), stop.clone());
+        let inside = name.clone();
+        let handle = self.running.spawn(async move {
+            task.await.with_context(|| format!("{inside} failed"))?;
+            if stop.is_cancelled() { Ok(()) } else { bail!("{inside} ended on its own") }
+        });
+        self.names.insert(handle.id(), name);
+    }
+
+    /// How the next task ended; `None` when none is left.
+    pub(super) async fn next(&mut self) -> Option<anyhow::Result<()>> {
+        // What panicked has said so itself, by the panic hook; the message may hold anything.
+        Some(match self.running.join_next_with_id().await? {
+            Ok((id, result)) => {
+                self.names.remove(&id);
+                result
+            }
+            Err(error) => Err(anyhow!("{} panicked", self.names.remove(&error.id()).unwrap_or_default())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_fails_panics_or_ends_too_early_is_named() {
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
+        tasks.spawn("a", &stop, async { bail!("no luck") });
+        assert_eq!(format!("{:#}", tasks.next().await.unwrap().unwrap_err()), "a failed: no luck");
+        tasks.spawn("b", &stop, async { panic!("secret") });
+        assert_eq!(format!("{:#}", tasks.next().await.unwrap().unwrap_err()), "b panicked");
+        tasks.spawn("c", &stop, async { Ok(()) });
+        assert_eq!(format!("{:#}", tasks.next().await.unwrap().unwrap_err()), "c ended on its own");
+        let stopped = stop.clone();
+        tasks.spawn("d", &stop, async move {
+            stopped.cancelled().await;
+            Ok(())
+        });
+        stop.cancel();
+        tasks.next().await.unwrap().unwrap();
+        assert!(tasks.next().await.is_none());
+    }
+}
