@@ -77,3 +77,38 @@ async fn a_server_that_asks_its_client_over_a_shared_pipe_is_refused_and_does_no
     let reply = client.ask(json!({"do": "call", "name": "ping"})).await;
     assert_ne!(reply["isError"], true, "{reply}");
 }
+
+#[tokio::test]
+async fn a_stateless_client_is_served_over_a_shared_pipe_without_handshake_or_session() {
+    use http_body_util::BodyExt as _;
+    let runner = Runner::stdio(&[go().into()], &json!({})).await;
+    let ask = |id: Value, method: &str, mut params: Value| {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        });
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    let modern = [("mcp-protocol-version", "2026-07-28")];
+    let discovered = runner.post(&modern, &ask(json!(1), "server/discover", json!({}))).await;
+    assert_eq!((discovered.status, discovered.header("mcp-session-id")), (200, None));
+    assert!(discovered.message()["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
+    let called = runner
+        .post(&modern, &ask(json!("two"), "tools/call", json!({"name": "greet", "arguments": {"name": "Ada"}})))
+        .await;
+    assert_eq!(called.message()["id"], "two");
+    assert_eq!(called.message()["result"]["content"][0]["text"], "Hi Ada");
+    // The binding's status for a method that the server does not know.
+    let unknown = runner.post(&modern, &ask(json!(3), "no/such", json!({}))).await;
+    assert_eq!((unknown.status, unknown.message()["error"]["code"].clone()), (404, json!(-32601)));
+    // What belongs to a subscription names it by the client's id, not by the one that the process knows.
+    let listen = ask(json!("L"), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let headers = [modern[0], ("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+    let mut stream = runner.send(runner.build(http::Method::POST, "/mcp", &headers, &listen)).await;
+    let frame = crate::support::within("the acknowledgement", stream.body_mut().frame()).await.unwrap().unwrap();
+    let frame = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+    let message: Value = serde_json::from_str(frame.trim().strip_prefix("event: message\ndata: ").unwrap()).unwrap();
+    assert_eq!(message["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "L");
+}
