@@ -44,9 +44,9 @@ async fn a_handler_that_is_stuck_is_named_before_the_api_server_gives_up() {
     let gate = only("username", FailurePolicy::Fail).await;
     let began = Instant::now();
     let refused = gate.create("a", json!({"username": "stuck"})).await.unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("handler did not finish within 1800 ms"), "{message}");
+    assert!(message.contains("handler did not finish within 3600 ms"), "{message}");
 }
 
 /// K4: what was registered is what the API server sends.

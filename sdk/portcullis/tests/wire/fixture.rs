@@ -54,10 +54,6 @@ async fn judge(new: Arc<Entity>, cx: Context) -> Verdict {
         ]),
         "panic" => panic!("the handler met {}", new.spec.username),
         "stuck" => std::future::pending().await,
-        "late" => {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            Verdict::allow()
-        }
         "old" => Verdict::allow().warn("spec.username 'old' is deprecated\nuse another").audit("checked", "yes"),
         "dry" if cx.dry_run => Verdict::deny("dry run seen").code(409),
         _ => Verdict::allow(),
@@ -85,7 +81,7 @@ pub(crate) fn webhooks() -> Webhooks {
                     }
                     Verdict::allow()
                 })
-                .timeout(Duration::from_secs(2)),
+                .timeout(Duration::from_secs(4)),
         )
         .validate(Validate::<Entity>::named("strict").on_create(judge).deny_on_failure())
         .mutate(

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
 use portcullis::server::{Limits, TlsError, tls_config};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::client::{PATIENCE, connect, connect_with, is_closed, post, read_reply, send, serve_webhooks, trusting};
-use crate::fixture::{certificates, entity, provider, review, serve, webhooks};
+use crate::fixture::{Serving, certificates, entity, provider, review, serve};
 
 fn request(username: &str) -> String {
     post("/validate/username", &review("CREATE", entity(json!({"username": username})), Value::Null).to_string())
@@ -44,40 +49,59 @@ fn a_pair_that_cannot_be_served_is_refused_with_the_part_that_is_wrong() {
     assert!(tls_config(provider(), one.cert_pem().as_bytes(), one.key_pem().as_bytes()).is_ok());
 }
 
+/// A server whose handler answers `/held` when it is let go, and anything else at once.
+struct Held {
+    serving: Serving,
+    arrived: Arc<Notify>,
+    release: Arc<Notify>,
+}
+
+async fn held(limits: Limits) -> Held {
+    let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (came, go) = (Arc::clone(&arrived), Arc::clone(&release));
+    let handler = move |request: Request<Incoming>| {
+        let (came, go) = (Arc::clone(&came), Arc::clone(&go));
+        async move {
+            if request.uri().path() == "/held" {
+                came.notify_one();
+                go.notified().await;
+            }
+            Response::new(Full::new(Bytes::from_static(b"done")))
+        }
+    };
+    Held { serving: serve(handler, limits, &["webhook.test.svc"]).await, arrived, release }
+}
+
 /// kubernetes#127335: idle connections in the API server's pool would send requests to a process that is gone.
 #[tokio::test]
 async fn stopping_closes_idle_connections_and_finishes_answers_under_way() {
-    let mut serving = serve_webhooks().await;
-    let mut idle = connect(&serving).await;
-    assert_eq!(send(&mut idle, &request("fine")).await.status, 200);
-    let mut busy = connect(&serving).await;
-    // Answered once, so that its task runs, and then asked something that takes a while.
-    assert_eq!(send(&mut busy, &request("fine")).await.status, 200);
-    busy.write_all(request("late").as_bytes()).await.unwrap();
+    let mut held = held(Limits::default()).await;
+    let mut idle = connect(&held.serving).await;
+    assert_eq!(send(&mut idle, &post("/", "")).await.status, 200);
+    let mut busy = connect(&held.serving).await;
+    busy.write_all(post("/held", "").as_bytes()).await.unwrap();
     busy.flush().await.unwrap();
-    // The request is with the handler when the server can answer another one that was sent after it.
-    assert_eq!(send(&mut connect(&serving).await, &request("fine")).await.status, 200);
+    timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
 
-    serving.stop.cancel();
+    held.serving.stop.cancel();
     assert!(is_closed(&mut idle).await);
+    held.release.notify_one();
     let reply = read_reply(&mut busy).await.expect("the answer that was under way");
-    assert_eq!(reply.response()["allowed"], true);
+    assert_eq!((reply.status, reply.text().as_str()), (200, "done"));
     assert!(reply.head.contains("connection: close"), "{}", reply.head);
     assert!(is_closed(&mut busy).await);
-    timeout(PATIENCE, &mut serving.ended).await.expect("the server ends").unwrap();
-    assert!(TcpStream::connect(serving.address).await.is_err(), "the port is closed");
+    timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();
+    assert!(TcpStream::connect(held.serving.address).await.is_err(), "the port is closed");
 }
 
 #[tokio::test]
 async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
-    let limits = Limits { drain: Duration::from_millis(300), ..Limits::default() };
-    let mut serving = serve(webhooks().routes().unwrap(), limits, &["webhook.test.svc"]).await;
-    let mut stuck = connect(&serving).await;
-    assert_eq!(send(&mut stuck, &request("fine")).await.status, 200);
-    stuck.write_all(request("stuck").as_bytes()).await.unwrap();
+    let mut held = held(Limits { drain: Duration::from_millis(300), ..Limits::default() }).await;
+    let mut stuck = connect(&held.serving).await;
+    stuck.write_all(post("/held", "").as_bytes()).await.unwrap();
     stuck.flush().await.unwrap();
-    assert_eq!(send(&mut connect(&serving).await, &request("fine")).await.status, 200);
-    serving.stop.cancel();
-    timeout(Duration::from_millis(1500), &mut serving.ended).await.expect("the server ends").unwrap();
+    timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
+    held.serving.stop.cancel();
+    timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();
     assert!(is_closed(&mut stuck).await);
 }
