@@ -26,6 +26,8 @@ pub mod names {
     pub const APPLIED_DIGEST: &str = "portcullis.dev/applied-digest";
     /// Field manager of the children of MCPServers.
     pub const SERVER_CHILDREN: &str = "portcullis-mcpserver";
+    /// Field manager of the merge that makes way for an apply which others' list elements would make invalid.
+    pub const MERGE: &str = "portcullis-mcpserver-merge";
     /// Field manager of the status of MCPServers.
     pub const SERVER_STATUS: &str = "portcullis-mcpserver-status";
     /// Field manager of the finalizers of both kinds.

@@ -1,13 +1,20 @@
 //! The writes themselves: one server-side apply, one delete with preconditions. Nothing here reads.
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
+use json_patch::{
+    PatchOperation, RemoveOperation, TestOperation,
+    jsonptr::{PointerBuf, Token},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 
-use super::{ChildKind, Desired, Live};
+use serde::Serialize;
+
+use super::{ChildKind, Desired, Live, names::MERGE};
 
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -62,9 +69,18 @@ pub struct Applier {
     manager: &'static str,
 }
 
+// === impl ApplyError ===
+
+impl ApplyError {
+    /// The API server says that the object would not be valid.
+    fn is_invalid(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 422))
+    }
+}
+
 // === impl Applier ===
 
-impl std::fmt::Debug for Applier {
+impl Debug for Applier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Applier").field("manager", &self.manager).finish_non_exhaustive()
     }
@@ -82,13 +98,58 @@ impl Applier {
     }
 
     /// Applies `desired` with force (fields that others took come back) and returns the traces of the result.
-    pub async fn apply(&self, desired: &Desired) -> Result<Live, ApplyError> {
-        let api = self.api(desired.kind(), desired.namespace());
+    ///
+    /// `over` says that the object exists. Then a result that would be invalid is taken for what others put beside our
+    /// elements in a list (a Service's port under a new number and our name), which an apply cannot remove: a merge,
+    /// which replaces lists, does, and the apply is repeated.
+    pub async fn apply(&self, desired: &Desired, over: bool) -> Result<Live, ApplyError> {
+        let metadata = match self.send(desired).await {
+            Err(error) if over && error.is_invalid() => {
+                self.merge(desired).await.map_err(|_| error)?;
+                let metadata = self.send(desired).await?;
+                self.forget_merge(desired, metadata).await?
+            }
+            result => result?,
+        };
+        Ok(Live::read(&metadata, self.manager))
+    }
+
+    async fn send(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
         let params = PatchParams::apply(self.manager).force();
-        let patch = Patch::Apply(desired.document());
-        let write = api.patch_metadata(desired.name(), &params, &patch);
-        let written = within("apply", desired.kind(), desired.namespace(), desired.name(), write).await?;
-        Ok(Live::read(&written.metadata, self.manager))
+        self.patch(desired, &params, &Patch::Apply(desired.document())).await
+    }
+
+    async fn merge(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
+        let params = PatchParams { field_manager: Some(MERGE.to_owned()), ..PatchParams::default() };
+        self.patch(desired, &params, &Patch::Merge(desired.document())).await
+    }
+
+    /// Takes the merge's own entry out of `managedFields`: what two entries hold cannot be dropped by one.
+    async fn forget_merge(&self, desired: &Desired, metadata: ObjectMeta) -> Result<ObjectMeta, ApplyError> {
+        let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+        let Some(at) = entries.iter().position(|entry| entry.manager.as_deref() == Some(MERGE)) else {
+            return Ok(metadata);
+        };
+        let entry = PointerBuf::from_tokens(["metadata".into(), "managedFields".into(), Token::from(at)]);
+        let mut manager = entry.clone();
+        manager.push_back("manager");
+        let patch = json_patch::Patch(vec![
+            PatchOperation::Test(TestOperation { path: manager, value: MERGE.into() }),
+            PatchOperation::Remove(RemoveOperation { path: entry }),
+        ]);
+        let params = PatchParams { field_manager: Some(MERGE.to_owned()), ..PatchParams::default() };
+        self.patch(desired, &params, &Patch::Json::<()>(patch)).await
+    }
+
+    async fn patch<P: Serialize + Debug>(
+        &self,
+        desired: &Desired,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<ObjectMeta, ApplyError> {
+        let api = self.api(desired.kind(), desired.namespace());
+        let write = api.patch_metadata(desired.name(), params, patch);
+        Ok(within("apply", desired.kind(), desired.namespace(), desired.name(), write).await?.metadata)
     }
 
     /// Deletes exactly the object that `live` was read from: another one of the same name is left alone.

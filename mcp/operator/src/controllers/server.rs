@@ -150,7 +150,7 @@ impl ServerController {
                     tracing::debug!(
                         namespace = desired.namespace(), name = desired.name(), kind = ?desired.kind(), ?reason, "apply"
                     );
-                    match self.applier.apply(&desired).await {
+                    match self.applier.apply(&desired, live.is_some()).await {
                         Ok(written) => {
                             pass.writes += 1;
                             store.written(Trace::written(&desired, written));

@@ -31,9 +31,7 @@ async fn deleting_a_referenced_config_blocks_and_goes_through_when_the_last_refe
     };
     let wait = |what: &'static str, names: Vec<&'static str>| {
         let configs = configs.clone();
-        async move {
-            portcullis_testing::wait_for_object(&configs, "gate", what, DEADLINE, referenced(&names)).await
-        }
+        async move { portcullis_testing::wait_for_object(&configs, "gate", what, DEADLINE, referenced(&names)).await }
     };
     wait("both servers in referencingServers", vec!["first", "second"]).await;
 
@@ -48,8 +46,10 @@ async fn deleting_a_referenced_config_blocks_and_goes_through_when_the_last_refe
     objects.edit("first", json!({"webhookConfigRef": null})).await;
     wait("only the second in referencingServers", vec!["second"]).await;
     objects.servers().delete("second", &DeleteParams::default()).await.unwrap();
-    wait_until("the configuration to go", DEADLINE, || async { configs.get_opt("gate").await.unwrap().is_none().then_some(()) })
-        .await;
+    wait_until("the configuration to go", DEADLINE, || async {
+        configs.get_opt("gate").await.unwrap().is_none().then_some(())
+    })
+    .await;
     assert!(objects.events("MCPWebhookConfig", "gate").await.contains(&"Warning DeletionBlocked".to_owned()));
 }
 
@@ -67,8 +67,10 @@ async fn a_deleted_server_takes_its_children_with_it_and_nothing_else() {
     for (kind, name) in children_of("web") {
         objects.child(kind, &name, "to be gone", Value::is_null).await;
     }
-    wait_until("the server to go", DEADLINE, || async { objects.servers().get_opt("web").await.unwrap().is_none().then_some(()) })
-        .await;
+    wait_until("the server to go", DEADLINE, || async {
+        objects.servers().get_opt("web").await.unwrap().is_none().then_some(())
+    })
+    .await;
     for (kind, name) in children_of("other") {
         let child = objects.get(kind, &name).await;
         assert!(child["metadata"]["deletionTimestamp"].is_null() && !child.is_null(), "{kind:?} {name}");
@@ -86,8 +88,10 @@ async fn what_a_server_does_not_control_stays_when_it_is_deleted() {
     objects.create(labelled("web", json!({"serviceAccount": "web-sa"}))).await;
     objects.child(ChildKind::Deployment, "web", "to exist", |it| !it.is_null()).await;
     objects.servers().delete("web", &DeleteParams::default()).await.unwrap();
-    wait_until("the server to go", DEADLINE, || async { objects.servers().get_opt("web").await.unwrap().is_none().then_some(()) })
-        .await;
+    wait_until("the server to go", DEADLINE, || async {
+        objects.servers().get_opt("web").await.unwrap().is_none().then_some(())
+    })
+    .await;
     let account = objects.get(ChildKind::ServiceAccount, "web-sa").await;
     assert!(account["metadata"]["deletionTimestamp"].is_null() && !account.is_null(), "{account}");
 }
@@ -98,7 +102,11 @@ async fn a_namespace_with_everything_in_it_goes() {
     let place = Place::new("delete-namespace").await;
     let operator_home = place.cluster.namespace("home").await;
     let user = crate::shipped_user(place.cluster, &operator_home).await;
-    let operator = crate::Operator::start(&user, &operator_home, &["--watch-namespace", place.namespace()]);
+    let operator = crate::Operator::start_with(
+        &user,
+        &operator_home,
+        &["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"],
+    );
     operator.reconciles().await;
     place.objects.create(webhook_config("gate", json!({}))).await;
     place.objects.create(gated("web")).await;

@@ -1,7 +1,10 @@
 //! A server never runs without the guard that its author asks for.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, api::{DeleteParams, ListParams}};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use mcp_operator::apply::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
@@ -91,7 +94,10 @@ async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_th
     objects.create(webhook_config("gate", json!({}))).await;
     let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
     assert_ne!(after["metadata"]["uid"], before);
-    assert_eq!(after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap().split('/').next(), Some("gate"));
+    assert_eq!(
+        after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap().split('/').next(),
+        Some("gate")
+    );
 }
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.
@@ -112,6 +118,8 @@ async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so() {
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(after["spec"], before["spec"]);
     // Gone by force, finalizer and all: the same.
-    objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}})).await;
+    objects
+        .merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}}))
+        .await;
     objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
 }

@@ -13,7 +13,14 @@ use crate::{
 /// The parts of a child that are the operator's work, and the same whenever it was made.
 fn made(child: &Value) -> Value {
     let metadata = &child["metadata"];
-    json!([metadata["labels"], metadata["annotations"], metadata["ownerReferences"], child["data"], child["rules"], child["spec"]["template"]])
+    json!([
+        metadata["labels"],
+        metadata["annotations"],
+        metadata["ownerReferences"],
+        child["data"],
+        child["rules"],
+        child["spec"]["template"]
+    ])
 }
 
 /// After the n-th write, for every n that there is.
@@ -51,18 +58,21 @@ async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_un
     let place = Place::new("withheld").await;
     let (everywhere, here) = shipped_rules();
     let namespace = place.namespace();
-    let withheld = ["serviceaccounts", "roles", "rolebindings", "configmaps", "services", "statefulsets", "deployments"];
+    let withheld =
+        ["serviceaccounts", "roles", "rolebindings", "configmaps", "services", "statefulsets", "deployments"];
     for resource in withheld {
-        let rules: Vec<PolicyRule> = everywhere.iter().cloned().map(|rule| without(rule, resource)).collect();
+        let rules: Vec<PolicyRule> = everywhere.iter().flat_map(|rule| without(rule.clone(), resource)).collect();
         let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace, rules: &here }];
         let user = place.cluster.user_with("withheld", &grants).await;
-        let operator = Operator::start(&user, namespace, &[]);
+        let operator = Operator::start(&user, namespace);
         let name = format!("no-{resource}");
-        place.objects.create(json!({
-            "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer", "metadata": {"name": name},
-            "spec": {"image": "localhost/everything:1", "transport": "stdio"},
-        }))
-        .await;
+        place
+            .objects
+            .create(json!({
+                "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer", "metadata": {"name": name},
+                "spec": {"image": "localhost/everything:1", "transport": "stdio"},
+            }))
+            .await;
         let server = place.objects.phase(&name, "Failed").await;
         let message = server.status.unwrap().message.unwrap();
         assert!(message.contains(resource), "{message}");
@@ -96,16 +106,12 @@ async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_un
     }
 }
 
-/// The rule without the right to create `resource`.
-fn without(mut rule: PolicyRule, resource: &str) -> PolicyRule {
-    let resources = rule.resources.clone().unwrap_or_default();
-    if resources.iter().any(|it| it == resource) && rule.verbs.iter().any(|verb| verb == "create") {
-        let others: Vec<String> = resources.into_iter().filter(|it| it != resource).collect();
-        if others.is_empty() {
-            rule.verbs.retain(|verb| verb != "create");
-        } else {
-            rule.resources = Some(others);
-        }
-    }
-    rule
+/// The rule without the right to create `resource`: one for that resource, one for the others.
+fn without(rule: PolicyRule, resource: &str) -> Vec<PolicyRule> {
+    let (withheld, others): (Vec<String>, Vec<String>) =
+        rule.resources.clone().unwrap_or_default().into_iter().partition(|it| it == resource);
+    let mut narrowed = PolicyRule { resources: Some(withheld), ..rule.clone() };
+    narrowed.verbs.retain(|verb| verb != "create");
+    let rest = PolicyRule { resources: Some(others), ..rule };
+    [narrowed, rest].into_iter().filter(|rule| rule.resources.iter().any(|all| !all.is_empty())).collect()
 }

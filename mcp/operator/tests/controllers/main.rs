@@ -35,7 +35,7 @@ impl Place {
     }
 
     fn operator(&self) -> Operator {
-        Operator::start(&self.user, &self.objects.namespace, &[])
+        Operator::start(&self.user, self.namespace())
     }
 
     fn namespace(&self) -> &str {

@@ -10,13 +10,21 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreign_change_of_a_value_is_repaired_by_one_write() {
+async fn a_foreign_change_of_a_value_is_repaired() {
     let place = Place::new("repair").await;
     let _operator = place.operator();
     place.objects.create(minimal("web")).await;
     place.objects.has_children("web", &children_of("web")).await;
+    // A change that apply alone cannot undo (the result would have both our element and theirs, and be invalid) costs
+    // four writes: the apply that is refused, the merge, the apply that counts, the traces of the merge.
     let cases: Vec<(ChildKind, &str, Value, &str, Value)> = vec![
-        (ChildKind::ConfigMap, "web-runconfig", json!({"data": {"runconfig.json": "{}"}}), "/data/runconfig.json", json!("{}")),
+        (
+            ChildKind::ConfigMap,
+            "web-runconfig",
+            json!({"data": {"runconfig.json": "{}"}}),
+            "/data/runconfig.json",
+            json!("{}"),
+        ),
         (ChildKind::ConfigMap, "web-runconfig", json!({"data": null}), "/data", Value::Null),
         (
             ChildKind::Service,
@@ -39,6 +47,13 @@ async fn a_foreign_change_of_a_value_is_repaired_by_one_write() {
             json!({"spec": {"template": {"metadata": {"annotations": {"toolhive.stacklok.dev/runconfig-checksum": "x"}}}}}),
             "/spec/template/metadata/annotations/toolhive.stacklok.dev~1runconfig-checksum",
             json!("x"),
+        ),
+        (
+            ChildKind::Deployment,
+            "web",
+            json!({"spec": {"template": {"spec": {"volumes": [{"name": "runconfig", "secret": {"secretName": "theirs"}}]}}}}),
+            "/spec/template/spec/volumes/0/secret",
+            json!({"secretName": "theirs", "defaultMode": 420}),
         ),
         (
             ChildKind::StatefulSet,
@@ -69,11 +84,13 @@ async fn a_foreign_change_of_a_value_is_repaired_by_one_write() {
         let since = place.cluster.audit().mark();
         let resource = kind.api_resource();
         place.objects.merge(&resource.api_version, &resource.kind, name, patch.clone()).await;
-        let after = place.objects.child(kind, name, &format!("{pointer} repaired"), |now| value(now) == value(&before)).await;
+        let after =
+            place.objects.child(kind, name, &format!("{pointer} repaired"), |now| value(now) == value(&before)).await;
         assert_ne!(value(&after), foreign, "{kind:?} {name} {pointer}");
         quiet(place.cluster, &place.user).await;
         let written = writes(place.cluster, &place.user, since).await;
-        assert_eq!(written.len(), 1, "{patch} on {kind:?} {name}:\n{}", written.join("\n"));
+        let most = if written.iter().any(|write| write.ends_with(": 422")) { 4 } else { 1 };
+        assert!(written.len() <= most, "{patch} on {kind:?} {name}:\n{}", written.join("\n"));
     }
 }
 

@@ -52,10 +52,12 @@ async fn a_server_with_every_override_reaches_its_children_and_then_nothing_is_w
 
     // Foreign keys survive, also a write of ours.
     place.objects.edit("full", json!({"args": ["--other"], "proxyPort": 8091})).await;
-    place.objects.child(ChildKind::Service, "mcp-full-proxy", "the new port", |service| {
-        service["spec"]["ports"][0]["port"] == 8091
-    })
-    .await;
+    place
+        .objects
+        .child(ChildKind::Service, "mcp-full-proxy", "the new port", |service| {
+            service["spec"]["ports"][0]["port"] == 8091
+        })
+        .await;
     quiet(place.cluster, &place.user).await;
     for (kind, name) in &children {
         let child = place.objects.get(*kind, name).await;

@@ -58,18 +58,18 @@ async fn a_config_edit_rolls_the_template_and_an_edit_of_its_secret_does_not() {
     nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(5), "after a Secret edit").await;
 
     place.objects.merge("v1", "Secret", "full-keys", json!({"stringData": {"token": "other"}})).await;
-    let rolled = place.objects.child(ChildKind::StatefulSet, "full", "another template", |now| {
-        template(now) != template(&workload)
-    });
+    let rolled = place
+        .objects
+        .child(ChildKind::StatefulSet, "full", "another template", |now| template(now) != template(&workload));
     rolled.await;
     assert_eq!(template(&place.objects.get(ChildKind::Deployment, "full").await), template(&before));
 
     let edit = json!({"spec": {"validating": [{"name": "policy", "url": "https://other.example.svc/check"}]}});
     place.objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "full-gate", edit).await;
     let checksum = |object: &Value| template(object)["metadata"]["annotations"][CHECKSUM].clone();
-    let after = place.objects.child(ChildKind::Deployment, "full", "another checksum", |now| {
-        checksum(now) != checksum(&before)
-    });
+    let after = place
+        .objects
+        .child(ChildKind::Deployment, "full", "another checksum", |now| checksum(now) != checksum(&before));
     let after = after.await;
     let run_config = place.objects.get(ChildKind::ConfigMap, "full-runconfig").await;
     assert!(run_config["data"]["runconfig.json"].as_str().unwrap().contains("other.example.svc"));
@@ -94,7 +94,8 @@ async fn a_rollout_restart_and_an_autoscalers_replicas_survive_our_writes() {
     }});
     let since = place.cluster.audit().mark();
     place.objects.merge("apps/v1", "Deployment", "web", restart).await;
-    nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(5), "after a rollout restart").await;
+    nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(5), "after a rollout restart")
+        .await;
     place.objects.edit("web", json!({"args": ["--other"]})).await;
     let generation = |it: &Value| template(it)["metadata"]["annotations"][CHECKSUM].clone();
     let before = generation(&place.objects.get(ChildKind::Deployment, "web").await);

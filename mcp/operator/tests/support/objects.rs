@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::{ErrorResponse, GroupVersionKind},
+    core::{GroupVersionKind, Status},
 };
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
 use mcp_operator::apply::ChildKind;
@@ -57,12 +57,12 @@ impl Objects {
     }
 
     /// Creates `object`, or says why it was refused.
-    pub(crate) async fn try_create(&self, object: Value) -> Result<DynamicObject, ErrorResponse> {
+    pub(crate) async fn try_create(&self, object: Value) -> Result<DynamicObject, Status> {
         let api = self.dynamic(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         match api.create(&PostParams::default(), &object).await {
             Ok(object) => Ok(object),
-            Err(kube::Error::Api(status)) => Err(ErrorResponse { ..*status }),
+            Err(kube::Error::Api(status)) => Err(*status),
             Err(error) => panic!("{error}"),
         }
     }
@@ -88,7 +88,13 @@ impl Objects {
     }
 
     /// Waits until the child fulfils `condition`; null stands for "does not exist".
-    pub(crate) async fn child(&self, kind: ChildKind, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn child(
+        &self,
+        kind: ChildKind,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Value {
         wait_until(&format!("{kind:?} {name}: {what}"), DEADLINE, || async {
             let object = self.get(kind, name).await;
             condition(&object).then_some(object)

@@ -46,15 +46,19 @@ fn shipped<K: DeserializeOwned>(file: &str, kind: &str) -> K {
 }
 
 impl Operator {
-    /// Starts the binary as `user`, watching and living in `namespace`, with these flags besides.
-    pub(crate) fn start(user: &User, namespace: &str, flags: &[&str]) -> Self {
+    /// Starts the binary as `user`, watching and living in `namespace`.
+    pub(crate) fn start(user: &User, namespace: &str) -> Self {
+        Self::start_with(user, namespace, &["--watch-namespace", namespace, "--bind", "127.0.0.1:0"])
+    }
+
+    /// Starts the binary as `user`, living in `namespace`, with these flags besides.
+    pub(crate) fn start_with(user: &User, namespace: &str, flags: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_mcp-operator"))
             .arg("run")
             .arg("--kubeconfig")
             .arg(&user.kubeconfig)
-            .args(["--namespace", namespace, "--watch-namespace", namespace])
+            .args(["--namespace", namespace])
             .args(["--health-bind", "127.0.0.1:0", "--log", "info,mcp_operator=debug"])
-            .args(if flags.contains(&"--bind") { &[][..] } else { &["--bind", "127.0.0.1:0"] })
             .args(flags)
             .env_remove("TOOLHIVE_RUNNER_IMAGE")
             .stdin(Stdio::null())
