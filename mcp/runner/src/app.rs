@@ -77,7 +77,6 @@ impl App {
 
     /// What is served outside of the gate.
     async fn reserved(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
-        let draining = self.drain.is_cancelled();
         let path = request.uri().path();
         let get = *request.method() == Method::GET;
         match path {
@@ -86,8 +85,7 @@ impl App {
                 refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
                 Some(refusal)
             }
-            "/health" => Some(self.health.report(&self.backend, draining).await),
-            "/readyz" if draining => Some(text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")),
+            "/health" => Some(self.health.report(&self.backend).await),
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" => {
                 let mut response = Response::new(mcp_transport::full(self.metrics.text(self.backend.sessions())));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use mcp_transport::{Body, json};
+use mcp_transport::{Body, Proxy, json};
 use serde::Serialize;
 use tokio::sync::Mutex;
 
@@ -43,28 +43,23 @@ impl Health {
         Self { transport, last: Mutex::new(None) }
     }
 
-    /// 200 while the proxy serves, even when the server does not answer (`degraded`: a restart of the proxy would not help);
-    /// 503 once it drains.
-    pub(crate) async fn report(&self, backend: &Backend, draining: bool) -> Response<Body> {
+    /// 200 while the proxy serves, even when the server does not answer (`degraded`): a restart of the proxy would not help.
+    /// Once it drains it takes no connections, which a probe sees as not ready.
+    pub(crate) async fn report(&self, backend: &Backend) -> Response<Body> {
         let (up, mcp) = match backend {
-            _ if draining => (false, None),
-            Backend::Http(_) => {
-                let server = self.server(backend).await;
+            Backend::Http(proxy) => {
+                let server = self.server(proxy).await;
                 (server.available, Some(server))
             }
             Backend::Stdio(front) => (front.is_running(), None),
         };
-        let (code, status) = match (draining, up) {
-            (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
-            (false, true) => (StatusCode::OK, "healthy"),
-            (false, false) => (StatusCode::OK, "degraded"),
-        };
+        let status = if up { "healthy" } else { "degraded" };
         let report = Report { status, timestamp: Timestamp::now().to_string(), transport: self.transport, mcp };
         // Strings and integers always serialise.
-        json(code, serde_json::to_vec(&report).unwrap_or_default())
+        json(StatusCode::OK, serde_json::to_vec(&report).unwrap_or_default())
     }
 
-    async fn server(&self, backend: &Backend) -> Server {
+    async fn server(&self, proxy: &Proxy) -> Server {
         let mut last = self.last.lock().await;
         if let Some((when, server)) = &*last
             && when.elapsed() < FRESH
@@ -72,10 +67,7 @@ impl Health {
             return server.clone();
         }
         let start = Instant::now();
-        let ping = match backend {
-            Backend::Http(proxy) => proxy.ping(PING_TIMEOUT).await,
-            Backend::Stdio(_) => Ok(()),
-        };
+        let ping = proxy.ping(PING_TIMEOUT).await;
         let server = Server {
             available: ping.is_ok(),
             response_time_ms: start.elapsed().as_millis(),

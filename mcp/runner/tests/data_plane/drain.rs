@@ -38,11 +38,9 @@ async fn calls_under_way_are_answered_and_streams_end_when_the_proxy_is_asked_to
 }
 
 #[tokio::test]
-async fn while_it_drains_the_proxy_is_not_ready() {
+async fn the_last_answer_on_a_connection_says_that_it_ends() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
-    // One connection holds a call; on the other, which was open before, readiness is asked. HTTP/1.1 ends an idle connection, so the
-    // question must be under way: its head is complete only after the signal.
     let held = runner.build(
         Method::POST,
         "/mcp",
