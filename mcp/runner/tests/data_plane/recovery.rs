@@ -46,7 +46,12 @@ async fn a_lost_session_is_opened_once_for_all_who_wait_and_each_call_is_sent_on
     let (first, second) = (call(1), call(2));
     let (one, two, (handshakes, calls)) =
         tokio::join!(runner.post(&headers, &first), runner.post(&headers, &second), async {
-            let (mut handshakes, mut calls) = (0, 0);
+            // Both are under way before either is answered.
+            for request in [backend.next().await, backend.next().await] {
+                assert_eq!(request.header("mcp-session-id"), Some("first"));
+                request.json("404 Not Found", "", lost).await;
+            }
+            let (mut handshakes, mut calls) = (0, 2);
             while calls < 4 {
                 let request = backend.next().await;
                 let body = String::from_utf8(request.body.clone()).unwrap();
@@ -65,10 +70,6 @@ async fn a_lost_session_is_opened_once_for_all_who_wait_and_each_call_is_sent_on
                     }
                     (Some("second"), body) if body.contains("notifications/initialized") => {
                         request.json("202 Accepted", "", "").await;
-                    }
-                    (Some("first"), _) => {
-                        calls += 1;
-                        request.json("404 Not Found", "", lost).await;
                     }
                     (Some("second"), body) => {
                         calls += 1;
