@@ -1,11 +1,11 @@
 //! What the tests against a control plane share: the operator as its real binary, under the rights it ships with.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
 mod objects;
 mod operator;
 
 pub(crate) use objects::{Objects, children_of, every_override, labelled, minimal, ready_pods, webhook_config};
-pub(crate) use operator::{Operator, nothing_written, quiet, shipped_rules, shipped_user, writes};
+pub(crate) use operator::{Operator, generated, nothing_written, quiet, shipped_rules, shipped_user, writes};
 
 use std::time::Duration;
 

@@ -1,9 +1,13 @@
 //! Objects that tests make, and questions about those that the operator made.
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    client::Body,
     core::{GroupVersionKind, Status},
 };
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
@@ -12,6 +16,14 @@ use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use super::DEADLINE;
+
+/// An answer of the API server.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) body: Value,
+}
 
 /// One namespace, as its administrator sees it.
 #[derive(Clone)]
@@ -65,6 +77,47 @@ impl Objects {
             Err(kube::Error::Api(status)) => Err(*status),
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Posts `object` as kubectl does, and returns everything that was answered.
+    pub(crate) async fn post(&self, object: Value, dry_run: bool) -> Answer {
+        let api = self.dynamic(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+        let query = if dry_run { "?dryRun=All" } else { "" };
+        let request = http::Request::post(format!("{}{query}", api.resource_url()));
+        self.send(request.header("content-type", "application/json"), &object).await
+    }
+
+    /// Merges `patch` into an object of ours, and returns everything that was answered.
+    pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) -> Answer {
+        let version = if kind == "MCPServer" { "v1beta1" } else { "v1alpha1" };
+        let api = self.dynamic(&format!("toolhive.stacklok.dev/{version}"), kind);
+        let request = http::Request::patch(format!("{}/{name}", api.resource_url()));
+        self.send(request.header("content-type", "application/merge-patch+json"), &patch).await
+    }
+
+    async fn send(&self, request: http::request::Builder, body: &Value) -> Answer {
+        let request = request.body(Body::from(body.to_string().into_bytes())).unwrap();
+        let response = self.client.send(request).await.unwrap();
+        let code = response.status().as_u16();
+        // As kubectl prints them: the text between the quotes.
+        let text = |value: &http::HeaderValue| value.to_str().unwrap().replace("\\\"", "\"");
+        let warnings = response.headers().get_all("warning").iter().map(text).collect();
+        let bytes = response.into_body().collect_bytes().await.unwrap();
+        Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap() }
+    }
+
+    /// Waits until the configuration's conditions fulfil `condition`.
+    pub(crate) async fn config(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&[Condition]) -> bool,
+    ) -> MCPWebhookConfig {
+        portcullis_testing::wait_for_object(&self.configs(), name, what, DEADLINE, |config| {
+            let conditions = config.status.as_ref().and_then(|status| status.conditions.as_deref());
+            condition(conditions.unwrap_or_default())
+        })
+        .await
     }
 
     /// Merges `patch` into an object, as some client that is not the operator.

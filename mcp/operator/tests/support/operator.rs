@@ -36,6 +36,14 @@ pub(crate) fn shipped_rules() -> (Vec<PolicyRule>, Vec<PolicyRule>) {
     (everywhere.rules.unwrap(), here.rules.unwrap())
 }
 
+/// What the binary generates for an operator that lives in `namespace`.
+pub(crate) async fn generated(what: &str, namespace: &str) -> Vec<Value> {
+    let binary = env!("CARGO_BIN_EXE_mcp-operator");
+    let output = Command::new(binary).args(["generate", what, "--namespace", namespace]).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
+}
+
 /// The object of this kind in a file of deploy/.
 fn shipped<K: DeserializeOwned>(file: &str, kind: &str) -> K {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
