@@ -1,0 +1,101 @@
+//! Others who undo what we do, and rights that are missing: no reason to write as fast as we can.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use portcullis::certificates::{Bundle, Configurations};
+use portcullis_testing::wait_until;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::fixture::{PATIENCE, Place};
+
+/// How long each fight goes on. At the first pauses of 0.5 s, 1 s and 2 s, four writes fit in.
+const FIGHT: Duration = Duration::from_secs(4);
+const FEW: std::ops::RangeInclusive<usize> = 2..=5;
+
+#[tokio::test]
+async fn a_bundle_that_is_taken_out_again_and_again_is_put_back_ever_more_slowly() {
+    let place = Place::new().await;
+    place.install(&["a"]).await;
+    let pem = place.source().ensure().await.unwrap().ca_pem;
+    let publisher = place.publish(&pem, &["a"]);
+    publisher.published().await;
+    let mark = place.cluster.audit().mark();
+    let end = Instant::now() + FIGHT;
+    while Instant::now() < end {
+        let removed = Patch::Merge(json!({ "webhooks": place.manifest(&["a"])["webhooks"] }));
+        place.configuration_api().patch(&place.configuration(), &PatchParams::default(), &removed).await.unwrap();
+        let back =
+            async { wait_until("it to be put back", PATIENCE, || async { place.bundles().await[0].1.clone() }).await };
+        let _ = tokio::time::timeout_at(end, back).await;
+    }
+    let writes = place.writes(mark).await;
+    assert!(FEW.contains(&writes), "{writes} writes within {FIGHT:?}");
+    // And in the end it is there.
+    place.wait_for_bundles("the last repair", &[("a", Some(&pem))]).await;
+    publisher.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_write_is_repeated_ever_more_slowly_until_it_is_granted() {
+    let mut place = Place::new().await;
+    place.install(&["a"]).await;
+    let pem = place.source().ensure().await.unwrap().ca_pem;
+    let rule = |verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec!["admissionregistration.k8s.io".to_owned()]),
+        resources: Some(vec!["validatingwebhookconfigurations".to_owned()]),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..Default::default()
+    };
+    place.user = place.cluster.client_with_rules("reader", &[rule(&["list", "watch"])]).await;
+    let mark = place.cluster.audit().mark();
+    let begun = Instant::now();
+    let publisher = place.publish(&pem, &["a"]);
+    wait_until("the third try", PATIENCE, || async { (place.writes(mark).await >= 3).then_some(()) }).await;
+    assert!(begun.elapsed() >= Duration::from_millis(1400), "three tries within {:?}", begun.elapsed());
+    let why = Mutex::new(String::new());
+    let said =
+        publisher.bundle.published(&publisher.configurations, |missing| missing.clone_into(&mut why.lock().unwrap()));
+    assert!(tokio::time::timeout(Duration::from_millis(50), said).await.is_err(), "it is not published");
+    assert!(why.lock().unwrap().contains("forbidden"), "{why:?}");
+
+    // The right comes, and nobody touches the object: the next try succeeds.
+    let roles: Api<ClusterRole> = Api::all(place.cluster.admin());
+    let granted = Patch::Merge(json!({ "rules": [rule(&["list", "watch", "patch"])] }));
+    roles.patch(&format!("{}-0", place.user.name), &PatchParams::default(), &granted).await.unwrap();
+    place.wait_for_bundles("the bundle", &[("a", Some(&pem))]).await;
+    publisher.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly() {
+    let place = Place::new().await;
+    place.install(&["a"]).await;
+    let source = place.source();
+    let made = source.ensure().await.unwrap();
+    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
+    let configurations = Configurations::default();
+    let mark = place.cluster.audit().mark();
+    let fight = async {
+        let end = Instant::now() + FIGHT;
+        while Instant::now() < end {
+            place.overwrite(&place.secret(), &[("tls.key", "")]).await;
+            let sound = || async { place.stored().await.filter(|stored| !stored.key_pem.is_empty()) };
+            let _ = tokio::time::timeout_at(end, wait_until("a repair", PATIENCE, sound)).await;
+        }
+        let writes = place.writes(mark).await;
+        assert!(FEW.contains(&writes), "{writes} writes within {FIGHT:?}");
+        let sound = || async { place.stored().await.filter(|stored| !stored.key_pem.is_empty()) };
+        let last = wait_until("the last repair", PATIENCE, sound).await;
+        assert_eq!(last.ca_pem, made.ca_pem);
+        stop.cancel();
+    };
+    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &configurations, &stop), fight);
+}
