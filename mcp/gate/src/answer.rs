@@ -8,7 +8,12 @@ use crate::body::{Body, full};
 
 /// A JSON-RPC error as a plain JSON answer, whatever the client accepts (toolhive-runner §3.10).
 pub fn json_error(status: StatusCode, error: &ErrorBody<'_>) -> Response<Body> {
-    with_type(status, "application/json", error.encode())
+    json_body(status, error.encode())
+}
+
+/// A plain JSON answer.
+pub(crate) fn json_body(status: StatusCode, body: Vec<u8>) -> Response<Body> {
+    with_type(status, "application/json", body)
 }
 
 /// A plain text answer.

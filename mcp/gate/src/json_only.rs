@@ -34,11 +34,22 @@ impl Step for JsonOnly {
     }
 }
 
-/// One content type, `application/json` with or without parameters, and no content coding.
+/// One content type, `application/json` in UTF-8, and no content coding.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(value), None) = (types.next(), types.next()) else { return false };
-    let essence = value.to_str().ok().and_then(|value| value.split(';').next()).unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("application/json")
+    let mut parts = value.to_str().unwrap_or_default().split(';').map(str::trim);
+    parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
+        && parts.all(is_harmless)
         && headers.get_all(CONTENT_ENCODING).iter().all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Whether a parameter leaves the body the UTF-8 that JSON is (RFC 8259 §8.1).
+///
+/// Servers on Express, and so the official TypeScript SDK, decode the body as `charset` says, and in UTF-7 another message can
+/// hide in a string. A quoted value could hide a `;`, and `charset*` is another spelling (RFC 8187), so neither passes.
+fn is_harmless(parameter: &str) -> bool {
+    let parameter = parameter.to_ascii_lowercase();
+    matches!(parameter.as_str(), "charset=utf-8" | "charset=\"utf-8\"")
+        || !(parameter.contains("charset") || parameter.contains(['"', '\\']))
 }

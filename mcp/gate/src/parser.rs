@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use mcp_wire::{ErrorBody, Kind, Message, MessageError, code};
+use mcp_wire::{ErrorBody, Kind, Message, MessageError, code, headers};
 
-use crate::answer::{json_error, text};
+use crate::answer::{json_body, json_error, text};
 use crate::body::{Body, full};
 use crate::chain::{Next, Step};
 
@@ -58,7 +58,7 @@ impl Parsed {
     }
 }
 
-/// Reads the message of every POST, refuses batches, and marks what it could read with [`Parsed`].
+/// Reads the message of every POST, refuses batches and headers that mirror another message, and marks what it could read with [`Parsed`].
 ///
 /// What it cannot read it hands on unmarked, for the backend to answer; webhooks refuse it.
 pub(crate) struct Parser {
@@ -79,6 +79,9 @@ impl Step for Parser {
             };
             match Parsed::read(body.clone()) {
                 Ok(parsed) => {
+                    if let Some(refusal) = mirror_refusal(&head.headers, &body) {
+                        return refusal;
+                    }
                     head.extensions.insert(parsed);
                 }
                 Err(MessageError::Batch) => return json_error(StatusCode::BAD_REQUEST, &ErrorBody::batch()),
@@ -92,6 +95,14 @@ impl Step for Parser {
         }
         .boxed()
     }
+}
+
+/// The answer to headers that mirror another message than the one that will be judged.
+fn mirror_refusal(head: &HeaderMap, body: &[u8]) -> Option<Response<Body>> {
+    let said = [headers::METHOD, headers::NAME].iter().any(|name| head.contains_key(name));
+    let message = if said { Message::parse(body).ok()? } else { return None };
+    let mismatch = headers::check(head, &message).err()?;
+    Some(json_body(StatusCode::BAD_REQUEST, mismatch.body(message.id())))
 }
 
 /// The whole body; `Err` holds the answer to a body that is too long, too slow or broken off.

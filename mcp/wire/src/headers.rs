@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
+use crate::error_body::{ErrorBody, code};
 use crate::message::{Members, member, string};
-use crate::{Message, MessageError};
+use crate::{Id, Message, MessageError};
 
 /// `MCP-Protocol-Version`.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -54,6 +55,42 @@ pub fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
         Some(inner) => String::from_utf8(STANDARD.decode(inner).ok()?).ok().map(Cow::Owned),
         None => Some(Cow::Borrowed(text)),
     }
+}
+
+/// A header that mirrors the body and says something else: answer HTTP 400 with [`Mismatch::body`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{header} does not match the body")]
+pub struct Mismatch {
+    header: HeaderName,
+    /// What the header says; `None` when it cannot be decoded.
+    said: Option<String>,
+    /// What the body says; `None` when it says nothing of the kind.
+    truth: Option<String>,
+}
+
+impl Mismatch {
+    /// The JSON-RPC error body, to be sent with HTTP 400.
+    pub fn body(&self, id: Option<Id<'_>>) -> Vec<u8> {
+        let Self { header, said, truth } = self;
+        let data = serde_json::json!({"header": header.as_str(), "headerValue": said, "bodyValue": truth}).to_string();
+        ErrorBody::new(code::HEADER_MISMATCH, &self.to_string()).id(id).data(&data).encode()
+    }
+}
+
+/// Refuses a request one of whose mirroring headers says something else than its body: who acts on the header would do
+/// what nobody judged. Every value of a repeated header counts; headers that are absent are not asked for.
+pub fn check(headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch> {
+    let target = message.target().ok().flatten();
+    for (header, truth) in [(METHOD, message.method()), (NAME, target.as_deref())] {
+        for value in headers.get_all(&header) {
+            let said = decode(value);
+            if said.is_none() || said.as_deref() != truth {
+                let said = said.map(Cow::into_owned);
+                return Err(Mismatch { header, said, truth: truth.map(str::to_owned) });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes the mirroring headers that the request carries true again after its body changed from `before` to `after`.

@@ -25,6 +25,36 @@ fn only_what_is_unsafe_in_a_header_is_wrapped() {
     assert_eq!(headers::decode(&HeaderValue::from_static("=?BASE64?eA==?=")).as_deref(), Some("=?BASE64?eA==?="));
 }
 
+#[test]
+fn a_header_that_mirrors_something_else_than_the_body_is_refused() {
+    let call = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"na\u00efve"}}"#;
+    let (encoded, other) = ("=?base64?bmHDr3Zl?=", "=?base64?ZXZpbA==?=");
+    for (body, list, refused) in [
+        (call, vec![], false),
+        (call, vec![("mcp-method", "tools/call"), ("mcp-name", encoded)], false),
+        (call, vec![("mcp-name", encoded), ("mcp-name", encoded)], false),
+        (call, vec![("mcp-name", encoded), ("mcp-name", other)], true),
+        (call, vec![("mcp-method", "tools/list")], true),
+        (call, vec![("mcp-method", "Tools/Call")], true),
+        (call, vec![("mcp-name", "=?base64?%?=")], true),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, vec![("mcp-name", "evil")], true),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, vec![("mcp-name", "=?base64?%?=")], true),
+        (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, vec![("mcp-method", "tools/call")], true),
+    ] {
+        let mut map = HeaderMap::new();
+        for (name, value) in &list {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        let message = Message::parse_strict(body.as_bytes()).unwrap();
+        let refusal = headers::check(&map, &message);
+        assert_eq!(refusal.is_err(), refused, "{body} {list:?}");
+        if let Err(mismatch) = refusal {
+            let body = String::from_utf8(mismatch.body(message.id())).unwrap();
+            assert!(body.contains(r#""id":7,"error":{"code":-32020"#), "{body}");
+        }
+    }
+}
+
 type Row<'a> = (&'a str, Vec<(&'static str, &'a str)>, String, String, Vec<(&'a str, &'a str)>);
 
 /// `request` and `expected` are lists of headers as `name: value`.

@@ -1,7 +1,7 @@
 //! What enters the chain, in which form, and what the other middleware do.
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use mcp_gate::{Body, empty, full};
@@ -9,6 +9,9 @@ use serde_json::json;
 
 use crate::endpoint::{Endpoint, Reply};
 use crate::support::{CALL, Files, Proxy, authority, chain, entry, local_server, post, webhook};
+
+/// A `ping` in UTF-8; a `tools/call` to a server that is told to read UTF-7.
+const UTF_7: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping","x":"+ACIALAAiAG0AZQB0AGgAbwBkACIAOgAi-tools/call"}"#;
 
 /// A proxy with a webhook of each kind that allows everything.
 async fn guarded() -> (Proxy, Endpoint) {
@@ -38,6 +41,14 @@ async fn nothing_that_the_webhooks_could_not_read_reaches_the_backend() {
     let json = &["application/json"];
     let batch = "{\"error\":{\"code\":-32600,\"message\":\"JSON-RPC batch requests are not supported (batching was \
                  removed in MCP revision 2025-06-18)\"},\"jsonrpc\":\"2.0\"}";
+    let mismatch = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32020,"#;
+    let named = |name: &'static str, values: &[&'static str]| {
+        let mut request = request("POST", json, CALL);
+        for value in values {
+            request.headers_mut().append(name, HeaderValue::from_static(value));
+        }
+        request
+    };
     let mut encoded = request("POST", json, CALL);
     encoded.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
     let mut sse = request("POST", json, "x");
@@ -47,7 +58,18 @@ async fn nothing_that_the_webhooks_could_not_read_reaches_the_backend() {
         ("no type", request("POST", &[], CALL), 415, "application/json"),
         ("two types", request("POST", &["application/json", "text/plain"], CALL), 415, "application/json"),
         ("type that begins alike", request("POST", &["application/json-seq"], CALL), 415, "application/json"),
+        ("another charset", request("POST", &["application/json; charset=utf-7"], UTF_7), 415, "application/json"),
+        (
+            "a second charset",
+            request("POST", &["application/json;charset=utf-8;Charset=\"UTF-7\""], UTF_7),
+            415,
+            "application/json",
+        ),
+        ("extended charset", request("POST", &["application/json; charset*=''utf-7"], UTF_7), 415, "application/json"),
         ("coded content", encoded, 415, "application/json"),
+        ("another method in the header", named("mcp-method", &["tools/list"]), 400, mismatch),
+        ("another name in the header", named("mcp-name", &["other"]), 400, mismatch),
+        ("a second name in the headers", named("mcp-name", &["echo", "other"]), 400, mismatch),
         ("batch", request("POST", json, &format!(" [{CALL}]")), 400, batch),
         ("not JSON", request("POST", json, "{"), 400, "not a JSON-RPC message"),
         ("no message", request("POST", json, "{}"), 400, "not a JSON-RPC message"),

@@ -105,8 +105,8 @@ async fn post(front: &Arc<Front>, parts: &Parts, body: &Bytes) -> Response<Body>
         Ok(revision) => revision,
         Err(error) => return revision_refusal(&error, &message),
     };
-    if let Some(refusal) = mirror_refusal(parts, &message) {
-        return refusal;
+    if let Err(mismatch) = mcp::check(&parts.headers, &message) {
+        return json(StatusCode::BAD_REQUEST, mismatch.body(message.id()));
     }
     // A handshake opens a session of our naming; the Modern era has none.
     let session = if message.method() == Some("initialize") || revision == Revision::Modern {
@@ -132,23 +132,6 @@ async fn post(front: &Arc<Front>, parts: &Parts, body: &Bytes) -> Response<Body>
             _ => call(front, parts, asked).await,
         },
     }
-}
-
-/// 400 when a header that mirrors the body says something else: what was routed or judged by it would not be what is done.
-fn mirror_refusal(parts: &Parts, message: &Message<'_>) -> Option<Response<Body>> {
-    let target = message.target().ok().flatten();
-    for (name, truth) in [(mcp::METHOD, message.method()), (mcp::NAME, target.as_deref())] {
-        let Some(header) = parts.headers.get(&name) else { continue };
-        let said = mcp::decode(header);
-        if said.as_deref() != truth {
-            let data =
-                serde_json::json!({"header": name.as_str(), "headerValue": said, "bodyValue": truth}).to_string();
-            let text = format!("{name} does not match the body");
-            let error = ErrorBody::new(code::HEADER_MISMATCH, &text).id(message.id()).data(&data);
-            return Some(json(StatusCode::BAD_REQUEST, error.encode()));
-        }
-    }
-    None
 }
 
 /// An answer that does not need the process.
