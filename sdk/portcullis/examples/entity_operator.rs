@@ -50,7 +50,7 @@ async fn judge(entity: Arc<Entity>, args: Args) -> Verdict {
     Verdict::allow()
 }
 
-async fn defaults(mut entity: Entity, _: Context) -> Mutation {
+async fn defaults(mut entity: Entity, _: Context) -> Mutation<Entity> {
     if entity.spec.nickname.is_some() {
         return Mutation::unchanged();
     }
@@ -61,7 +61,11 @@ async fn defaults(mut entity: Entity, _: Context) -> Mutation {
 /// Counts the entities once, and waits for the end.
 async fn census(runtime: Runtime) -> anyhow::Result<()> {
     let entities: Api<Entity> = Api::all(runtime.client);
-    let found = entities.list(&ListParams::default()).await.context("cannot list entities; is the CRD installed?")?;
+    // Whatever a controller waits for, it ends when the process is asked to.
+    let Some(found) = runtime.stop.run_until_cancelled(entities.list(&ListParams::default())).await else {
+        return Ok(());
+    };
+    let found = found.context("cannot list entities; is the CRD installed?")?;
     info!(entities = found.items.len(), "counted");
     runtime.stop.cancelled().await;
     Ok(())

@@ -4,12 +4,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use portcullis::certificates::{Bundle, Configurations};
 use portcullis_testing::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -98,4 +99,45 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &configurations, &stop), fight);
+}
+
+#[tokio::test]
+async fn a_repair_that_is_refused_is_tried_again_until_it_is_granted() {
+    let place = Place::new().await;
+    place.install(&["a"]).await;
+    let made = place.source().ensure().await.unwrap();
+    // The rights of the operator, without the one to write what is there.
+    let roles: Api<Role> = Api::namespaced(place.cluster.admin(), &place.name);
+    let role = format!("{}-1", place.user.name);
+    let granted = serde_json::to_value(roles.get(&role).await.unwrap().rules).unwrap();
+    let mut narrowed = granted.clone();
+    let verbs = narrowed.as_array_mut().unwrap().iter_mut().map(|rule| rule["verbs"].as_array_mut().unwrap());
+    verbs.for_each(|verbs| verbs.retain(|verb| verb != "patch"));
+    let set = |rules: Value| {
+        let (roles, role) = (&roles, &role);
+        async move {
+            let rules = Patch::Merge(json!({ "rules": rules }));
+            roles.patch(role, &PatchParams::default(), &rules).await.unwrap();
+        }
+    };
+    set(narrowed).await;
+    let secrets: Api<Secret> = Api::namespaced(place.user.client.clone(), &place.name);
+    let dry = PatchParams { dry_run: true, ..Default::default() };
+    let refused = || async { secrets.patch(&place.secret(), &dry, &Patch::Merge(json!({}))).await.err() };
+    wait_until("the right to be gone", PATIENCE, refused).await;
+
+    let source = place.source();
+    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
+    let configurations = Configurations::default();
+    let mark = place.cluster.audit().mark();
+    let story = async {
+        place.overwrite(&place.secret(), &[("tls.key", "")]).await;
+        wait_until("the second try", PATIENCE, || async { (place.writes(mark).await >= 2).then_some(()) }).await;
+        set(granted).await;
+        let sound = || async { place.stored().await.filter(|stored| !stored.key_pem.is_empty()) };
+        wait_until("the repair", PATIENCE, sound).await;
+        stop.cancel();
+    };
+    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &configurations, &stop), story);
 }

@@ -1,0 +1,89 @@
+//! Ends with an error: an exit code, and one line that says what to do.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use portcullis_testing::ControlPlane;
+
+use crate::cluster::user;
+use crate::process::{Running, fails, output};
+
+#[tokio::test]
+async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["run", "--bind", "everywhere"], "invalid value 'everywhere' for '--bind <ADDR>'"),
+        (&["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
+        (&["run", "--log-format", "xml"], "possible values: text, json"),
+        (&["run", "--think", "long"], "invalid value 'long' for '--think <THINK>'"),
+        (&["generate", "charts"], "possible values: crds, webhooks, rbac"),
+        (&["generate", "crds", "--check"], "--out <DIR>"),
+        (&[], "Usage: entity_operator <COMMAND>"),
+    ];
+    for (arguments, wanted) in cases {
+        let said = fails(arguments, 2).await;
+        assert!(said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn help_names_every_flag_and_the_version_is_the_operators() {
+    let help = String::from_utf8(output(&["run", "--help"]).await.stdout).unwrap();
+    for flag in ["--kubeconfig", "--namespace", "--service-name", "--bind", "--health-bind", "--log", "--forbid"] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
+    let version = String::from_utf8(output(&["--version"]).await.stdout).unwrap();
+    assert_eq!(version, format!("entity-operator {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+fn is_one_line(said: &str, beginning: &str) {
+    assert!(said.starts_with(beginning), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn an_unusable_kubeconfig_is_one_line_that_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in
+        [("missing", None), ("broken", Some("{ not: [yaml")), ("empty", Some("")), ("odd", Some("contexts: 7\n"))]
+    {
+        let path = folder.path().join(name);
+        if let Some(text) = text {
+            std::fs::write(&path, text).unwrap();
+        }
+        let said = fails(&["run", "--kubeconfig", path.to_str().unwrap()], 1).await;
+        is_one_line(&said, &format!("error: cannot use --kubeconfig {}: ", path.display()));
+    }
+    is_one_line(&fails(&["run"], 1).await, "error: no cluster found; give --kubeconfig FILE: ");
+    is_one_line(
+        &fails(&["run", "--log", "portcullis=loudly"], 1).await,
+        "error: --log 'portcullis=loudly' is not a filter; ",
+    );
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_one_line_that_names_the_flag() {
+    let kubeconfig = ControlPlane::shared().await.kubeconfig_path();
+    let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = held.local_addr().unwrap().to_string();
+    for (flag, other) in [("--bind", "--health-bind"), ("--health-bind", "--bind")] {
+        let arguments =
+            ["run", "--log", "off", "--kubeconfig", kubeconfig.to_str().unwrap(), flag, &address, other, "127.0.0.1:0"];
+        let said = fails(&arguments, 1).await;
+        is_one_line(&said, &format!("error: cannot listen on {flag} {address}: Address already in use"));
+    }
+}
+
+// The CRD is not installed here: the controller's first list is refused.
+#[tokio::test]
+async fn a_controller_that_fails_ends_the_process_with_its_error() {
+    let cluster = ControlPlane::start().await.unwrap();
+    let namespace = cluster.namespace("op").await;
+    let user = user(&cluster, &namespace).await;
+    let kubeconfig = user.kubeconfig.to_str().unwrap().to_owned();
+    let mut running = Running::start(&["--kubeconfig", &kubeconfig, "--namespace", &namespace]);
+    assert_eq!(running.ended().await.code(), Some(1), "{}", running.log());
+    is_one_line(
+        &running.last_line().await,
+        "error: controller census failed: cannot list entities; is the CRD installed?: ",
+    );
+    cluster.stop().await;
+}

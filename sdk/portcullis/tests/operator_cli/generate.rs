@@ -1,0 +1,165 @@
+//! `generate`: the same bytes every time, and a check that names what differs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cluster::generate;
+use crate::process::{fails, output};
+
+const ALL: [&str; 3] = ["crds", "webhooks", "rbac"];
+
+async fn write(what: &str, folder: &Path) {
+    let output = output(&["generate", what, "--out", folder.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "writing files says nothing");
+}
+
+/// Names and contents of the files.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> =
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect();
+    files.sort();
+    files
+}
+
+// K5
+#[tokio::test]
+async fn each_run_writes_the_same_bytes_and_the_check_agrees() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for what in ALL {
+        for folder in &folders {
+            // A folder that is not there yet is made; all three may share one.
+            write(what, &folder.path().join("deploy")).await;
+        }
+    }
+    let written = folders.each_ref().map(|folder| files(&folder.path().join("deploy")));
+    assert_eq!(written[0], written[1]);
+    let names: Vec<&str> = written[0].iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["entities.demo.example.yaml", "rbac.yaml", "webhooks.yaml"]);
+    for what in ALL {
+        let folder = folders[0].path().join("deploy");
+        write(what, &folder).await;
+        let check = output(&["generate", what, "--check", "--out", folder.to_str().unwrap()]).await;
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+        let printed = output(&["generate", what]).await.stdout;
+        assert!(written[0].iter().any(|(_, bytes)| *bytes == printed), "what is printed is what is written");
+    }
+    assert_eq!(files(&folders[0].path().join("deploy")), written[0]);
+}
+
+#[tokio::test]
+async fn the_check_names_each_file_that_differs_and_the_command_and_writes_nothing() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("it's here");
+    write("crds", &folder).await;
+    let (crd, old) = (folder.join("entities.demo.example.yaml"), folder.join("olds.demo.example.yaml"));
+    let right = std::fs::read(&crd).unwrap();
+    std::fs::copy(&crd, &old).unwrap();
+    std::fs::write(folder.join("mine.yaml"), "kind: Mine\n").unwrap();
+    let check = ["generate", "crds", "--forbid", "nobody", "--check", "--out", folder.to_str().unwrap()];
+    let command = format!(
+        "entity-operator generate crds --forbid nobody --out '{}'",
+        folder.to_str().unwrap().replace('\'', r"'\''")
+    );
+
+    std::fs::write(&crd, b"changed").unwrap();
+    let before = files(&folder);
+    let said = fails(&check, 1).await;
+    assert_eq!(
+        said,
+        format!(
+            "error: {} is not what is generated: entities.demo.example.yaml (changed), \
+             olds.demo.example.yaml (not generated any more); write it again with: {command}\n",
+            folder.display()
+        )
+    );
+    assert_eq!(files(&folder), before);
+
+    std::fs::remove_file(&crd).unwrap();
+    assert!(fails(&check, 1).await.contains("entities.demo.example.yaml (missing)"));
+
+    // The command mends it, and leaves alone what it did not write.
+    write("crds", &folder).await;
+    assert_eq!(std::fs::read(&crd).unwrap(), right);
+    assert_eq!(
+        files(&folder).into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        ["entities.demo.example.yaml", "mine.yaml"]
+    );
+    assert!(output(&check).await.status.success());
+
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(fails(&check, 1).await.contains("entities.demo.example.yaml (missing)"));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let said = fails(&["generate", "rbac", "--out", path], 1).await;
+    assert!(said.starts_with(&format!("error: cannot read {path}: ")), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+// K4: what is generated follows from the handlers that are registered.
+#[tokio::test]
+async fn webhooks_follow_from_the_registration_and_the_place() {
+    let objects =
+        generate(&["webhooks", "--namespace", "here", "--service-name", "hooks", "--service-port", "8443"]).await;
+    let kinds: Vec<_> =
+        objects.iter().map(|object| (object["kind"].as_str().unwrap(), object["metadata"]["name"].clone())).collect();
+    assert_eq!(
+        kinds,
+        [
+            ("ValidatingWebhookConfiguration", json!("entity-operator-validating")),
+            ("MutatingWebhookConfiguration", json!("entity-operator-mutating")),
+        ]
+    );
+    let (validating, mutating) = (&objects[0]["webhooks"][0], &objects[1]["webhooks"][0]);
+    assert_eq!(
+        validating["clientConfig"],
+        json!({ "service": { "namespace": "here", "name": "hooks", "port": 8443, "path": "/validate/username" } })
+    );
+    assert_eq!(validating["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
+    assert_eq!(mutating["rules"][0]["operations"], json!(["CREATE"]));
+    assert_eq!(mutating["clientConfig"]["service"]["path"], "/mutate/defaults");
+    for webhook in [validating, mutating] {
+        assert_eq!(
+            webhook["namespaceSelector"]["matchExpressions"],
+            json!([{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["here"] }]),
+            "what fails closed leaves out the operator's own namespace"
+        );
+    }
+}
+
+// Least privilege, to the letter.
+#[tokio::test]
+async fn rights_are_those_of_the_controllers_and_what_certificates_take() {
+    let objects = generate(&["rbac"]).await;
+    let rules = |kind: &str| -> Vec<Value> {
+        let role = objects.iter().find(|object| object["kind"] == kind).unwrap();
+        role["rules"].as_array().unwrap().clone()
+    };
+    let admission = |resource: &str, name: &str| json!({ "apiGroups": ["admissionregistration.k8s.io"], "resources": [resource], "resourceNames": [name], "verbs": ["list", "watch", "patch"] });
+    assert_eq!(
+        rules("ClusterRole"),
+        [
+            json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["list"] }),
+            admission("validatingwebhookconfigurations", "entity-operator-validating"),
+            admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
+        ]
+    );
+    let names = json!(["entity-operator-webhook-tls", "entity-operator-webhook-tls-ca"]);
+    assert_eq!(
+        rules("Role"),
+        [
+            json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] }),
+            json!({ "apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "list", "watch", "patch"] }),
+        ]
+    );
+    assert_eq!(
+        objects[0]["metadata"]["namespace"], "entity-operator-system",
+        "the namespace that is meant unless said"
+    );
+}

@@ -1,0 +1,142 @@
+//! The example as a process.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use portcullis_testing::wait_until;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+/// Nothing in these tests takes longer on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The example's binary, which cargo builds with the tests.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).unwrap();
+    let binary = profile.join("examples/entity_operator");
+    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
+    binary
+}
+
+/// A command line that starts without what the environment of the tests would add.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
+    for variable in ["KUBECONFIG", "POD_NAMESPACE", "RUST_LOG", "RUST_BACKTRACE", "HOME"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs it to its end.
+pub(crate) async fn output(arguments: &[&str]) -> Output {
+    tokio::time::timeout(PATIENCE, command(arguments).output()).await.expect("an end in time").unwrap()
+}
+
+/// Runs it to its end, which must be with this exit code; returns its standard error.
+pub(crate) async fn fails(arguments: &[&str], code: i32) -> String {
+    let output = output(arguments).await;
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    stderr
+}
+
+/// A process at work. Ends with the test.
+pub(crate) struct Running {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let fixed = ["run", "--log-format", "json", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
+        let mut child = command(&[&fixed, arguments].concat()).stderr(Stdio::piped()).spawn().unwrap();
+        let (log, stderr) = (Arc::new(Mutex::new(Vec::new())), child.stderr.take().unwrap());
+        let lines = Arc::clone(&log);
+        let reader = tokio::spawn(async move {
+            let mut read = BufReader::new(stderr).lines();
+            while let Ok(Some(line)) = read.next_line().await {
+                lines.lock().unwrap().push(line);
+            }
+        });
+        Self { child, log, reader: Some(reader) }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    /// The last line of a process that has ended.
+    pub(crate) async fn last_line(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            tokio::time::timeout(PATIENCE, reader).await.unwrap().unwrap();
+        }
+        self.log.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+
+    /// Waits for a log line with this message, and returns its fields.
+    pub(crate) async fn logged(&self, message: &str) -> Value {
+        let find = || async {
+            let log = self.log.lock().unwrap();
+            let parsed = log.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            parsed.map(|mut line| line["fields"].take()).find(|fields| fields["message"] == message)
+        };
+        match tokio::time::timeout(PATIENCE, wait_until(message, PATIENCE * 2, find)).await {
+            Ok(fields) => fields,
+            Err(_) => panic!("'{message}' was not logged:\n{}", self.log()),
+        }
+    }
+
+    async fn address(&self, message: &str) -> SocketAddr {
+        self.logged(message).await["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    pub(crate) async fn webhooks(&self) -> SocketAddr {
+        self.address("serving webhooks").await
+    }
+
+    /// Status and body of a GET of the health listener.
+    pub(crate) async fn health(&self, path: &str) -> (u16, String) {
+        get(self.address("serving /healthz and /readyz").await, path).await
+    }
+
+    pub(crate) async fn ready(&self) {
+        wait_until("readiness", PATIENCE, || async { (self.health("/readyz").await.0 == 200).then_some(()) }).await;
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) async fn terminate(&self) {
+        let id = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+    }
+
+    /// Kills it: no handler runs, nothing is put in order.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(status) => status.unwrap(),
+            Err(_) => panic!("the process did not end:\n{}", self.log()),
+        }
+    }
+}
+
+async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut reply)).await.unwrap().unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}

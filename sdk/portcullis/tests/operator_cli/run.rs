@@ -1,0 +1,199 @@
+//! `run`: from the start to the end, in the API server's way.
+
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use portcullis_testing::{ControlPlane, User, wait_until};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::cluster::{cluster, entities, entity, generate, user};
+use crate::process::{PATIENCE, Running};
+
+/// An operator's home. Its configurations have one name in the whole cluster, so one test at a time has them.
+struct Home {
+    cluster: &'static ControlPlane,
+    namespace: String,
+    user: User,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Home {
+    async fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::const_new(());
+        let (alone, cluster) = (ALONE.lock().await, cluster().await);
+        let namespace = cluster.namespace("op").await;
+        let user = user(cluster, &namespace).await;
+        let home = Self { cluster, namespace, user, _alone: alone };
+        home.uninstall().await;
+        home
+    }
+
+    fn start(&self, arguments: &[&str]) -> Running {
+        let kubeconfig = self.user.kubeconfig.to_str().unwrap();
+        Running::start(&[&["--kubeconfig", kubeconfig, "--namespace", &self.namespace], arguments].concat())
+    }
+
+    /// Puts the webhooks of this process in the API server's way.
+    async fn install(&self, running: &Running) {
+        let manifests = generate(&["webhooks", "--namespace", &self.namespace]).await;
+        self.cluster.install_webhooks(&manifests, running.webhooks().await.port()).await;
+    }
+
+    async fn uninstall(&self) {
+        let (admin, now) = (self.cluster.admin(), DeleteParams::default());
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(admin.clone());
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(admin);
+        for result in [
+            validating.delete("entity-operator-validating", &now).await.map(drop),
+            mutating.delete("entity-operator-mutating", &now).await.map(drop),
+        ] {
+            assert!(matches!(&result, Ok(()) | Err(kube::Error::Api(_))), "{result:?}");
+        }
+    }
+
+    async fn secrets(&self) -> Vec<Secret> {
+        let secrets: Api<Secret> = Api::namespaced(self.cluster.admin(), &self.namespace);
+        secrets.list(&Default::default()).await.unwrap().items
+    }
+}
+
+// The whole way, with the rights of `generate rbac` and the webhooks of `generate webhooks`.
+#[tokio::test]
+async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_called() {
+    let home = Home::new().await;
+    let mut running = home.start(&[]);
+    assert_eq!(running.health("/healthz").await, (200, "ok\n".to_owned()));
+    let reason = || async {
+        let (status, body) = running.health("/readyz").await;
+        assert_eq!(status, 503, "{body}");
+        body.contains("is not installed").then_some(body)
+    };
+    let reason = wait_until("the reason why it is not ready", PATIENCE, reason).await;
+    assert_eq!(
+        reason,
+        "waiting for the CA to be published in ValidatingWebhookConfiguration entity-operator-validating: \
+         it is not installed; see 'generate webhooks'\n"
+    );
+    assert_eq!(running.health("/metrics").await.0, 404);
+
+    home.install(&running).await;
+    running.ready().await;
+    assert_eq!(running.health("/readyz").await, (200, "ok\n".to_owned()));
+
+    let team = home.cluster.namespace("team").await;
+    let entities = entities(home.cluster.admin(), &team);
+    // The API server takes up a configuration within a second or two.
+    let refused = || async {
+        entities.create(&PostParams { dry_run: true, ..Default::default() }, &entity("no", "forbidden")).await.err()
+    };
+    let error = wait_until("the webhook to be called", PATIENCE, refused).await;
+    let kube::Error::Api(status) = error else { panic!("{error}") };
+    assert_eq!((status.code, status.details.as_ref().unwrap().causes[0].field.as_str()), (422, "spec.username"));
+    assert!(status.message.ends_with("name may not be 'forbidden'"), "{}", status.message);
+    let completed = || async {
+        let made =
+            entities.create(&PostParams { dry_run: true, ..Default::default() }, &entity("yes", "Mary")).await.unwrap();
+        made.data["spec"]["nickname"].as_str().map(str::to_owned)
+    };
+    assert_eq!(wait_until("the default", PATIENCE, completed).await, "M");
+
+    running.terminate().await;
+    assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
+    assert!(!running.log().contains("PRIVATE KEY"));
+}
+
+// D3, and the operator's promise to write nothing that is there.
+#[tokio::test]
+async fn a_restart_serves_the_same_certificate_and_writes_nothing() {
+    let home = Home::new().await;
+    let first = home.start(&[]);
+    home.install(&first).await;
+    first.ready().await;
+    let secrets = home.secrets().await;
+    first.kill().await;
+
+    let mark = home.cluster.audit().mark();
+    let second = home.start(&[]);
+    second.ready().await;
+    assert_eq!(home.secrets().await, secrets);
+    assert_eq!(home.cluster.audit().writes_by(&home.user.name, mark).await, []);
+}
+
+#[tokio::test]
+async fn starts_that_are_killed_at_any_moment_are_completed_by_the_next() {
+    let home = Home::new().await;
+    let manifests = generate(&["webhooks", "--namespace", &home.namespace]).await;
+    home.cluster.install_webhooks(&manifests, 443).await;
+    let mut ca = None;
+    for step in 0..8 {
+        let running = home.start(&[]);
+        running.health("/healthz").await;
+        // The moments at which it dies lie between its first request and its readiness.
+        let _ = tokio::time::timeout(Duration::from_millis(10 * step), running.ready()).await;
+        running.kill().await;
+        let stored = home.secrets().await;
+        let found =
+            stored.iter().find(|secret| secret.metadata.name.as_deref().is_some_and(|name| name.ends_with("-ca")));
+        ca = ca.or_else(|| found.map(|secret| secret.data.clone()));
+        assert_eq!(found.map(|secret| secret.data.clone()), ca, "a CA that was made is kept");
+    }
+    assert!(ca.is_some(), "every start was killed before its first write");
+    let pair = (home.start(&[]), home.start(&[]));
+    pair.0.ready().await;
+    pair.1.ready().await;
+    assert_eq!(home.secrets().await.len(), 2);
+}
+
+#[tokio::test]
+async fn sigterm_lets_the_call_under_way_be_answered_and_ends_with_exit_code_0() {
+    let home = Home::new().await;
+    let mut running = home.start(&["--think", "1500"]);
+    home.install(&running).await;
+    running.ready().await;
+    let team = home.cluster.namespace("team").await;
+    let entities = entities(home.cluster.admin(), &team);
+    let (call, address) = (entity("one", "Mary"), running.webhooks().await);
+    let (made, ()) = tokio::join!(
+        // What comes before the configuration is in force is not judged.
+        async {
+            wait_until("a call that is judged", PATIENCE, || async {
+                let dry = PostParams { dry_run: true, ..Default::default() };
+                let made = entities.create(&dry, &call).await;
+                running.log().contains("thinking").then_some(made)
+            })
+            .await
+        },
+        async {
+            running.logged("thinking").await;
+            running.terminate().await;
+        }
+    );
+    made.unwrap();
+    assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn sigterm_ends_a_process_that_never_got_ready() {
+    let home = Home::new().await;
+    let mut waiting = home.start(&[]);
+    waiting.webhooks().await;
+    waiting.terminate().await;
+    assert_eq!(waiting.ended().await.code(), Some(0), "{}", waiting.log());
+
+    // Not even an API server to talk to.
+    let nobody = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = std::fs::read_to_string(&home.user.kubeconfig).unwrap();
+    std::fs::write(&kubeconfig, text.replace(home.cluster.url(), &format!("https://{}", nobody.local_addr().unwrap())))
+        .unwrap();
+    let mut hanging = Running::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "default"]);
+    let (_, body) = hanging.health("/readyz").await;
+    assert_eq!(body, "waiting for certificates\n");
+    hanging.terminate().await;
+    assert_eq!(hanging.ended().await.code(), Some(0), "{}", hanging.log());
+}
