@@ -6,6 +6,8 @@
 //! server completes list keys with their defaults: a container port sent without `protocol` is recorded under
 //! `k:{"containerPort":8080,"protocol":"TCP"}`.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// The first path of `desired` that `held` (the `fieldsV1` of one manager's entry) does not hold; `None` when it holds
@@ -57,40 +59,79 @@ fn missing_value(held: &Value, desired: &Value, path: &str) -> Option<String> {
         Value::Object(members) => {
             members.iter().find_map(|(key, member)| missing_member(Some(held), key, member, path))
         }
-        Value::Array(elements) => elements.iter().enumerate().find_map(|(index, element)| {
-            let mut candidates = elements_matching(held, index, element).peekable();
-            if candidates.peek().is_none() {
-                return Some(format!("{path}[{index}]"));
-            }
-            // Two elements may differ in a key that we left to its default (8080/TCP, 8080/UDP): one that holds is enough.
-            let mut first = None;
-            for candidate in candidates {
-                let missing = missing_value(candidate, element, &format!("{path}[{index}]"))?;
-                first.get_or_insert(missing);
-            }
-            first
-        }),
+        Value::Array(elements) => {
+            let list = HeldList::of(held);
+            elements.iter().enumerate().find_map(|(index, element)| {
+                let mut candidates = list.matching(index, element).peekable();
+                if candidates.peek().is_none() {
+                    return Some(format!("{path}[{index}]"));
+                }
+                // Two elements may differ in a key that we left to its default (8080/TCP, 8080/UDP): one that holds is
+                // enough.
+                let mut first = None;
+                for candidate in candidates {
+                    let missing = missing_value(candidate, element, &format!("{path}[{index}]"))?;
+                    first.get_or_insert(missing);
+                }
+                first
+            })
+        }
         _ => None,
     }
 }
 
-/// The nodes under `held` that can stand for `element` of a list.
-fn elements_matching<'a>(held: &'a Value, index: usize, element: &'a Value) -> impl Iterator<Item = &'a Value> + 'a {
-    held.as_object()
-        .into_iter()
-        .flatten()
-        .filter(move |(key, _)| matches_key(key, index, element))
-        .map(|(_, node)| node)
+/// The elements of a list that an entry holds, indexed by their keys: a server's author decides how many there are, and
+/// comparing each with each would let one list of thousands hold up every other server.
+struct HeldList<'a> {
+    keyed: Vec<(Map<String, Value>, &'a Value)>,
+    /// Places in `keyed`, by the name and value of one key.
+    places: HashMap<(String, String), Vec<usize>>,
+    /// Elements of sets and of indexed lists.
+    others: Vec<(&'a str, &'a Value)>,
+}
+
+impl<'a> HeldList<'a> {
+    fn of(held: &'a Value) -> Self {
+        let mut list = Self { keyed: Vec::new(), places: HashMap::new(), others: Vec::new() };
+        for (key, node) in held.as_object().into_iter().flatten() {
+            let keys = key.strip_prefix("k:").and_then(|keys| serde_json::from_str::<Map<String, Value>>(keys).ok());
+            let Some(keys) = keys else {
+                list.others.push((key, node));
+                continue;
+            };
+            for (name, value) in &keys {
+                list.places.entry((name.clone(), value.to_string())).or_default().push(list.keyed.len());
+            }
+            list.keyed.push((keys, node));
+        }
+        list
+    }
+
+    /// The nodes that can stand for `element`, which is at `index` of its list.
+    fn matching(&self, index: usize, element: &Value) -> impl Iterator<Item = &'a Value> {
+        let others = self.others.iter().filter(move |(key, _)| matches_key(key, index, element)).map(|(_, node)| *node);
+        // Every key that the element states has to be there, so the rarest of them leads to all that match.
+        let names = self.keyed.first().map(|(keys, _)| keys);
+        let rarest = names.into_iter().flat_map(Map::keys).filter_map(|name| {
+            let value = element.get(name)?;
+            Some(self.places.get(&(name.clone(), value.to_string())).map(Vec::as_slice).unwrap_or_default())
+        });
+        let places = rarest.min_by_key(|places| places.len()).unwrap_or_default();
+        let keyed = places.iter().filter_map(|place| self.keyed.get(*place));
+        keyed.filter(|(keys, _)| stands_for(keys, element)).map(|(_, node)| *node).chain(others)
+    }
+}
+
+/// Whether the held element with these keys can be `element`: a key that it does not state was completed by the server
+/// with its default.
+fn stands_for(keys: &Map<String, Value>, element: &Value) -> bool {
+    let stated = keys.keys().any(|name| element.get(name).is_some());
+    stated && keys.iter().all(|(name, value)| element.get(name).is_none_or(|member| member == value))
 }
 
 fn matches_key(key: &str, index: usize, element: &Value) -> bool {
     if let Some(keys) = key.strip_prefix("k:") {
-        let (Ok(Value::Object(keys)), Some(members)) = (serde_json::from_str(keys), element.as_object()) else {
-            return false;
-        };
-        // A key that the element does not state was completed by the server with its default.
-        let stated = keys.keys().any(|name| members.contains_key(name));
-        stated && keys.iter().all(|(name, value)| members.get(name).is_none_or(|member| member == value))
+        serde_json::from_str(keys).is_ok_and(|keys| stands_for(&keys, element))
     } else if let Some(value) = key.strip_prefix("v:") {
         serde_json::from_str::<Value>(value).is_ok_and(|value| &value == element)
     } else if let Some(position) = key.strip_prefix("i:") {

@@ -212,3 +212,30 @@ fn what_we_hold_and_no_longer_state_is_excess() {
     other["status"]["conditions"] = json!([{"type": "Valid", "status": "True"}]);
     assert_eq!(first_excess(&held, &other).as_deref(), Some("status.conditions[k:{\"type\":\"Ready\"}]"));
 }
+
+/// A server's author decides how long a list is: comparing each element with each would hold up every other server.
+#[test]
+fn a_list_of_thousands_is_compared_in_the_time_of_its_length() {
+    let count = 30_000;
+    let names = (0..count).map(|at| format!("V{at}"));
+    let held: serde_json::Map<_, _> = names
+        .clone()
+        .map(|name| (format!("k:{}", json!({"name": name})), json!({".": {}, "f:name": {}, "f:value": {}})))
+        .collect();
+    let held = json!({"f:env": held});
+    let env: Vec<Value> = names.map(|name| json!({"name": name, "value": "x"})).collect();
+    let start = std::time::Instant::now();
+    assert_eq!(first_missing(&held, &json!({"env": env})), None);
+    // Each with each takes minutes.
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+
+    let ports: serde_json::Map<_, _> = (1..count)
+        .map(|port| {
+            (format!("k:{}", json!({"containerPort": port, "protocol": "TCP"})), json!({"f:containerPort": {}}))
+        })
+        .collect();
+    let wanted: Vec<Value> = (1..=count).map(|port| json!({"containerPort": port})).collect();
+    let missing = first_missing(&json!({"f:ports": ports}), &json!({"ports": wanted}));
+    assert_eq!(missing, Some(format!("ports[{}]", count - 1)));
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+}
