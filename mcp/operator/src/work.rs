@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 /// First delay after a failure; it doubles with each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// Longest delay after a failure during which the object, or something it refers to, changed.
+const RETRY_AFTER_CHANGE: Duration = Duration::from_secs(5);
 /// Longest delay after a failure.
 const LAST_RETRY: Duration = Duration::from_mins(5);
 
@@ -142,9 +144,11 @@ impl Queue {
                 None => {
                     let failures = state.failures.entry(key.clone()).or_default();
                     *failures = failures.saturating_add(1);
-                    // A change while it ran does not shorten the backoff: the same error would follow it.
-                    due = None;
-                    Some(retry_delay(*failures))
+                    // A change while it ran may be the one that mends it: it shortens a long backoff, but not to nothing,
+                    // for a failing reconcile may cause such changes itself.
+                    let delay = retry_delay(*failures);
+                    let delay = if due.take().is_some() { delay.min(RETRY_AFTER_CHANGE) } else { delay };
+                    Some(delay)
                 }
             };
             let asked = delay.map(|delay| Instant::now() + delay);
@@ -247,8 +251,6 @@ mod tests {
             let start = Instant::now();
             queue.next(&stop).await;
             waits.push(start.elapsed().as_millis());
-            // A change that comes in meanwhile does not shorten the backoff.
-            queue.add(key("a"));
             queue.done(&key("a"), None);
         }
         assert_eq!(waits[..5], [0, 500, 1000, 2000, 4000]);
@@ -262,6 +264,27 @@ mod tests {
         let start = Instant::now();
         queue.next(&stop).await;
         assert_eq!(start.elapsed().as_millis(), 500);
+    }
+
+    /// It may be the change that mends what failed; it may also come of the failing reconcile itself.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_during_a_failing_reconcile_shortens_the_backoff_to_seconds_and_never_to_nothing() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add(key("a"));
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            let start = Instant::now();
+            queue.next(&stop).await;
+            waits.push(start.elapsed().as_millis());
+            queue.add(key("a"));
+            queue.done(&key("a"), None);
+        }
+        assert_eq!(waits[..7], [0, 500, 1000, 2000, 4000, 5000, 5000]);
+        // One that comes afterwards does not wait at all.
+        let start = Instant::now();
+        queue.add(key("a"));
+        queue.next(&stop).await;
+        assert_eq!(start.elapsed().as_millis(), 0);
     }
 
     #[tokio::test(start_paused = true)]
