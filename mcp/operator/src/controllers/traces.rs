@@ -120,9 +120,11 @@ impl Stored for Trace {
 // === impl PodTrace ===
 
 impl PodTrace {
-    /// Selects the pods of proxies.
+    /// Selects the pods of proxies. `app` alone would also select the MCP server's pods where the server is called
+    /// `mcpserver`: they carry their server's name in it.
     pub fn selector() -> String {
-        format!("{}={},{}=true", label::APP, label::APP_MCP_SERVER, label::TOOLHIVE)
+        let kind = label::APP_MCP_SERVER;
+        format!("{}={kind},{}={kind},{}=true", label::APP, label::APP_NAME, label::TOOLHIVE)
     }
 
     /// Keeps what matters of a pod.

@@ -16,6 +16,12 @@ pub(super) struct Conditions<'a> {
     set: BTreeMap<&'static str, Condition>,
 }
 
+/// Cuts a message to what the API server takes.
+pub(crate) fn fitting(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    message
+}
+
 impl<'a> Conditions<'a> {
     pub(super) fn after(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
         Self { previous: previous.map(Vec::as_slice).unwrap_or_default(), generation, now, set: BTreeMap::new() }
@@ -23,10 +29,7 @@ impl<'a> Conditions<'a> {
 
     pub(super) fn set(&mut self, type_: &'static str, status: bool, reason: &str, message: impl Into<String>) {
         let status = if status { "True" } else { "False" };
-        let mut message = message.into();
-        if message.len() > MAX_MESSAGE {
-            message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-        }
+        let message = fitting(message.into());
         let changed = self
             .previous
             .iter()

@@ -21,7 +21,8 @@ pub struct PlannedEvent {
 }
 
 impl PlannedEvent {
-    pub(super) fn new(type_: EventType, reason: &str, note: &str) -> Self {
+    /// An event; a note that is too long for one is cut.
+    pub(crate) fn new(type_: EventType, reason: &str, note: &str) -> Self {
         Self { type_, reason: reason.to_owned(), note: note[..note.floor_char_boundary(1024)].to_owned() }
     }
 }

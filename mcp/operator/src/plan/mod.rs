@@ -37,6 +37,8 @@ use mcp_api::{
     v1beta1::{MCPServer, MCPServerStatus},
 };
 
+pub(crate) use conditions::fitting;
+
 pub use child::{Child, ChildKind, ChildRef, digest};
 pub use events::{EventType, PlannedEvent};
 pub use server::{plan_server, references};

@@ -53,7 +53,10 @@ pub(super) fn deployment(server: &Server<'_>, gate: &Gate, checksum: &str) -> Ch
         Gate::Ready(gate) => [(names::GATE.to_owned(), gate.annotation())].into(),
         Gate::Open | Gate::Broken(_) => BTreeMap::new(),
     };
-    metadata.annotations = some(merged(gate_annotation, overrides.annotations.as_ref()));
+    let mut annotations = overrides.annotations.unwrap_or_default();
+    // Written by a user, it would tell a later plan of a guard that these pods do not have.
+    annotations.remove(names::GATE);
+    metadata.annotations = some(merged(gate_annotation, Some(&annotations)));
 
     let checksum = [(annotation::RUN_CONFIG_CHECKSUM.to_owned(), checksum.to_owned())].into();
     let template = PodTemplateSpec {

@@ -13,7 +13,7 @@ use mcp_runconfig::PermissionProfile;
 use super::{
     Child, ChildKind, ChildRef, EventType, Finalizer, Plan, PlannedEvent, References, ServerInputs, access, backend,
     checks::{self, Block},
-    conditions::Conditions,
+    conditions::{Conditions, fitting},
     gate::Gate,
     guards::Guard,
     metadata::Server,
@@ -85,7 +85,7 @@ pub fn plan_server(inputs: &ServerInputs<'_>) -> Plan {
     let runs = !children.is_empty() || (absent.is_empty() && inputs.deployment.is_some());
     let status = MCPServerStatus {
         conditions: conditions.into_list(),
-        message: Some(state.message),
+        message: Some(fitting(state.message)),
         observed_generation: object.metadata.generation,
         phase: Some(state.phase),
         ready_replicas: Some(state.ready),

@@ -1,6 +1,9 @@
 //! How each field of a server reaches its children (MISSION P1, P5).
 
-use mcp_operator::plan::{ChildKind, references};
+use mcp_operator::{
+    controllers::PodTrace,
+    plan::{ChildKind, references},
+};
 use serde_json::{Value, json};
 
 use crate::world::{World, child, condition, config, deployment, is_absent, run_config, stateful_set};
@@ -216,4 +219,19 @@ fn references_name_all_that_a_change_of_replans_the_server() {
     assert_eq!(found.webhook_config.as_deref(), Some("gates"));
     assert_eq!(found.secrets.into_iter().collect::<Vec<_>>(), ["ca", "crt", "env", "hmac", "key"]);
     assert_eq!(found.config_maps.into_iter().collect::<Vec<_>>(), ["p"]);
+}
+
+/// The MCP server's pods carry its name as `app`, which is the same as the proxies' where it is called `mcpserver`.
+#[test]
+fn the_pods_of_a_server_called_mcpserver_are_not_taken_for_its_proxy() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+    world.server.metadata.name = Some("mcpserver".into());
+    let plan = world.plan();
+    let selected = |kind| {
+        let labels = &child(&plan, kind, "mcpserver").unwrap()["spec"]["template"]["metadata"]["labels"];
+        let selector = PodTrace::selector();
+        let mut terms = selector.split(',').filter_map(|term| term.split_once('='));
+        terms.all(|(key, value)| labels[key] == value)
+    };
+    assert!(selected(ChildKind::Deployment) && !selected(ChildKind::StatefulSet));
 }

@@ -172,6 +172,10 @@ fn users_cannot_forge_the_gate_of_their_proxy() {
     let annotations = &deployment(&plan)["metadata"]["annotations"];
     let gate = annotations["toolhive.stacklok.dev/webhook-config"].as_str().unwrap();
     assert!(gate.starts_with("gates/") && gate != "gates/forged", "{gate}");
+
+    // Without a gate there is nothing to say, and what the user says there counts for nothing.
+    world.server.spec.webhook_config_ref = None;
+    assert!(deployment(&world.plan())["metadata"].get("annotations").is_none());
 }
 
 // The rule: the operator never writes upstream's call home.

@@ -195,3 +195,17 @@ fn the_finalizer_is_put_on_first_and_taken_off_last() {
         assert!(is_absent(&plan, kind, name), "{kind:?} {name}");
     }
 }
+
+/// A server whose spec is wrong in thousands of places says so in a status that a reader and etcd can take.
+#[test]
+fn a_status_stays_small_however_much_is_wrong() {
+    let many: Vec<_> = (0..5000).map(|at| json!({"name": format!("a={at}"), "value": ""})).collect();
+    let long = json!([{"name": format!("=é{}", "x".repeat(100_000)), "value": ""}]);
+    for env in [json!(many), long] {
+        let plan = World::of(json!({"image": "x:1", "transport": "streamable-http", "env": env})).plan();
+        let message = plan.status.message.clone().unwrap();
+        assert!(message.starts_with("spec.env[0].name:"), "{message:.200}");
+        let bytes = serde_json::to_string(&plan.status).unwrap().len();
+        assert!(bytes < 128 << 10, "{bytes} bytes");
+    }
+}

@@ -33,7 +33,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems in one line.
+/// The problems in one line, as many as somebody reads.
 pub(super) fn sentences(problems: &[Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    const SAID: usize = 10;
+    let mut sentences: Vec<String> = problems.iter().take(SAID).map(ToString::to_string).collect();
+    if let Some(more) = problems.len().checked_sub(SAID).filter(|more| *more > 0) {
+        sentences.push(format!("and {more} more"));
+    }
+    sentences.join("; ")
 }
