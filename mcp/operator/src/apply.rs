@@ -13,11 +13,11 @@ mod live;
 mod send;
 mod status;
 
-pub use decide::{Decision, Reason, Refusal, decide};
+pub use decide::{Decision, Reason, Refusal, decide, refusal};
 pub use document::{ChildKind, Desired, DocumentError, prune};
 pub use fields::{first_excess, first_missing};
 pub use live::{Live, version_number};
-pub use send::{Applier, ApplyError, DeleteOutcome};
+pub use send::{Applier, ApplyError, DeleteOutcome, said};
 pub use status::{StatusState, status_needs_apply};
 
 /// Keys and names that belong to the apply engine.

@@ -46,6 +46,16 @@ impl std::fmt::Display for Refusal {
     }
 }
 
+/// Why `live`, which has the name of a child of the object with uid `owner`, is neither written nor deleted; `None` when
+/// it is that child.
+pub fn refusal(live: &Live, owner: &str) -> Option<Refusal> {
+    match live.controller.as_deref() {
+        Some(controller) if controller != owner => Some(Refusal::ControlledByOther),
+        None if live.held.is_none() && live.digest.is_none() && !live.platform => Some(Refusal::NotOurs),
+        _ => None,
+    }
+}
+
 /// Decides about `desired`, a child of the object with uid `owner`.
 pub fn decide(live: Option<&Live>, desired: &Desired, owner: &str) -> Decision {
     let Some(live) = live else {
@@ -54,12 +64,8 @@ pub fn decide(live: Option<&Live>, desired: &Desired, owner: &str) -> Decision {
     if live.deleting {
         return Decision::Wait;
     }
-    match live.controller.as_deref() {
-        Some(controller) if controller != owner => return Decision::Refuse(Refusal::ControlledByOther),
-        None if live.held.is_none() && live.digest.is_none() && !live.platform => {
-            return Decision::Refuse(Refusal::NotOurs);
-        }
-        _ => {}
+    if let Some(refusal) = refusal(live, owner) {
+        return Decision::Refuse(refusal);
     }
     if live.digest.as_deref() != Some(desired.digest()) {
         return Decision::Apply(Reason::Changed);

@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 #[non_exhaustive]
 pub enum ApplyError {
     /// The API server refused it or could not be reached; retry with backoff.
-    #[error("cannot {verb} {kind} {namespace}/{name}: {source}")]
+    #[error("cannot {verb} {kind} {namespace}/{name}: {}", said(source))]
     Refused {
         /// `apply` or `delete`.
         verb: &'static str,
@@ -180,6 +180,14 @@ impl Applier {
 
     fn api(&self, kind: ChildKind, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &kind.api_resource())
+    }
+}
+
+/// The API server's own sentence; what else its answer holds repeats that.
+pub fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What makes a reconcile fail. Every variant is retried with backoff.
 
-use crate::apply::{ApplyError, DocumentError};
+use crate::apply::{ApplyError, DocumentError, said};
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum ReconcileError {
     #[error("the plan is defective: {0}")]
     Plan(#[from] DocumentError),
     /// A request about the object itself failed.
-    #[error("cannot {verb} {object}: {source}")]
+    #[error("cannot {verb} {object}: {}", said(source))]
     Request {
         /// What was tried.
         verb: &'static str,

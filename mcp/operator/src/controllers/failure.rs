@@ -7,15 +7,48 @@ use mcp_api::{
     v1beta1::{MCPServer, Phase},
 };
 
-use crate::plan::{EventType, Plan, PlannedEvent};
+use crate::plan::{EventType, Plan, PlannedEvent, fitting};
 
-/// Reason of `Ready=False`, and of the event.
-const REASON: &str = "ApplyFailed";
+/// What keeps a child from being written.
+pub(super) enum Trouble {
+    /// The API server refused it, or did not answer.
+    Failed(String),
+    /// An object that is not ours has its name.
+    NameTaken(String),
+    /// The one that exists is being deleted, and somebody's finalizer may hold it.
+    Waits(String),
+}
 
-/// Makes the plan's status say that `problem` keeps the server from being what it should. The event is told once: while
+// === impl Trouble ===
+
+impl Trouble {
+    fn phase(&self) -> Phase {
+        match self {
+            Self::Failed(_) | Self::NameTaken(_) => Phase::Failed,
+            Self::Waits(_) => Phase::Pending,
+        }
+    }
+
+    /// Reason of `Ready=False`, and of the event.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Failed(_) | Self::NameTaken(_) => "ApplyFailed",
+            Self::Waits(_) => "ChildBeingDeleted",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Failed(problem) | Self::NameTaken(problem) => format!("a child could not be written: {problem}"),
+            Self::Waits(child) => format!("{child} is being deleted; it is made anew once it is gone"),
+        }
+    }
+}
+
+/// Makes the plan's status say that `trouble` keeps the server from being what it should. The event is told once: while
 /// the last status says the same, nothing is added.
-pub(super) fn tell(plan: &mut Plan, server: &MCPServer, problem: &str) {
-    let message = format!("a child could not be written: {problem}");
+pub(super) fn tell(plan: &mut Plan, server: &MCPServer, trouble: &Trouble) {
+    let (reason, message) = (trouble.reason(), fitting(trouble.message()));
     let previous = server
         .status
         .as_ref()
@@ -24,21 +57,21 @@ pub(super) fn tell(plan: &mut Plan, server: &MCPServer, problem: &str) {
     let ready = Condition {
         type_: condition::READY.to_owned(),
         status: "False".to_owned(),
-        reason: REASON.to_owned(),
+        reason: reason.to_owned(),
         message: message.clone(),
         observed_generation: server.metadata.generation,
         last_transition_time: unchanged.map_or(Time(Timestamp::now()), |old| old.last_transition_time.clone()),
     };
-    let told = previous.is_some_and(|old| old.reason == REASON && old.message == message);
+    let told = previous.is_some_and(|old| old.reason == reason && old.message == message);
     let conditions = plan.status.conditions.get_or_insert_default();
     conditions.retain(|old| old.type_ != condition::READY);
     conditions.push(ready);
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
-    plan.status.message = Some(message.clone());
-    plan.status.phase = Some(Phase::Failed);
-    plan.events = if told {
-        Vec::new()
-    } else {
-        vec![PlannedEvent { type_: EventType::Warning, reason: REASON.to_owned(), note: message }]
-    };
+    plan.events = if told { Vec::new() } else { vec![PlannedEvent::new(EventType::Warning, reason, &message)] };
+    plan.status.message = Some(message);
+    plan.status.phase = Some(trouble.phase());
+    if let Trouble::NameTaken(_) = trouble {
+        // It may be the proxy's Service: the address would lead to somebody else.
+        plan.status.url = None;
+    }
 }

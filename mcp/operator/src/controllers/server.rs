@@ -1,7 +1,7 @@
 //! The controller of MCPServers.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -11,11 +11,17 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod, Secret},
 };
 use kube::{Api, Client, ResourceExt as _};
-use mcp_api::v1beta1::MCPServer;
+use mcp_api::v1beta1::{MCPServer, Phase};
+use tokio::time::Instant;
 
-use super::{Custom, ReconcileError, Stores, Trace, custom::Writer, events::Events, failure};
+use super::{
+    Custom, ReconcileError, Stores, Trace,
+    custom::Writer,
+    events::Events,
+    failure::{self, Trouble},
+};
 use crate::{
-    apply::{Applier, ChildKind, Decision, DeleteOutcome, Desired, decide, names},
+    apply::{Applier, ChildKind, Decision, DeleteOutcome, Desired, decide, names, refusal},
     plan::{
         Child, ChildRef, Finalizer, Plan, ServerInputs, Settings, digest, names::SERVER_FINALIZER, plan_server,
         references,
@@ -23,8 +29,9 @@ use crate::{
     work::{Key, Next},
 };
 
-/// After children were written, their pods are about to appear: one status then, instead of one now and one then.
-const SETTLE: Duration = Duration::from_millis(300);
+/// A proxy that was just made has no pods yet. They wake its server; until then, for at most this long, nothing is said:
+/// one status instead of two.
+const SETTLE: Duration = Duration::from_secs(3);
 /// Deadline of reading a referenced Secret or ConfigMap.
 const READ_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -36,8 +43,8 @@ pub(super) struct ServerController {
     applier: Applier,
     writer: Writer<MCPServer>,
     events: Events,
-    /// Servers whose status waits for their pods; each waits once.
-    settling: Mutex<HashSet<Key>>,
+    /// Servers whose status waits for their first pods, and until when.
+    settling: Mutex<HashMap<Key, Instant>>,
 }
 
 /// What a pass over the children did.
@@ -46,8 +53,8 @@ struct Pass {
     writes: usize,
     /// The first child that could not be written, and why.
     failed: Option<ReconcileError>,
-    /// A child whose name is taken by an object that is not ours.
-    refused: Option<String>,
+    /// What else keeps a child from being written.
+    trouble: Option<Trouble>,
 }
 
 // === impl ServerController ===
@@ -92,10 +99,19 @@ impl ServerController {
             return Ok(Next::Wait);
         }
         self.finalizer(&live, plan.finalizer).await?;
-        if let Some(problem) = pass.problem() {
-            failure::tell(&mut plan, server, &problem);
-        } else if pass.writes > 0 && self.settle(&key) {
-            return Ok(Next::After(SETTLE));
+        if let Some(trouble) = pass.trouble() {
+            // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
+            if matches!(trouble, Trouble::Waits(_))
+                && let Some(rest) = self.settle(&key, true)
+            {
+                return Ok(Next::After(rest));
+            }
+            failure::tell(&mut plan, server, &trouble);
+        } else if plan.status.phase == Some(Phase::Pending)
+            && self.stores.pods.find(&key.namespace, &key.name).is_empty()
+            && let Some(rest) = self.settle(&key, pass.writes > 0)
+        {
+            return Ok(Next::After(rest));
         }
         self.settled(&key);
         if let Some(written) = self.writer.status(&live, server, &plan.status).await? {
@@ -113,9 +129,14 @@ impl ServerController {
         let references = references(server, webhook_config);
         let secrets = self.secrets(&namespace, &references.secrets).await?;
         let config_maps = self.config_maps(&namespace, &references.config_maps).await?;
-        let deployment = self.stores.children(ChildKind::Deployment).get(&namespace, &name);
-        let deployment = deployment.map(|trace| trace.deployment());
-        let stateful_set = self.stores.children(ChildKind::StatefulSet).get(&namespace, &name);
+        // Another's object of that name says nothing about this server.
+        let owner = server.uid().unwrap_or_default();
+        let own = |kind| {
+            let found = self.stores.children(kind).get(&namespace, &name);
+            found.filter(|trace| refusal(&trace.live, &owner).is_none())
+        };
+        let deployment = own(ChildKind::Deployment).map(|trace| trace.deployment());
+        let stateful_set = own(ChildKind::StatefulSet);
         let stateful_set = stateful_set.map(|_| StatefulSet::default());
         let pods = self.stores.pods.find(&namespace, &name);
         let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
@@ -139,11 +160,16 @@ impl ServerController {
             let store = self.stores.children(desired.kind());
             let live = store.get(desired.namespace(), desired.name());
             match decide(live.as_ref().map(|trace| &trace.live), &desired, &owner) {
-                // The removal of one that is being deleted wakes this server.
-                Decision::Keep | Decision::Wait => {}
+                Decision::Keep => {}
+                // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
+                // nor with one that is about to go and lacks the guard that the proxy is said to have.
+                Decision::Wait => {
+                    pass.trouble = Some(Trouble::Waits(format!("{:?} {}", desired.kind(), desired.name())));
+                    return Ok(());
+                }
                 Decision::Refuse(refusal) => {
-                    pass.refused.get_or_insert_with(|| format!("{:?} {}: {refusal}", desired.kind(), desired.name()));
-                    // What comes after it may rely on it: a proxy without its RunConfig must not start.
+                    let taken = format!("{:?} {}: {refusal}", desired.kind(), desired.name());
+                    pass.trouble = Some(Trouble::NameTaken(taken));
                     return Ok(());
                 }
                 Decision::Apply(reason) => {
@@ -166,13 +192,13 @@ impl ServerController {
         Ok(())
     }
 
-    /// Deletes those of `absent` that exist and that this server controls.
+    /// Deletes those of `absent` that exist and are this server's.
     async fn remove(&self, server: &MCPServer, absent: &[ChildRef], pass: &mut Pass) {
-        let (namespace, owner) = (server.namespace().unwrap_or_default(), server.uid());
+        let (namespace, owner) = (server.namespace().unwrap_or_default(), server.uid().unwrap_or_default());
         for child in absent {
             let store = self.stores.children(child.kind);
             let Some(trace) = store.get(&namespace, &child.name) else { continue };
-            if trace.live.deleting || trace.live.controller != owner {
+            if trace.live.deleting || refusal(&trace.live, &owner).is_some() {
                 continue;
             }
             match self.applier.delete(child.kind, &namespace, &child.name, &trace.live).await {
@@ -240,9 +266,16 @@ impl ServerController {
         Ok(found)
     }
 
-    /// True the first time it is asked for `key` since the last [`Self::settled`].
-    fn settle(&self, key: &Key) -> bool {
-        self.settling.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone())
+    /// How much longer to wait for the first pods of `key`, if at all. Writing children begins a wait.
+    fn settle(&self, key: &Key, written: bool) -> Option<Duration> {
+        let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let until = match settling.get(key) {
+            Some(until) => *until,
+            None if written => *settling.entry(key.clone()).or_insert(now + SETTLE),
+            None => return None,
+        };
+        Some(until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())
     }
 
     fn settled(&self, key: &Key) {
@@ -254,8 +287,8 @@ impl ServerController {
 
 impl Pass {
     /// What the server's author has to know, if anything.
-    fn problem(&self) -> Option<String> {
-        self.refused.clone().or_else(|| self.failed.as_ref().map(ToString::to_string))
+    fn trouble(&mut self) -> Option<Trouble> {
+        self.trouble.take().or_else(|| self.failed.as_ref().map(|error| Trouble::Failed(error.to_string())))
     }
 }
 
