@@ -113,11 +113,11 @@ async fn a_repair_that_is_refused_is_tried_again_until_it_is_granted() {
     let mut narrowed = granted.clone();
     let verbs = narrowed.as_array_mut().unwrap().iter_mut().map(|rule| rule["verbs"].as_array_mut().unwrap());
     verbs.for_each(|verbs| verbs.retain(|verb| verb != "patch"));
-    let set = |rules: Value| {
+    let set = |rights: Value| {
         let (roles, role) = (&roles, &role);
         async move {
-            let rules = Patch::Merge(json!({ "rules": rules }));
-            roles.patch(role, &PatchParams::default(), &rules).await.unwrap();
+            let patch = Patch::Merge(json!({ "rules": rights }));
+            roles.patch(role, &PatchParams::default(), &patch).await.unwrap();
         }
     };
     set(narrowed).await;

@@ -40,7 +40,7 @@ impl Place {
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];
         let user = cluster.user_with(&name, &grants).await;
-        Self { cluster, user, name }
+        Self { cluster, name, user }
     }
 
     pub(crate) fn source(&self) -> Automatic {
@@ -160,7 +160,7 @@ impl Place {
         let task = {
             let (bundle, client, stop) = (bundle.clone(), self.user.client.clone(), stop.clone());
             let configurations = configurations.clone();
-            tokio::spawn(async move { bundle.maintain(&client, &configurations, &stop).await })
+            tokio::spawn(async move { Box::pin(bundle.maintain(&client, &configurations, &stop)).await })
         };
         Publisher { bundle, configurations, stop, task }
     }

@@ -142,7 +142,7 @@ async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
     let pem = ca("ours");
     let publisher = place.publish(&pem, &["a"]);
     let said = Mutex::new(Vec::new());
-    let published =
+    let waiting =
         publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let steps = async {
         let heard = |words: &'static str| {
@@ -157,7 +157,7 @@ async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
         heard("it registers none of the webhooks that are served").await;
         place.install(&["a"]).await;
     };
-    let (bundle, ()) = tokio::join!(published, steps);
+    let (bundle, ()) = tokio::join!(waiting, steps);
     assert_eq!(*bundle, *pem);
     let first = said.lock().unwrap()[0].clone();
     assert_eq!(first, format!("the CA to be published in ValidatingWebhookConfiguration {}", place.configuration()));

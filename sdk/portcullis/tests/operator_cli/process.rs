@@ -37,7 +37,7 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 
 /// Runs it to its end.
 pub(crate) async fn output(arguments: &[&str]) -> Output {
-    tokio::time::timeout(PATIENCE, command(arguments).output()).await.expect("an end in time").unwrap()
+    tokio::time::timeout(PATIENCE, command(arguments).output()).await.unwrap().unwrap()
 }
 
 /// Runs it to its end, which must be with this exit code; returns its standard error.
@@ -89,10 +89,10 @@ impl Running {
             let parsed = log.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             parsed.map(|mut line| line["fields"].take()).find(|fields| fields["message"] == message)
         };
-        match tokio::time::timeout(PATIENCE, wait_until(message, PATIENCE * 2, find)).await {
-            Ok(fields) => fields,
-            Err(_) => panic!("'{message}' was not logged:\n{}", self.log()),
-        }
+        let Ok(found) = tokio::time::timeout(PATIENCE, wait_until(message, PATIENCE * 2, find)).await else {
+            panic!("'{message}' was not logged:\n{}", self.log())
+        };
+        found
     }
 
     async fn address(&self, message: &str) -> SocketAddr {
@@ -124,10 +124,10 @@ impl Running {
     }
 
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
-            Ok(status) => status.unwrap(),
-            Err(_) => panic!("the process did not end:\n{}", self.log()),
-        }
+        let Ok(status) = tokio::time::timeout(PATIENCE, self.child.wait()).await else {
+            panic!("the process did not end:\n{}", self.log())
+        };
+        status.unwrap()
     }
 }
 

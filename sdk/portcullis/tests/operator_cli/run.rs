@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use portcullis_testing::{ControlPlane, User, wait_until};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -56,7 +56,7 @@ impl Home {
 
     async fn secrets(&self) -> Vec<Secret> {
         let secrets: Api<Secret> = Api::namespaced(self.cluster.admin(), &self.namespace);
-        secrets.list(&Default::default()).await.unwrap().items
+        secrets.list(&ListParams::default()).await.unwrap().items
     }
 }
 
