@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 use crate::chain::{Next, Step};
-use crate::error::{BuildError, Place};
+use crate::error::{BuildError, Place, parameter};
 
 /// Who called: a request extension that `auth` sets.
 #[derive(Clone, Debug)]
@@ -26,7 +26,10 @@ pub(crate) struct Auth {
 
 impl Auth {
     pub(crate) fn new(parameters: &Value, user: &str, place: Place<'_>) -> Result<Self, BuildError> {
-        if parameters.get("oidc_config").is_some_and(|config| !config.is_null()) {
+        if !matches!(parameters, Value::Object(_) | Value::Null) {
+            return Err(place.error("parameters", "are not an object", "write {} where nobody has to log in"));
+        }
+        if parameter(parameters, "oidc_config").is_some_and(|config| !config.is_null()) {
             return Err(place.error(
                 "parameters.oidc_config",
                 "login by OIDC is not supported by this proxy",

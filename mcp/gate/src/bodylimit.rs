@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::answer::text;
 use crate::body::Body;
 use crate::chain::{Next, Step};
-use crate::error::{BuildError, Place};
+use crate::error::{BuildError, Place, parameter};
 
 /// The limit where none is given, in bytes.
 pub(crate) const DEFAULT_LIMIT: usize = 8 << 20;
@@ -23,7 +23,7 @@ pub(crate) struct BodyLimit(pub(crate) usize);
 
 impl BodyLimit {
     pub(crate) fn new(parameters: &Value, place: Place<'_>) -> Result<Self, BuildError> {
-        let limit = match parameters.get("max_bytes") {
+        let limit = match parameter(parameters, "max_bytes") {
             None | Some(Value::Null) => 0,
             Some(value) => value.as_i64().ok_or_else(|| {
                 place.error("parameters.max_bytes", format!("{value} is not an integer"), "write a number of bytes")

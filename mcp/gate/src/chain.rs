@@ -54,6 +54,9 @@ pub struct Gate {
 pub(crate) trait Step: Send + Sync {
     /// Answers the request itself or hands it on.
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>>;
+
+    /// Logs what an operator should know of it.
+    fn announce(&self) {}
 }
 
 /// The rest of the chain.
@@ -113,6 +116,12 @@ impl Gate {
             steps.insert(0, Box::new(JsonOnly));
         }
         Ok(Self { steps: steps.into(), names })
+    }
+
+    /// Logs what an operator should know of the chain. Call it once nothing can fail any more: a proxy that does not
+    /// start says why in one line.
+    pub fn announce(&self) {
+        self.steps.iter().for_each(|step| step.announce());
     }
 
     /// Puts the chain around `inner`.

@@ -1,6 +1,7 @@
 //! Why a chain cannot be built.
 
 use mcp_runconfig::ParseError;
+use serde_json::Value;
 
 /// A middleware that cannot be built. The proxy must not start; the author of the RunConfig has to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,4 +44,10 @@ impl Place<'_> {
     pub(crate) fn parse(self, ParseError { field, problem, fix, .. }: ParseError) -> BuildError {
         BuildError { index: self.index, kind: self.kind.to_owned(), field, problem, fix }
     }
+}
+
+/// A member of a middleware's parameters; as Go's decoder, blind to its case.
+pub(crate) fn parameter<'a>(parameters: &'a Value, name: &str) -> Option<&'a Value> {
+    let mut members = parameters.as_object()?.iter();
+    members.find_map(|(member, value)| member.eq_ignore_ascii_case(name).then_some(value))
 }

@@ -142,6 +142,10 @@ impl Review {
 // === impl Validating ===
 
 impl Step for Validating {
+    fn announce(&self) {
+        self.0.hooks.iter().for_each(Webhook::announce);
+    }
+
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let review = match Review::of(&request) {
             Entry::Review(review) => review,
@@ -181,6 +185,10 @@ impl Validating {
 // === impl Mutating ===
 
 impl Step for Mutating {
+    fn announce(&self) {
+        self.0.hooks.iter().for_each(Webhook::announce);
+    }
+
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let review = match Review::of(&request) {
             Entry::Review(review) => review,

@@ -19,10 +19,26 @@ impl Members {
     /// Starts reading `value`, which lies at `path` (empty for the document itself).
     pub(crate) fn of(value: Value, path: &str) -> Result<Self, ParseError> {
         match value {
-            Value::Object(rest) => Ok(Self { path: path.to_owned(), rest }),
+            Value::Object(rest) => {
+                let members = Self { path: path.to_owned(), rest };
+                members.distinct()?;
+                Ok(members)
+            }
             Value::Null => Ok(Self { path: path.to_owned(), rest: Map::new() }),
             other => Err(wrong_type(if path.is_empty() { "document" } else { path }, &other, "an object")),
         }
+    }
+
+    /// Refuses two members that differ only in case: Go's decoder takes both for one, and the later would win there.
+    fn distinct(&self) -> Result<(), ParseError> {
+        let mut seen = BTreeMap::new();
+        for key in self.rest.keys() {
+            if let Some(other) = seen.insert(key.to_ascii_lowercase(), key) {
+                let problem = format!("stands beside {:?}, which is the same member", self.path(other));
+                return Err(ParseError::new(self.path(key), problem, "keep one of them"));
+            }
+        }
+        Ok(())
     }
 
     /// The path of a member of this object.

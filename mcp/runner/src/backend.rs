@@ -49,7 +49,9 @@ pub(crate) fn plan(
     environment: &Environment,
     body_limit: usize,
 ) -> Result<Plan, RunError> {
-    let refuse = |field, problem: String| Err(RunError::Unserved { path: path.to_owned(), field, problem });
+    let refuse = |field: &str, problem: String| {
+        Err(RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem })
+    };
     if config.transport == Transport::Sse || config.proxy_mode == ProxyMode::Sse {
         let field = if config.transport == Transport::Sse { "transport" } else { "proxy_mode" };
         return refuse(
@@ -94,7 +96,8 @@ pub(crate) fn plan(
 
 /// A boolean member that the document's type leaves raw.
 pub(crate) fn flag(config: &RunConfig, member: &str) -> bool {
-    config.extra.get(member).and_then(serde_json::Value::as_bool).unwrap_or(false)
+    let found = config.extra.iter().find(|(name, _)| name.eq_ignore_ascii_case(member));
+    found.and_then(|(_, value)| value.as_bool()).unwrap_or(false)
 }
 
 impl Plan {

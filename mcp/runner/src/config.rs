@@ -1,9 +1,11 @@
 //! Finding and reading the RunConfig, and the chain that it asks for (toolhive-runner §1.2, §1.6, §2.1).
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{MiddlewareConfig, RunConfig};
+use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
 
 use crate::RunError;
@@ -41,14 +43,23 @@ pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunErro
             .ok_or_else(|| RunError::NoDocument(PLACES.join(", ")))?,
     };
     let unreadable = |source| RunError::Unreadable { path: path.clone(), source };
-    let metadata = std::fs::metadata(&path).map_err(unreadable)?;
-    if metadata.len() > MAX_DOCUMENT {
+    let mut document = Vec::new();
+    // A pipe or a device has no length to ask for beforehand.
+    let file = std::fs::File::open(&path).map_err(unreadable)?;
+    let length = file.take(MAX_DOCUMENT + 1).read_to_end(&mut document).map_err(unreadable)?;
+    if length as u64 > MAX_DOCUMENT {
         return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 4 MiB")));
     }
-    let document = std::fs::read(&path).map_err(unreadable)?;
-    match RunConfig::parse(&document) {
-        Ok(config) => Ok((path, config)),
-        Err(source) => Err(RunError::Document { path, source: Box::new(source) }),
+    let config = match RunConfig::parse(&document) {
+        Ok(config) => config,
+        Err(source) => return Err(RunError::Document { path, source: Box::new(source) }),
+    };
+    // A document that parsed is UTF-8. Which of two members of one name counts must not be left to the reader.
+    match std::str::from_utf8(&document).map(check_structure) {
+        Ok(Err(ambiguity)) => {
+            Err(RunError::Unserved { path, field: "document".to_owned(), problem: ambiguity.to_string() })
+        }
+        _ => Ok((path, config)),
     }
 }
 
@@ -56,14 +67,16 @@ pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunErro
 ///
 /// # Errors
 /// The member that asks for a guard that is not built.
-pub(crate) fn chain(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, &'static str> {
+pub(crate) fn chain(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, String> {
     if !config.allowed_origins.is_empty() {
-        return Err("allowed_origins");
+        return Err("allowed_origins".to_owned());
     }
     let mut chain = config.middleware_configs.clone();
     if chain.is_empty() {
-        if let Some(guard) = GUARDS.into_iter().find(|guard| config.extra.get(*guard).is_some_and(is_set)) {
-            return Err(guard);
+        // Go's decoder does not look at case, so neither may this.
+        let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
+        if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(name, value)) {
+            return Err(guard.clone());
         }
         chain = default_chain(config);
     }
@@ -98,13 +111,14 @@ fn parameters(config: &RunConfig, webhooks: &[WebhookConfig]) -> Value {
     serde_json::to_value(parameters).unwrap_or(Value::Null)
 }
 
-fn is_set(value: &Value) -> bool {
+fn is_set(name: &str, value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
-        Value::Object(members) => !members.is_empty(),
-        _ => true,
+        // An empty configuration asks for a guard with its defaults; only this one is a map, and nothing when empty.
+        Value::Object(members) => !members.is_empty() || !name.eq_ignore_ascii_case("tools_override"),
+        Value::Bool(true) | Value::Number(_) => true,
     }
 }
 
@@ -161,7 +175,7 @@ mod tests {
         ] {
             assert_eq!(chain(&parse(members)).unwrap_err(), field);
         }
-        assert!(chain(&parse(r#","oidc_config":null,"tools_filter":[],"authz_config":{}"#)).is_ok());
+        assert!(chain(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#)).is_ok());
     }
 
     #[test]

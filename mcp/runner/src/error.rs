@@ -43,7 +43,7 @@ pub enum RunError {
         /// The document.
         path: PathBuf,
         /// The member at fault.
-        field: &'static str,
+        field: String,
         /// What is wrong and what to do.
         problem: String,
     },

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line, so that it survives in the last line of a pod's log.
-            let line = error.to_string().replace('\n', " ");
+            let line = error.to_string().replace(char::is_control, " ");
             let _ = writeln!(std::io::stderr(), "mcp-runner: {line}");
             ExitCode::FAILURE
         }

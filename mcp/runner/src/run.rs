@@ -67,6 +67,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             metrics: Metrics::default(),
             drain: drain.clone(),
         });
+        gate.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
         let serving = tokio::spawn(server::serve(listener, Arc::clone(&app)));
         let result = tokio::select! {

@@ -92,17 +92,22 @@ impl Webhook {
         let tls = tls_config.unwrap_or_default();
         let client = Client::new(&name, &tls, context)
             .map_err(|(field, problem, fix)| place.error(&member(&format!("tls_config.{field}")), problem, fix))?;
+        Ok(Self { name, policy, url: uri, timeout: timeout.duration(), secret, client })
+    }
+
+    /// Logs whom it asks, and loudly that it would believe anybody.
+    pub(crate) fn announce(&self) {
+        let (webhook, policy, signed) = (&self.name, self.policy.as_str(), self.secret.is_some());
         // The host alone: paths and queries of webhooks may hold tokens.
-        let host = uri.host().unwrap_or_default();
-        if tls.insecure_skip_verify {
+        let host = self.url.host().unwrap_or_default();
+        if self.client.is_insecure() {
             tracing::warn!(
-                webhook = name,
+                webhook,
                 host,
                 "insecure_skip_verify is set: the webhook's certificate is NOT checked, anybody on the path can answer"
             );
         }
-        tracing::info!(webhook = name, host, policy = policy.as_str(), signed = secret.is_some(), "webhook configured");
-        Ok(Self { name, policy, url: uri, timeout: timeout.duration(), secret, client })
+        tracing::info!(webhook, host, policy, signed, "webhook configured");
     }
 
     /// Posts `payload` and reads the answer, all within the webhook's timeout.

@@ -73,6 +73,11 @@ impl Client {
         })
     }
 
+    /// Whether it takes any certificate.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.files.insecure
+    }
+
     /// Sends a request over a pooled connection, or a new one under the certificates that the files hold now.
     pub(crate) async fn request(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
         self.refresh();

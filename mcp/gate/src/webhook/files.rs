@@ -51,7 +51,12 @@ pub(crate) fn rooted(path: &str, root: Option<&Path>) -> Option<PathBuf> {
 /// The content of the file, with the path in the error.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let fail = |error: io::Error| format!("{} cannot be read ({error})", path.display());
-    let size = fs::metadata(path).map_err(fail)?.size();
+    let meta = fs::metadata(path).map_err(fail)?;
+    // A pipe would be waited for, and a device has no end.
+    if !meta.is_file() {
+        return Err(format!("{} cannot be read (it is not a regular file)", path.display()));
+    }
+    let size = meta.size();
     if size > MAX_FILE {
         return Err(format!("{} has {size} bytes, more than {MAX_FILE}", path.display()));
     }

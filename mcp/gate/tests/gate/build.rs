@@ -59,6 +59,10 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
             "[0].parameters.oidc_config",
             "OIDC",
         ),
+        (json!([{"type": "auth", "parameters": {"OIDC_Config": {}}}]), "[0].parameters.oidc_config", "OIDC"),
+        (json!([{"type": "auth", "parameters": []}]), "[0].parameters", "not an object"),
+        (json!([{"type": "bodylimit", "parameters": {"Max_Bytes": "1"}}]), "max_bytes", "not an integer"),
+        (hook(json!({"hmac_secret_ref": "/"})), "webhooks[0].hmac_secret_ref", "not a regular file"),
         (json!([entry("validating-webhook", vec![webhook("https://a/", "fail", json!({}))])]), "[0].type", "parser"),
         (json!([parser, entry("mutating-webhook", vec![])]), "[1].parameters.webhooks", "names no webhook"),
         (hook(json!({"name": ""})), "[1].parameters.webhooks[0].name", "is empty"),
@@ -96,7 +100,9 @@ async fn a_timeout_may_be_a_duration_nanoseconds_zero_or_left_out() {
 #[tokio::test]
 async fn skipped_verification_is_said_loudly_at_the_start() {
     let log = Log::capture();
-    build(&files(), hook(json!({"tls_config": {"insecure_skip_verify": true}, "url": "http://127.0.0.1:1/"}))).unwrap();
+    build(&files(), hook(json!({"tls_config": {"insecure_skip_verify": true}, "url": "http://127.0.0.1:1/"})))
+        .unwrap()
+        .announce();
     let text = log.text();
     let line = text.lines().find(|line| line.contains("WARN")).unwrap();
     assert!(line.contains("NOT checked") && line.contains("policy"), "{line}");

@@ -15,7 +15,6 @@ fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         .args(arguments)
         .current_dir(directory)
         .env_remove("RUST_LOG")
-        .env("RUST_LOG", "error")
         .output()
         .unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -64,6 +63,43 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             http(json!({"middleware_configs": [], "oidc_config": {"Issuer": "x"}})),
             &[],
             &["oidc_config", "remove it"],
+        ),
+        (
+            "guard in another case",
+            http(json!({"middleware_configs": [], "OIDC_Config": {"Issuer": "x"}})),
+            &[],
+            &["OIDC_Config", "remove it"],
+        ),
+        (
+            "guard with its defaults",
+            http(json!({"middleware_configs": [], "authz_config": {}})),
+            &[],
+            &["authz_config"],
+        ),
+        (
+            "member twice",
+            http(json!({})).replacen('{', r#"{"middleware_configs":[{"type":"teleport"}],"#, 1),
+            &[],
+            &["document", "duplicate member `middleware_configs`", "name each member once"],
+        ),
+        (
+            "member in two cases",
+            http(json!({"Middleware_Configs": []})),
+            &[],
+            &["Middleware_Configs", "the same member", "keep one"],
+        ),
+        ("line breaks", chain(json!({"type": "tele\nport\r"})), &[], &["tele port"]),
+        (
+            "second webhook",
+            http(json!({"middleware_configs": [
+                {"type": "mcp-parser"},
+                {"type": "validating-webhook", "parameters": {"webhooks": [
+                    {"name": "w", "url": "http://hook.example", "failure_policy": "fail", "tls_config": {"insecure_skip_verify": true}},
+                    {"name": "v", "url": "https://hook.example", "failure_policy": "fail", "hmac_secret_ref": "/nowhere/secret"},
+                ]}},
+            ]})),
+            &[],
+            &["webhooks[1].hmac_secret_ref", "/nowhere/secret"],
         ),
         ("origins", http(json!({"allowed_origins": ["http://a"]})), &[], &["allowed_origins", "remove it"]),
         ("sse", document("sse", &json!({})), &[], &["transport", "not built", "streamable-http"]),
@@ -124,6 +160,13 @@ fn a_missing_or_unreadable_document_is_named() {
     {
         assert!(stderr.contains(place), "{stderr}");
     }
+}
+
+#[test]
+fn a_document_without_end_is_given_up() {
+    let (code, stderr) = run(Path::new("/"), &["--config", "/dev/zero"]);
+    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("/dev/zero: cannot be read: it is larger than 4 MiB"), "{stderr}");
 }
 
 #[test]
