@@ -18,7 +18,11 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{Client, Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use kube::{
+    Client, Resource,
+    api::PartialObjectMeta,
+    core::{DeserializeGuard, NamespaceResourceScope},
+};
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
 use serde::de::DeserializeOwned;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -89,11 +93,11 @@ where
 
 fn follow_all(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>) {
     let on = wake.clone();
-    feeds.follow_guarded::<MCPServer, _>(paged(), stores.servers.clone(), Custom::server, move |change| {
+    feeds.follow::<DeserializeGuard<MCPServer>, _>(paged(), stores.servers.clone(), Custom::server, move |change| {
         on.server(change);
     });
     let on = wake.clone();
-    feeds.follow_guarded::<MCPWebhookConfig, _>(
+    feeds.follow::<DeserializeGuard<MCPWebhookConfig>, _>(
         paged(),
         stores.configs.clone(),
         Custom::webhook_config,

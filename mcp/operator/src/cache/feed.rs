@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use futures::StreamExt as _;
 use kube::{
     Api, Client, Resource,
-    core::{DeserializeGuard, NamespaceResourceScope},
+    core::NamespaceResourceScope,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
@@ -72,29 +72,8 @@ impl Feeds {
         Self { client: ClientBox(client), scope, tasks, shutdown, waiting: watch::Sender::new(0) }
     }
 
-    /// Watches whole objects of a kind of ours: one that does not decode is stored as such and stops nothing.
-    pub fn follow_guarded<K, T>(
-        &self,
-        config: watcher::Config,
-        store: Arc<Store<T>>,
-        reduce: fn(DeserializeGuard<K>) -> T,
-        changed: impl Fn(&Change<T>) + Clone + Send + 'static,
-    ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + DeserializeOwned
-            + Clone
-            + Debug
-            + Send
-            + 'static,
-        T: Stored,
-    {
-        for watch in self.scope.watches() {
-            let api: Api<DeserializeGuard<K>> = self.api(&watch);
-            self.start(watch, watcher::watcher(api, config.clone()), store.clone(), reduce, changed.clone());
-        }
-    }
-
-    /// Watches a built-in kind: whole objects, or `PartialObjectMeta<K>` for its metadata only.
+    /// Watches a kind: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
+    /// `DeserializeGuard<K>` for a kind of ours, where one object that does not decode is stored as such and stops nothing.
     pub fn follow<K, T>(
         &self,
         config: watcher::Config,
