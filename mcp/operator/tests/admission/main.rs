@@ -2,6 +2,8 @@
 //!
 //! The webhook configuration is one per cluster, so these tests take turns.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test this is the failure")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

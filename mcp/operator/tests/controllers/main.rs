@@ -1,16 +1,20 @@
 //! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
 //! rights that deploy/rbac ships.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test this is the failure")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
 mod deletion;
 mod guards;
 mod interruption;
+mod obstacles;
 mod repair;
 mod rest;
 mod rollout;
 mod status;
+mod undecodable;
 
 use portcullis_testing::{ControlPlane, User};
 use tokio::sync::OnceCell;

@@ -119,12 +119,11 @@ async fn a_refused_child_is_told_once_in_the_api_servers_own_words_however_many(
     let _operator = place.operator();
     let objects = &place.objects;
     let labels: Value = (0..40).map(|at| (format!("not a key {at}"), json!("v"))).collect();
-    let overrides = json!({"resourceOverrides": {"proxyDeployment": {"labels": labels}}});
-    objects.create(labelled("web", overrides)).await;
-    let message = message(&place, "web", "cannot apply Deployment").await;
-    assert!(message.contains("metadata.labels: Invalid value") && !message.contains("StatusDetails"), "{message}");
+    objects.create(labelled("web", json!({"podTemplateSpec": {"metadata": {"labels": labels}}}))).await;
+    let message = message(&place, "web", "cannot apply StatefulSet").await;
+    assert!(message.contains("spec.template.labels: Invalid value") && !message.contains("StatusDetails"), "{message}");
     told(&place, "web", "Warning ApplyFailed").await;
-    objects.edit("web", json!({"resourceOverrides": null})).await;
+    objects.edit("web", json!({"podTemplateSpec": null})).await;
     objects.has_children("web", &children_of("web")).await;
     let events = objects.events("MCPServer", "web").await;
     assert_eq!(events.iter().filter(|event| *event == "Warning ApplyFailed").count(), 1, "{events:?}");

@@ -91,5 +91,6 @@ async fn a_server_costs_at_most_fourteen_writes_until_it_is_ready_and_quiet() {
     quiet(place.cluster, &place.user).await;
     let written = writes(place.cluster, &place.user, since).await;
     let most = 14 * SERVERS;
+
     assert!(written.len() <= most, "{} writes, at most {most}:\n{}", written.len(), written.join("\n"));
 }

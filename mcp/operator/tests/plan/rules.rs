@@ -53,6 +53,27 @@ fn every_rule_of_a_server_names_its_field() {
             json!({"resourceOverrides": {"proxyDeployment": {"env": [{"name": "=", "value": ""}]}}}),
             "spec.resourceOverrides.proxyDeployment.env[0].name",
         ),
+        (
+            json!({"volumes": [
+                {"name": "a", "hostPath": "/a", "mountPath": "/x"},
+                {"name": "b", "hostPath": "/b", "mountPath": "/x"},
+            ]}),
+            "spec.volumes[1].mountPath: \"/x\" is already where spec.volumes[0] goes",
+        ),
+        (
+            json!({"resourceOverrides": {"proxyDeployment": {"labels": {"not a key": "v"}}}}),
+            "spec.resourceOverrides.proxyDeployment.labels: \"not a key\" cannot be a key",
+        ),
+        (
+            json!({"resourceOverrides": {"proxyService": {"labels": {"key": "not a value"}}}}),
+            "spec.resourceOverrides.proxyService.labels: \"not a value\" cannot be the value of the label key",
+        ),
+        (
+            json!({"resourceOverrides": {"proxyDeployment": {
+                "podTemplateMetadataOverrides": {"annotations": {"no_domain/key": "any value"}},
+            }}}),
+            "spec.resourceOverrides.proxyDeployment.podTemplateMetadataOverrides.annotations: \"no_domain/key\"",
+        ),
     ];
     for (change, message) in cases {
         let mut spec = json!({"image": "x:1", "transport": "streamable-http"});
@@ -138,4 +159,15 @@ fn what_may_be_repeated_or_left_out_breaks_no_rule() {
         {"caSecretRef": key("ca"), "clientCertSecretRef": key("c"), "clientKeySecretRef": key("k")}}]}));
     let nothing = check_webhook_config(&serde_json::from_value(json!({})).unwrap());
     assert_eq!(nothing[0].to_string(), "spec: at least one validating or mutating webhook must be defined");
+}
+
+#[test]
+fn labels_and_annotations_that_the_api_server_takes_break_no_rule() {
+    let labels = json!({"a": "", "A.b_c-D": "x", "example.com/Key": "a.b-C_d", "k": "v".repeat(63)});
+    let annotations = json!({"Example.COM/Key": "any value, however odd: {}", "x": ""});
+    let both = json!({"labels": labels, "annotations": annotations});
+    let mut proxy = both.clone();
+    proxy["podTemplateMetadataOverrides"] = both.clone();
+    let spec = json!({"image": "x:1", "resourceOverrides": {"proxyDeployment": proxy, "proxyService": both}});
+    assert_eq!(check_server(&World::of(spec).server), []);
 }

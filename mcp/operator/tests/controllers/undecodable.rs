@@ -1,0 +1,52 @@
+//! One object that does not decode (stored under a looser schema) stops neither the watch nor its own deletion.
+
+use kube::api::DeleteParams;
+use portcullis_testing::{ControlPlane, wait_until};
+use serde_json::{Value, json};
+
+use crate::support::{DEADLINE, Objects, Operator, children_of, labelled, minimal, shipped_user};
+
+/// The CRDs, with a schema that takes any spec.
+fn loose() -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
+    let loosen = |crd| {
+        let mut crd: Value = serde_json::to_value(crd).unwrap();
+        for version in crd["spec"]["versions"].as_array_mut().unwrap() {
+            version["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+        serde_json::from_value(crd).unwrap()
+    };
+    mcp_api::crds().into_iter().map(loosen).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_does_not_decode_stops_nothing_and_can_be_deleted() {
+    // Its own control plane: the schema of all others stays as it is.
+    let cluster = ControlPlane::start().await.unwrap();
+    cluster.install_crds(&loose()).await;
+    let namespace = cluster.namespace("loose").await;
+    let user = shipped_user(&cluster, &namespace).await;
+    let objects = Objects::new(cluster.admin(), &namespace);
+    let mut bad = labelled("bad", json!({"image": {"not": "a string"}}));
+    bad["metadata"]["finalizers"] = json!(["mcpserver.toolhive.stacklok.dev/finalizer"]);
+    objects.create(bad).await;
+    objects
+        .create(json!({
+            "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig", "metadata": {"name": "bad"},
+            "spec": {"validating": "no list"},
+        }))
+        .await;
+    let operator = Operator::start(&user, &namespace);
+    objects.create(minimal("good")).await;
+    objects.has_children("good", &children_of("good")).await;
+    operator.logged("MCPServer does not decode").await;
+    operator.logged("MCPWebhookConfig does not decode").await;
+
+    let dynamic = objects.dynamic("toolhive.stacklok.dev/v1beta1", "MCPServer");
+    dynamic.delete("bad", &DeleteParams::default()).await.unwrap();
+    wait_until("the bad server to go", DEADLINE, || async {
+        dynamic.get_opt("bad").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    cluster.stop().await;
+}
