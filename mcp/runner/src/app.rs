@@ -53,10 +53,15 @@ impl App {
         let response = if let Some(response) = self.reserved(&request).await {
             response
         } else {
-            if lasts(&request) {
+            let lasts = lasts(&request);
+            if lasts {
                 serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
             }
-            let response = self.pass(peer, request).await;
+            let response = tokio::select! {
+                response = self.pass(peer, request) => response,
+                // Some servers send the head of a stream with its first event.
+                () = self.drain.cancelled(), if lasts => text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending"),
+            };
             self.metrics.count(response.status());
             response
         };

@@ -175,7 +175,9 @@ mod tests {
         ] {
             assert_eq!(chain(&parse(members)).unwrap_err(), field);
         }
-        assert!(chain(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#)).is_ok());
+        assert!(
+            chain(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#)).is_ok()
+        );
     }
 
     #[test]

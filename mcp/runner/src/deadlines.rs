@@ -53,6 +53,10 @@ impl Phase {
         self.doing.store(WAITS, Relaxed);
     }
 
+    pub(crate) fn is_serving(&self) -> bool {
+        self.doing.load(Relaxed) == SERVES
+    }
+
     fn first_byte(&self) {
         let _ = self.doing.compare_exchange(WAITS, READS_HEAD, Relaxed, Relaxed);
     }

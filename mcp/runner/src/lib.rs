@@ -13,6 +13,7 @@ mod metrics;
 mod options;
 mod run;
 mod server;
+mod socket;
 
 pub use error::RunError;
 pub use options::{Environment, Options};

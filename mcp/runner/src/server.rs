@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::deadlines::{LIMITS, Phase, Watched};
+use crate::socket::Socket;
 
 /// Connections that are served at once; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 4096;
@@ -86,17 +87,24 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: &Arc<App>) {
         tracing::debug!(%error, "cannot set SO_KEEPALIVE");
     }
     let phase = Arc::new(Phase::default());
-    let io = TokioIo::new(Watched::new(stream, Arc::clone(&phase), LIMITS));
+    let socket = Socket::new(stream);
+    let io = TokioIo::new(Watched::new(socket.clone(), Arc::clone(&phase), LIMITS));
     let service = service_fn(|request| Arc::clone(app).serve(peer, Arc::clone(&phase), request));
     // The deadline of hyper would count the time between two requests as part of the head; the socket keeps our own.
     let connection = http1::Builder::new().header_read_timeout(None).serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = app.drain.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let served = async {
+        tokio::select! {
+            result = connection.as_mut() => result,
+            () = app.drain.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
+    };
+    let result = tokio::select! {
+        result = served => result,
+        () = socket.left(|| phase.is_serving()) => return tracing::debug!(%peer, "the client has gone"),
     };
     if let Err(error) = result {
         tracing::debug!(%error, %peer, "a connection ended early");

@@ -217,7 +217,7 @@ impl Inner {
         let again = if method == Method::DELETE { None } else { outgoing.again() };
         let mut answer = self.upstream.send(outgoing).await;
         if let (Ok(response), Some(mut again)) = (&mut answer, again)
-            && recovery::session_is_lost(response).await
+            && recovery::session_is_lost(response, id).await
             && recovery::recover(&self.upstream, &session.session, &known, &again).await
         {
             again.headers.insert(mcp::SESSION_ID, session.session.backend_id());

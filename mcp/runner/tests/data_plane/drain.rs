@@ -38,6 +38,21 @@ async fn calls_under_way_are_answered_and_streams_end_when_the_proxy_is_asked_to
 }
 
 #[tokio::test]
+async fn a_stream_that_the_server_has_not_begun_does_not_hold_up_the_end() {
+    let mut backend = Recorder::start().await;
+    let mut runner = Runner::http(&backend.url(), &json!({})).await;
+    let get = runner.build(Method::GET, "/mcp", &[("accept", "text/event-stream")], "");
+    let (answer, _held) = tokio::join!(runner.send(get), async {
+        let request = backend.next().await;
+        runner.terminate();
+        request
+    });
+    assert_eq!(answer.status(), 503);
+    assert_eq!(runner.ended().await.code(), Some(0));
+    assert!(!runner.log().contains("did not finish in time"), "{}", runner.log());
+}
+
+#[tokio::test]
 async fn the_last_answer_on_a_connection_says_that_it_ends() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;

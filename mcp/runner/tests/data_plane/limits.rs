@@ -81,3 +81,21 @@ async fn what_is_no_http_ends_its_connection_and_nothing_else() {
     }
     assert_eq!(runner.get("/readyz").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_client_that_sent_more_than_a_request_and_went_leaves_nothing_behind() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    for head in [None, Some("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")]
+    {
+        let mut client = TcpStream::connect(runner.address).await.unwrap();
+        client.write_all(b"GET /mcp HTTP/1.1\r\nhost: x\r\n\r\nGET /mcp HTTP/1.1\r\n").await.unwrap();
+        let mut request = backend.next().await;
+        if let Some(head) = head {
+            request.part(head).await;
+            within("the head", client.read_exact(&mut [0; 12])).await.unwrap();
+        }
+        drop(client);
+        request.left().await;
+    }
+}

@@ -135,3 +135,23 @@ async fn a_server_killed_in_the_middle_of_a_stream_ends_that_stream_only() {
     .await;
     assert!(client.call("echo", json!({"message": "again"})).await.ends_with("again"));
 }
+
+#[tokio::test]
+async fn an_error_that_the_server_breaks_off_or_never_ends_is_a_502_with_the_id_of_the_request() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    tokio::join!(runner.post(&[], INITIALIZE), async {
+        let request = backend.next().await;
+        request.json("200 OK", "mcp-session-id: mine\r\n", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
+    });
+    for ends in [true, false] {
+        let call = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
+        let (answer, _held) = tokio::join!(runner.post(&[("mcp-session-id", "mine")], call), async {
+            let mut request = backend.next().await;
+            request.part("HTTP/1.1 404 Not Found\r\ncontent-length: 100\r\n\r\n{\"error\":").await;
+            (!ends).then_some(request)
+        });
+        assert_eq!(answer.status, 502, "{answer:?}");
+        assert!(answer.body.starts_with(r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"#), "{answer:?}");
+    }
+}

@@ -95,6 +95,15 @@ async fn http_around_the_pipe_follows_the_table() {
         (Method::POST, "/mcp", vec![json_type, unknown], ping, 404, "-32001"),
         (Method::POST, "/mcp", vec![json_type, ("mcp-protocol-version", "2019-01-01")], ping, 400, "Unsupported"),
         (Method::POST, "/mcp", vec![json_type, ("mcp-method", "tools/call")], ping, 400, "-32020"),
+        // Anybody could end what others subscribed to.
+        (
+            Method::POST,
+            "/mcp",
+            vec![json_type],
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"u"}}"#,
+            400,
+            "Mcp-Session-Id is missing",
+        ),
         (Method::POST, "/mcp", vec![json_type, known], r#"{"jsonrpc":"2.0","id":9,"result":{}}"#, 202, ""),
         (
             Method::POST,

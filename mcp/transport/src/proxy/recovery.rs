@@ -8,16 +8,18 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use mcp_wire::headers as mcp;
+use mcp_wire::{ErrorBody, code, headers as mcp};
 use serde::Deserialize;
 
 use super::session::Session;
 use super::upstream::{Outgoing, Payload, Repeat, Upstream, accept_answers};
 use crate::Body;
-use crate::body::{collect, empty, full};
+use crate::body::{collect, empty, full, json};
 
 /// Error bodies longer than this are not looked into.
 const MAX_ERROR: u64 = 64 << 10;
+/// How long an error body may take after its head.
+const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer to a handshake.
 const MAX_HANDSHAKE_ANSWER: usize = 4 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,11 +27,12 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(1);
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Whether the answer says that the server does not know the session. The answer stays whole.
+/// Whether the answer says that the server does not know the session. The answer stays whole; one that breaks off becomes a 502
+/// with `id`.
 ///
 /// 404 is what the specification asks for. Servers on the TypeScript SDK say 400 with code -32000 and name the session, or that they
 /// are not initialized. A 404 with -32601 is about the method.
-pub(super) async fn session_is_lost(response: &mut Response<Body>) -> bool {
+pub(super) async fn session_is_lost(response: &mut Response<Body>, id: Option<&str>) -> bool {
     let status = response.status();
     if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
         return false;
@@ -39,9 +42,16 @@ pub(super) async fn session_is_lost(response: &mut Response<Body>) -> bool {
         return status == StatusCode::NOT_FOUND && length == Some(0);
     }
     let body = std::mem::replace(response.body_mut(), empty());
-    let Ok(bytes) = collect(body, usize::try_from(MAX_ERROR).unwrap_or(usize::MAX)).await else { return false };
-    *response.body_mut() = full(bytes.clone());
-    says_lost(status, &bytes)
+    let reading = collect(body, usize::try_from(MAX_ERROR).unwrap_or(usize::MAX));
+    if let Ok(Ok(bytes)) = tokio::time::timeout(ERROR_TIMEOUT, reading).await {
+        *response.body_mut() = full(bytes.clone());
+        says_lost(status, &bytes)
+    } else {
+        // What came of it is gone, so it cannot be passed on as the whole.
+        let error = ErrorBody::new(code::INTERNAL, "the MCP server broke off its answer").raw_id(id).encode();
+        *response = json(StatusCode::BAD_GATEWAY, error);
+        false
+    }
 }
 
 fn says_lost(status: StatusCode, body: &[u8]) -> bool {
@@ -57,7 +67,7 @@ fn says_lost(status: StatusCode, body: &[u8]) -> bool {
     }
     let error = serde_json::from_slice::<Answer>(body).ok().map(|answer| answer.error);
     match (status, error) {
-        (StatusCode::NOT_FOUND, Some(error)) => error.code != mcp_wire::code::METHOD_NOT_FOUND,
+        (StatusCode::NOT_FOUND, Some(error)) => error.code != code::METHOD_NOT_FOUND,
         (StatusCode::NOT_FOUND, None) => true,
         (_, Some(error)) => {
             let message = error.message.to_ascii_lowercase();

@@ -12,7 +12,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use crate::{Body, BoxError};
 
 /// Handshakes longer than this are not remembered; their sessions end with the server that made them.
-const MAX_HANDSHAKE: usize = 64 << 10;
+const MAX_HANDSHAKE: usize = 8 << 10;
 
 /// One session: how it was opened and what the server calls it now.
 #[derive(Debug)]

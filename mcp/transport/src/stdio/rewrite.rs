@@ -76,10 +76,17 @@ pub(super) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'
     line(body, &mut edits)
 }
 
+/// What Unicode counts as a line break beside the ASCII ones, in UTF-8: U+0085, U+2028, U+2029.
+const LINE_BREAKS: [(&[u8], &[u8]); 3] =
+    [(b"\xC2\x85", b"\\u0085"), (b"\xE2\x80\xA8", b"\\u2028"), (b"\xE2\x80\xA9", b"\\u2029")];
+
 /// One line from a client's message: `edits` made, line breaks between tokens turned into spaces, a line break at the end.
+///
+/// Inside strings the line breaks of Unicode are escaped: JSON allows them there, and a server that reads lines as its
+/// language sees them (Python's `codecs` and `splitlines`) would take the rest of the string for the next message.
 pub(super) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
     edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
-    let mut line = replace(body, edits);
+    let mut line = escape_line_breaks(replace(body, edits));
     for byte in &mut line {
         // In valid JSON these bytes stand between tokens only.
         if matches!(byte, b'\n' | b'\r') {
@@ -88,6 +95,30 @@ pub(super) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
     }
     line.push(b'\n');
     Bytes::from(line)
+}
+
+fn escape_line_breaks(line: Vec<u8>) -> Vec<u8> {
+    let found =
+        |at: usize| LINE_BREAKS.iter().find(|(plain, _)| line.get(at..).is_some_and(|rest| rest.starts_with(plain)));
+    let is_lead = |byte: u8| matches!(byte, 0xC2 | 0xE2);
+    if !(0..line.len()).any(|at| line.get(at).copied().is_some_and(is_lead) && found(at).is_some()) {
+        return line;
+    }
+    let mut out = Vec::with_capacity(line.len() + 64);
+    let mut at = 0;
+    while let Some(&byte) = line.get(at) {
+        match found(at).filter(|_| is_lead(byte)) {
+            Some((plain, escaped)) => {
+                out.extend_from_slice(escaped);
+                at += plain.len();
+            }
+            None => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -116,6 +147,14 @@ mod tests {
             let line = request_line(body.as_bytes(), &message, &params, 42);
             assert_eq!(String::from_utf8_lossy(&line), format!("{expected}\n"));
         }
+    }
+
+    #[test]
+    fn no_line_break_of_any_kind_is_left_in_a_line() {
+        let body = "{\"a\":\"\u{2028}{}\u{2029}{}\u{85}€Âé\",\n\"b\":1}";
+        let line = line(body.as_bytes(), &mut []);
+        assert_eq!(String::from_utf8_lossy(&line), "{\"a\":\"\\u2028{}\\u2029{}\\u0085€Âé\", \"b\":1}\n");
+        assert_eq!(String::from_utf8_lossy(&line).lines().count(), 1);
     }
 
     #[test]

@@ -126,9 +126,7 @@ async fn post(front: &Arc<Front>, parts: &Parts, body: &Bytes) -> Response<Body>
         Kind::Request => match message.method() {
             Some("initialize") => initialize(front, &asked).await,
             Some("logging/setLevel") if revision == Revision::Legacy => local(&asked, "{}"),
-            Some("resources/subscribe" | "resources/unsubscribe") if asked.session.is_some() => {
-                subscription(front, asked).await
-            }
+            Some("resources/subscribe" | "resources/unsubscribe") => subscription(front, asked).await,
             _ => call(front, parts, asked).await,
         },
     }
@@ -184,7 +182,11 @@ async fn notification(front: &Arc<Front>, asked: &Asked<'_>) -> Response<Body> {
 }
 
 async fn subscription(front: &Arc<Front>, asked: Asked<'_>) -> Response<Body> {
-    let (Some(uri), Some(session)) = (asked.params.uri.clone(), &asked.session) else {
+    // Without a session nobody would hear of the resource, and anybody could end what others subscribed to.
+    let Some(session) = &asked.session else {
+        return error(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, "Mcp-Session-Id is missing", asked.message.id());
+    };
+    let Some(uri) = asked.params.uri.clone() else {
         return error(StatusCode::OK, code::INVALID_PARAMS, "params.uri is missing", asked.message.id());
     };
     let subscribe = asked.message.method() == Some("resources/subscribe");
