@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 /// The label that the API server sets on every namespace: its name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -55,18 +55,21 @@ impl Webhook {
         }
     }
 
-    /// Leaves out the namespace that the operator itself runs in. A webhook with `Fail` that also watches over its own namespace can lock itself
-    /// out: when it is down, what would start it again is refused.
+    /// Leaves the operator's own namespace out where the webhook could lock the cluster: when it fails closed and a rule reaches kinds that Kubernetes
+    /// itself brings, an operator that is down could not get the Pod, Secret or Lease that it needs to come back. A webhook for custom kinds alone is
+    /// not narrowed: nothing there keeps the operator from starting, and a gap in the gate would be a surprise.
     #[must_use]
-    pub fn excluding_namespace(mut self, namespace: &str) -> Self {
-        use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+    pub fn guarded(mut self, own_namespace: &str) -> Self {
+        if self.failure_policy == FailurePolicy::Ignore || !self.rules.iter().any(Rule::reaches_builtin_kinds) {
+            return self;
+        }
         let requirement = LabelSelectorRequirement {
             key: NAMESPACE_NAME.to_owned(),
             operator: "NotIn".to_owned(),
-            values: Some(vec![namespace.to_owned()]),
+            values: Some(vec![own_namespace.to_owned()]),
         };
-        let selector = self.namespace_selector.get_or_insert_with(LabelSelector::default);
-        selector.match_expressions.get_or_insert_with(Vec::new).push(requirement);
+        let selector = self.namespace_selector.get_or_insert_default();
+        selector.match_expressions.get_or_insert_default().push(requirement);
         self
     }
 }
@@ -84,6 +87,13 @@ pub struct Rule {
     pub scope: Scope,
     /// Operations, in the order in which they are written.
     pub operations: Vec<Operation>,
+}
+
+impl Rule {
+    /// Whether it can match kinds that Kubernetes itself brings. Custom kinds live in groups with a dot that do not end in `k8s.io`.
+    fn reaches_builtin_kinds(&self) -> bool {
+        self.groups.iter().any(|group| !group.contains('.') || group == "k8s.io" || group.ends_with(".k8s.io"))
+    }
 }
 
 /// A CEL expression that decides whether a webhook is called (KEP-3716).

@@ -1,5 +1,6 @@
 //! What is generated, and that YAML brings it back.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{
     Access, FailurePolicy, Grant, MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind,
     mutating_configuration, to_yaml, validating_configuration,
@@ -56,16 +57,37 @@ fn each_configuration_holds_the_webhooks_of_its_kind() {
     assert_eq!(names(mutating), ["m.entities.demo.example"]);
 }
 
+// K8: the self-deadlock guard.
 #[test]
-fn the_operators_own_namespace_can_be_left_out_beside_a_selector_that_the_user_gave() {
-    let mut hook = webhook("a", WebhookKind::Validating).excluding_namespace("demo");
-    hook.failure_policy = FailurePolicy::Ignore;
+fn the_own_namespace_is_left_out_where_the_webhook_could_lock_the_cluster_and_nowhere_else() {
+    let cases = [
+        ("", FailurePolicy::Fail, true),
+        ("apps", FailurePolicy::Fail, true),
+        ("*", FailurePolicy::Fail, true),
+        ("coordination.k8s.io", FailurePolicy::Fail, true),
+        ("apps", FailurePolicy::Ignore, false),
+        ("demo.example", FailurePolicy::Fail, false),
+    ];
+    for (group, policy, guarded) in cases {
+        let mut hook = webhook("a", WebhookKind::Validating);
+        hook.rules[0].groups = vec![group.into()];
+        hook.failure_policy = policy;
+        let labels = [("team".to_owned(), "a".to_owned())].into();
+        hook.namespace_selector = Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() });
+        let value = serde_json::to_value(validating_configuration("v", &[hook.guarded("demo")], &service())).unwrap();
+        let selector = &value["webhooks"][0]["namespaceSelector"];
+        let expected = json!([{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["demo"] }]);
+        assert_eq!(selector["matchExpressions"], if guarded { expected } else { Value::Null }, "{group} {policy}");
+        assert_eq!(selector["matchLabels"]["team"], "a", "the user's own selector is kept");
+    }
+}
+
+#[test]
+fn match_conditions_are_written_as_they_were_given() {
+    let mut hook = webhook("a", WebhookKind::Validating);
     hook.match_conditions = vec![MatchCondition { name: "not-me".into(), expression: "true".into() }];
     let value = serde_json::to_value(validating_configuration("v", &[hook], &service())).unwrap();
-    let selector = &value["webhooks"][0]["namespaceSelector"]["matchExpressions"];
-    assert_eq!(*selector, json!([{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["demo"] }]));
-    assert_eq!(value["webhooks"][0]["failurePolicy"], "Ignore");
-    assert_eq!(value["webhooks"][0]["matchConditions"][0]["name"], "not-me");
+    assert_eq!(value["webhooks"][0]["matchConditions"], json!([{ "name": "not-me", "expression": "true" }]));
 }
 
 #[test]

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use portcullis_manifest::{
-    FailurePolicy, ServiceRef, Webhook, mutating_configuration, to_yaml, validating_configuration,
-};
+use portcullis_manifest::{ServiceRef, Webhook, mutating_configuration, to_yaml, validating_configuration};
 use serde_json::Value;
 
 use super::Operator;
@@ -89,7 +87,7 @@ fn configurations<A: clap::Args>(
     service: &ServiceRef,
 ) -> Result<Vec<Value>, GenerateError> {
     let entries: Vec<Webhook> =
-        webhooks.manifests()?.into_iter().map(|webhook| guard(webhook, &service.namespace)).collect();
+        webhooks.manifests()?.into_iter().map(|webhook| webhook.guarded(&service.namespace)).collect();
     let (names, present) = (operator.names(), operator.names().configurations(webhooks)?);
     let mut objects = Vec::new();
     if present.validating.is_some() {
@@ -99,11 +97,6 @@ fn configurations<A: clap::Args>(
         objects.push(serde_json::to_value(mutating_configuration(&names.mutating(), &entries, service))?);
     }
     Ok(objects)
-}
-
-/// A webhook that fails closed leaves out the operator's own namespace: when it is down, nothing that would start it again may depend on it.
-fn guard(webhook: Webhook, namespace: &str) -> Webhook {
-    if webhook.failure_policy == FailurePolicy::Fail { webhook.excluding_namespace(namespace) } else { webhook }
 }
 
 fn crd_name(
