@@ -76,7 +76,7 @@ pub(super) fn check_spec(inputs: &ServerInputs<'_>, conditions: &mut Conditions<
         .filter(|it| !it.field.starts_with("spec.podTemplateSpec"))
         .collect();
     if !problems.is_empty() {
-        let message = rules::sentences(&problems);
+        let message = rules::sentences(&problems, ToString::to_string);
         conditions.set(SPEC_VALID, false, "InvalidSpec", message.clone());
         blocks.push(Block { reason: "InvalidSpec", message });
     }
@@ -85,7 +85,7 @@ pub(super) fn check_spec(inputs: &ServerInputs<'_>, conditions: &mut Conditions<
         if problems.is_empty() {
             conditions.set(condition::POD_TEMPLATE_VALID, true, reason::POD_TEMPLATE_VALID, "PodTemplateSpec is valid");
         } else {
-            let message = rules::sentences(&problems);
+            let message = rules::sentences(&problems, ToString::to_string);
             conditions.set(condition::POD_TEMPLATE_VALID, false, reason::POD_TEMPLATE_INVALID, message.clone());
             blocks.push(Block { reason: reason::POD_TEMPLATE_INVALID, message });
         }

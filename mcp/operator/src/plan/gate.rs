@@ -70,8 +70,8 @@ impl Gate {
         };
         let problems = rules::check_webhook_config(&found.spec);
         if !problems.is_empty() {
-            let problems: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
-            let message = format!("MCPWebhookConfig {config:?} is not valid: {}", problems.join("; "));
+            let problems = rules::sentences(&problems, |problem| problem.message.clone());
+            let message = format!("MCPWebhookConfig {config:?} is not valid: {problems}");
             return broken("WebhookConfigNotValid", message);
         }
         let mut files = BTreeMap::new();

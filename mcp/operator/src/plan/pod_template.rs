@@ -30,10 +30,16 @@ pub(super) fn decode(template: &Value) -> Result<PodTemplateSpec, Problem> {
             message: "is not a field of a pod template that this version knows".into(),
         });
     }
-    for (at, container) in decoded.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
-        if container.name.is_empty() {
-            let field = format!("{FIELD}.spec.containers[{at}].name");
-            return Err(Problem { field, message: "is missing; the MCP server's container is \"mcp\"".into() });
+    if let Some(spec) = &decoded.spec {
+        let lists = [
+            ("containers", spec.containers.as_slice()),
+            ("initContainers", spec.init_containers.as_deref().unwrap_or_default()),
+        ];
+        for (list, containers) in lists {
+            if let Some(at) = containers.iter().position(|container| container.name.is_empty()) {
+                let field = format!("{FIELD}.spec.{list}[{at}].name");
+                return Err(Problem { field, message: "is missing; the MCP server's container is \"mcp\"".into() });
+            }
         }
     }
     Ok(decoded)
@@ -130,6 +136,7 @@ mod tests {
                 "spec.podTemplateSpec.spec.containers[0].image",
             ),
             (json!({"spec": {"containers": [{"image": "x"}]}}), "spec.podTemplateSpec.spec.containers[0].name"),
+            (json!({"spec": {"initContainers": [{"image": "x"}]}}), "spec.podTemplateSpec.spec.initContainers[0].name"),
             (json!({"spec": {"$patch": "replace"}}), "spec.podTemplateSpec.spec.$patch"),
             (
                 json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}),

@@ -32,8 +32,8 @@ pub fn plan_webhook_config(inputs: &ConfigInputs<'_>) -> ConfigPlan {
     if valid {
         conditions.set(condition::VALID, true, reason::VALIDATION_SUCCEEDED, "Spec validation passed");
     } else {
-        let problems: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
-        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, problems.join("; "));
+        let message = rules::sentences(&problems, |problem| problem.message.clone());
+        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, message);
     }
 
     let mut servers = inputs.referencing_servers.to_vec();

@@ -1,6 +1,7 @@
 //! What an object must keep that its schema cannot say. The plans and the admission webhooks ask the same functions.
 
 mod fields;
+mod metadata;
 mod server;
 mod webhook_config;
 
@@ -34,9 +35,9 @@ impl fmt::Display for Problem {
 }
 
 /// The problems in one line, as many as somebody reads.
-pub(super) fn sentences(problems: &[Problem]) -> String {
+pub(super) fn sentences(problems: &[Problem], say: impl Fn(&Problem) -> String) -> String {
     const SAID: usize = 10;
-    let mut sentences: Vec<String> = problems.iter().take(SAID).map(ToString::to_string).collect();
+    let mut sentences: Vec<String> = problems.iter().take(SAID).map(say).collect();
     if let Some(more) = problems.len().checked_sub(SAID).filter(|more| *more > 0) {
         sentences.push(format!("and {more} more"));
     }

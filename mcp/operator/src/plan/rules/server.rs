@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mcp_api::v1beta1::{MCPServer, MCPServerSpec, PermissionProfileType, ResourceList};
 
-use super::Problem;
+use super::{Problem, metadata};
 use crate::plan::{environment, names, pod_template, quantity};
 
 /// Every rule the server breaks; with one of them it can never run.
@@ -30,6 +30,7 @@ pub fn spec_problems(spec: &MCPServerSpec) -> Vec<Problem> {
     volume_problems(spec, &mut problems);
     resource_problems(spec, &mut problems);
     profile_problems(spec, &mut problems);
+    metadata::metadata_problems(spec, &mut problems);
     problems
 }
 
@@ -79,6 +80,7 @@ fn environment_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
 }
 
 fn volume_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
+    let mut taken = BTreeMap::new();
     for (at, volume) in spec.volumes.iter().flatten().enumerate() {
         let field = |name: &str| format!("spec.volumes[{at}].{name}");
         if volume.name.len() > 63 || !is_dns_label(&volume.name) {
@@ -92,6 +94,12 @@ fn volume_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
             if !path.starts_with('/') || path.contains(':') {
                 problems.push(Problem::new(field(name), format!("{path:?} is not an absolute path without a colon")));
             }
+        }
+        // A container's mounts are kept by their paths.
+        if let Some(other) = taken.insert(volume.mount_path.as_str(), at) {
+            let message =
+                format!("{:?} is already where spec.volumes[{other}] goes; choose another", volume.mount_path);
+            problems.push(Problem::new(field("mountPath"), message));
         }
     }
 }
@@ -138,7 +146,7 @@ fn profile_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
     }
 }
 
-fn is_dns_label(name: &str) -> bool {
+pub(super) fn is_dns_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !name.is_empty() && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
 }
