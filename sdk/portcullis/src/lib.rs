@@ -11,24 +11,34 @@
 //! | serve webhooks in a process of your own | [`server`] |
 //! | know where the certificates are kept | [`certificates`] |
 //!
-//! A whole operator is its webhooks, its CRDs and its controllers in one value; see [`operator`] for that. The part
-//! that decides is a function:
+//! # A whole operator
 //!
-//! ```
+//! This binary refuses ConfigMaps that hold passwords. `no-passwords generate webhooks` and `generate rbac` print what
+//! to apply; `no-passwords run` makes its certificates, publishes its CA in the webhook configurations, and is ready when
+//! the API server can call it. `examples/entity_operator.rs` adds a kind of its own, defaults and a controller.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
 //! use std::sync::Arc;
 //! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+//! use portcullis::operator::{NoArgs, Operator, Parts};
 //! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 //!
-//! let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("no-passwords").on_create(
-//!     |new: Arc<ConfigMap>, _: Context| async move {
-//!         if new.data.iter().flatten().any(|(key, _)| key.contains("password")) {
-//!             return Verdict::deny("passwords belong into Secrets").code(422).cause("data", "holds a password");
-//!         }
-//!         Verdict::allow()
-//!     },
-//! ));
-//! assert_eq!(webhooks.routes()?.paths(), ["/validate/no-passwords"]);
-//! # Ok::<(), portcullis::webhooks::RegistrationError>(())
+//! async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
+//!     if new.data.iter().flatten().any(|(key, _)| key.contains("password")) {
+//!         return Verdict::deny("passwords belong into Secrets").code(422).cause("data", "holds a password");
+//!     }
+//!     Verdict::allow()
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     Operator::named("no-passwords")
+//!         .setup(|_: &NoArgs| {
+//!             let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
+//!             Ok(Parts::new(Webhooks::new().validate(webhook)))
+//!         })
+//!         .main()
+//! }
 //! ```
 //!
 //! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries

@@ -9,7 +9,8 @@
 //!
 //! Both are created only when absent: whoever wins the create writes, the others read what was written. The CA comes first, so that a process killed
 //! between the two leaves a state that the next start completes. A stored leaf is used again while it has more than 30 days left, names every name that is
-//! needed, and chains to the stored CA; otherwise a new one is issued under the same CA. The running listener takes a new pair without closing its port.
+//! needed, and chains to the stored CA; otherwise a new one is issued under the same CA. The running listener takes a new pair without closing its port, and
+//! before one under another CA is served, callers are told to trust both.
 
 mod bundle;
 mod probe;

@@ -31,7 +31,13 @@
 //! }
 //! ```
 //!
-//! The binary then has `run` and `generate crds|webhooks|rbac`. What is generated comes from the same value that is served.
+//! The binary then has
+//!
+//! - `generate crds|webhooks|rbac`: manifests from the same value that is served, with the rights that the operator needs and no others. `--out DIR` writes
+//!   files, `--check` compares them and names those that differ.
+//! - `run`: serves the webhooks on `--bind`, `/healthz` and `/readyz` on `--health-bind`, and runs the controllers. It is ready once its CA is in the
+//!   webhook configurations and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way
+//!   be answered. A controller that fails ends the process with its error.
 
 mod cli;
 mod endpoint;
