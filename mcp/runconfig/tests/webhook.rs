@@ -15,7 +15,7 @@ fn webhook(changes: &Value) -> Value {
 #[test]
 fn every_rule_of_a_webhook_is_named_when_broken() {
     let insecure = json!({"insecure_skip_verify": true});
-    let cases: [(Value, &str); 17] = [
+    let cases: [(Value, &str); 19] = [
         (json!({}), ""),
         (json!({"name": ""}), "name is empty"),
         (json!({"url": ""}), "url is empty"),
@@ -24,6 +24,8 @@ fn every_rule_of_a_webhook_is_named_when_broken() {
         (json!({"url": "https://"}), "url \"https://\" is not a URL"),
         (json!({"url": "https://a b/"}), "url \"https://a b/\" is not a URL"),
         (json!({"url": "https://h:99999/"}), "url \"https://h:99999/\" has no usable host and port"),
+        (json!({"url": "http://u:secret@h/x?token=secret"}), "url \"http://…@h/x\""),
+        (json!({"url": "http://h/x?token=secret@y#secret"}), "url \"http://h/x\" is not https"),
         (json!({"url": "https://[::1]/", "timeout": 0}), ""),
         (json!({"url": "http://policy.example/"}), "url \"http://policy.example/\" is not https"),
         (json!({"url": "http://policy.example/", "tls_config": insecure}), ""),

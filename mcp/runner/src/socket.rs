@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 
 /// How often is asked whether a client is still there.
@@ -39,7 +39,7 @@ impl Socket {
     async fn is_closed(&self) -> bool {
         tokio::select! {
             biased;
-            ready = self.0.ready(Interest::READABLE) => ready.is_ok_and(|ready| ready.is_read_closed()),
+            ready = self.0.ready(Interest::READABLE) => ready.is_ok_and(Ready::is_read_closed),
             () = std::future::ready(()) => false,
         }
     }

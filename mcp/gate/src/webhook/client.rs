@@ -105,12 +105,13 @@ impl Client {
         if *stamps == found {
             return;
         }
-        *stamps = found;
         match connect(&self.files, &self.provider, &self.tasks) {
             Ok(connections) => {
+                *stamps = found;
                 self.current.store(Arc::new(connections));
                 tracing::info!(webhook = self.name, "webhook's certificates changed and are used from now on");
             }
+            // Tried again, for it may be this process that could not read them: it may be out of file descriptors.
             Err((field, problem, _)) => tracing::error!(
                 webhook = self.name,
                 field,

@@ -285,20 +285,30 @@ fn check_url(url: &str, insecure: bool) -> Result<(), String> {
     if url.is_empty() {
         return Err(format!("is empty; {fix}"));
     }
-    let uri: http::Uri = url.parse().map_err(|error| format!("{url:?} is not a URL ({error}); {fix}"))?;
+    let shown = without_secrets(url);
+    let uri: http::Uri = url.parse().map_err(|error| format!("{shown:?} is not a URL ({error}); {fix}"))?;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return Err(format!("{url:?} is not absolute; {fix}"));
+        return Err(format!("{shown:?} is not absolute; {fix}"));
     };
     let port = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
     if authority.host().is_empty() || port.is_some_and(|(_, port)| port.parse::<u16>().is_err()) {
-        return Err(format!("{url:?} has no usable host and port; {fix}"));
+        return Err(format!("{shown:?} has no usable host and port; {fix}"));
     }
     match scheme {
         "https" => Ok(()),
         "http" if insecure => Ok(()),
         "http" => {
-            Err(format!("{url:?} is not https; use https:// (http:// only while certificate checks are skipped)"))
+            Err(format!("{shown:?} is not https; use https:// (http:// only while certificate checks are skipped)"))
         }
-        other => Err(format!("{url:?} has the scheme {other:?}; use https://")),
+        other => Err(format!("{shown:?} has the scheme {other:?}; use https://")),
+    }
+}
+
+/// `url` as far as a log may show it: its query and what stands before an `@` may hold tokens.
+fn without_secrets(url: &str) -> String {
+    let open = url.split(['?', '#']).next().unwrap_or_default();
+    match (open.find("//"), open.rfind('@')) {
+        (Some(start), Some(end)) if start < end => format!("{}//…{}", &open[..start], &open[end..]),
+        _ => open.to_owned(),
     }
 }

@@ -107,15 +107,12 @@ fn escape_line_breaks(line: Vec<u8>) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len() + 64);
     let mut at = 0;
     while let Some(&byte) = line.get(at) {
-        match found(at).filter(|_| is_lead(byte)) {
-            Some((plain, escaped)) => {
-                out.extend_from_slice(escaped);
-                at += plain.len();
-            }
-            None => {
-                out.push(byte);
-                at += 1;
-            }
+        if let Some((plain, escaped)) = found(at).filter(|_| is_lead(byte)) {
+            out.extend_from_slice(escaped);
+            at += plain.len();
+        } else {
+            out.push(byte);
+            at += 1;
         }
     }
     out
