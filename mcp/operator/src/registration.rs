@@ -36,19 +36,22 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).crds(mcp_api::crds()).rbac(grants()).setup(|args: &Args| {
-        // Every flag is used: one that is added and forgotten does not compile.
-        let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } = args.clone();
-        let stores = Arc::new(Stores::default());
-        let webhooks = webhooks(admission, &stores);
-        let settings =
-            Settings { runner_image, proxy_host, default_image_pull_secrets: words(&default_image_pull_secrets) };
-        let controllers = Controllers::new(stores, settings, Scope::parse(&watch_namespace));
-        Ok(Parts::new(webhooks).controller("mcp", |runtime| async move {
-            controllers.run(runtime.client, runtime.stop).await;
-            Ok(())
-        }))
-    })
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(grants()).setup(
+        |args: &Args| {
+            // Every flag is used: one that is added and forgotten does not compile.
+            let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } =
+                args.clone();
+            let stores = Arc::new(Stores::default());
+            let webhooks = webhooks(admission, &stores);
+            let settings =
+                Settings { runner_image, proxy_host, default_image_pull_secrets: words(&default_image_pull_secrets) };
+            let controllers = Controllers::new(stores, settings, Scope::parse(&watch_namespace));
+            Ok(Parts::new(webhooks).controller("mcp", |runtime| async move {
+                controllers.run(runtime.client, runtime.stop).await;
+                Ok(())
+            }))
+        },
+    )
 }
 
 /// What the controllers do, and nothing else.
