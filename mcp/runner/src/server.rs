@@ -20,6 +20,8 @@ use crate::socket::Socket;
 
 /// Connections that are served at once; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 4096;
+/// The longest head of a request, in bytes: what one client can make the proxy hold before it has said anything.
+const MAX_HEAD: usize = 64 << 10;
 /// The pause after the operating system refused a connection, so that running out of files does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long calls under way may take once the proxy is to end: within a pod's 30 s.
@@ -91,7 +93,8 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: &Arc<App>) {
     let io = TokioIo::new(Watched::new(socket.clone(), Arc::clone(&phase), LIMITS));
     let service = service_fn(|request| Arc::clone(app).serve(peer, Arc::clone(&phase), request));
     // The deadline of hyper would count the time between two requests as part of the head; the socket keeps our own.
-    let connection = http1::Builder::new().header_read_timeout(None).serve_connection(io, service);
+    let connection =
+        http1::Builder::new().header_read_timeout(None).max_buf_size(MAX_HEAD).serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
     let served = async {
         tokio::select! {

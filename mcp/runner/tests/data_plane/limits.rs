@@ -63,6 +63,19 @@ async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_no
 }
 
 #[tokio::test]
+async fn a_head_that_is_too_long_is_refused_before_it_is_held() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let mut stream = TcpStream::connect(runner.address).await.unwrap();
+    let long = format!("GET /readyz HTTP/1.1\r\nhost: x\r\nx-long: {}", "y".repeat(70 << 10));
+    stream.write_all(long.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    within("a refusal", stream.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
 async fn what_is_no_http_ends_its_connection_and_nothing_else() {
     let backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
