@@ -1,6 +1,6 @@
 //! What users of the API server see of a decision.
 
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::fixture::webhooks;
@@ -144,4 +144,25 @@ async fn an_object_being_deleted_can_drop_its_finalizer_whatever_it_looks_like()
     let last = json!({"metadata": {"finalizers": Value::Null}, "spec": {"username": "forbidden", "parts": "broken"}});
     gate.change("a", last).await.unwrap();
     assert!(gate.api().get_opt("a").await.unwrap().is_none());
+}
+
+/// D9: only what is stored says that an object is going; a client that claims so walks past no handler.
+#[tokio::test]
+async fn claiming_a_deletion_does_not_pass_the_gate() {
+    let gate = gate().await;
+    let claim = |name: &str, username: &str| {
+        let mut object = gate.object(name, json!({"username": username}));
+        object.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-11-21T00:00:00Z")).unwrap());
+        object
+    };
+    let (api, apply) = (gate.api(), PatchParams::apply("test").force());
+    for made in [
+        api.create(&PostParams::default(), &claim("a", "forbidden")).await,
+        api.patch("a", &apply, &Patch::Apply(claim("a", "forbidden"))).await,
+    ] {
+        let refused = made.expect_err("it went past the webhook").to_string();
+        assert!(refused.contains("name may not be 'forbidden'"), "{refused}");
+    }
+    let made = api.patch("b", &apply, &Patch::Apply(claim("b", "overwrite"))).await.unwrap();
+    assert_eq!(made.data["spec"]["username"], "random overwritten");
 }

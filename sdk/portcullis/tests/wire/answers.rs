@@ -157,11 +157,20 @@ async fn an_object_being_deleted_reaches_no_handler_even_if_it_does_not_decode()
     for (path, operation, object, old) in [
         ("/validate/username", "UPDATE", going(json!({"username": "forbidden"})), old.clone()),
         ("/validate/username", "UPDATE", going(json!({"username": 7})), old.clone()),
+        ("/validate/username", "UPDATE", entity(json!({"username": "forbidden"})), old.clone()),
         ("/validate/username", "DELETE", Value::Null, going(json!({}))),
         ("/mutate/defaults", "DELETE", Value::Null, old),
     ] {
         let response = ask(&serving, path, &review(operation, object, old)).await.response();
         assert_eq!(response, json!({"uid": UID, "allowed": true}), "{path} {operation}");
+    }
+
+    // Only what is stored says so.
+    let stays = entity(json!({"username": "fine"}));
+    for (operation, old) in [("CREATE", Value::Null), ("UPDATE", stays)] {
+        let claimed = going(json!({"username": "forbidden"}));
+        let response = ask(&serving, "/validate/username", &review(operation, claimed, old)).await.response();
+        assert_eq!(response["allowed"], false, "{operation}");
     }
 }
 
