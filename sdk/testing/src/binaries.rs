@@ -34,7 +34,9 @@ fn candidates(
         .unwrap_or(temporary)
         .join("portcullis/control-plane")
         .join(KUBERNETES_VERSION);
-    assets.map(PathBuf::from).into_iter().chain([cache]).collect()
+    // The servers run inside of another directory, where a relative path would lead elsewhere.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    assets.map(PathBuf::from).into_iter().chain([cache]).map(absolute).collect()
 }
 
 fn find(needed: &[&'static str], looked_in: Vec<PathBuf>) -> Result<PathBuf, ControlPlaneError> {
@@ -79,6 +81,12 @@ mod tests {
     fn the_cache_follows_xdg() {
         let places = candidates(None, Some("/xdg".into()), Some("/home/me".into()), PathBuf::from("/tmp"));
         assert_eq!(places, [PathBuf::from("/xdg/portcullis/control-plane").join(KUBERNETES_VERSION)]);
+    }
+
+    #[test]
+    fn a_relative_place_is_taken_from_where_the_test_runs() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(candidates(Some("bin/k8s".into()), None, None, PathBuf::new())[0], here.join("bin/k8s"));
     }
 
     #[test]

@@ -36,9 +36,11 @@ pub(crate) struct Server {
 impl Watcher {
     /// Starts the watcher; it makes the directory of this control plane.
     pub(crate) fn start() -> Result<Self, ControlPlaneError> {
+        // The servers run inside of the new directory, where a relative path would lead elsewhere.
+        let parent = std::path::absolute(std::env::temp_dir()).doing("find the directory for temporary files")?;
         let mut process = Command::new("sh")
             .args(["-c", include_str!("watcher.sh"), "watcher"])
-            .arg(std::env::temp_dir())
+            .arg(&parent)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Its own group: what a terminal sends to the tests (Ctrl-C) must not end it.
@@ -53,10 +55,7 @@ impl Watcher {
         let directory = PathBuf::from(line.trim_end_matches('\n'));
         if !directory.is_dir() {
             let source = std::io::Error::other("the watcher process made none");
-            return Err(ControlPlaneError::Io {
-                action: format!("make a directory in {}", std::env::temp_dir().display()),
-                source,
-            });
+            return Err(ControlPlaneError::Io { action: format!("make a directory in {}", parent.display()), source });
         }
         Ok(Self { process, pipe, directory })
     }

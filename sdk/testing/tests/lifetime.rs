@@ -69,9 +69,10 @@ fn nothing_is_left_after(runtime: &Runtime, way: &str) {
 }
 
 fn nothing_is_left_when_killed_while_starting(runtime: &Runtime, reached: &str) {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = tempfile::Builder::new().prefix("a b").tempdir().unwrap();
     let entries = || std::fs::read_dir(temporary.path()).unwrap().map(|entry| entry.unwrap().path());
-    let mut process = holder("SIGKILL").env("TMPDIR", temporary.path()).spawn().unwrap();
+    // A relative path, too, is no place that the servers would miss.
+    let mut process = holder("SIGKILL").current_dir(temporary.path()).env("TMPDIR", ".").spawn().unwrap();
     runtime.block_on(wait_until(&format!("the start to reach '{reached}'"), Duration::from_mins(1), async || {
         entries().any(|directory| directory.join(reached).exists()).then_some(())
     }));
