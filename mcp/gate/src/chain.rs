@@ -100,7 +100,7 @@ impl Gate {
                     steps.push(Box::new(step));
                 }
                 "auth" => steps.push(Box::new(Auth::new(parameters, &context.local_user, place)?)),
-                "mcp-parser" => steps.push(Box::new(Parser { limit })),
+                "mcp-parser" => steps.push(Box::new(Parser::new(limit))),
                 webhook::MUTATING => steps.push(Box::new(Mutating(Webhooks::new(parameters, parsed, context, place)?))),
                 webhook::VALIDATING => {
                     steps.push(Box::new(Validating(Webhooks::new(parameters, parsed, context, place)?)));

@@ -1,20 +1,26 @@
 //! `mcp-parser`: reads each message once, for the steps further in (toolhive-runner §2.11).
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Frame;
 use mcp_wire::{ErrorBody, Kind, Message, MessageError, code, headers};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{json_body, json_error, text};
-use crate::body::{Body, full};
+use crate::body::{Body, BoxError, full};
 use crate::chain::{Next, Step};
 
 /// How long a client may take to send its message.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
+/// Bytes of messages that are in memory at once, whoever sent them: eight of the longest that `bodylimit` lets pass unless told otherwise.
+const MEMORY: usize = 64 << 20;
 
 /// A client's message, read: a request extension that `mcp-parser` sets and mutating webhooks renew.
 ///
@@ -63,7 +69,55 @@ impl Parsed {
 /// What it cannot read it hands on unmarked, for the backend to answer; webhooks refuse it.
 pub(crate) struct Parser {
     /// Longest body that is read, in bytes.
-    pub(crate) limit: usize,
+    limit: usize,
+    /// What is left of [`MEMORY`].
+    memory: Arc<Semaphore>,
+}
+
+impl Parser {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, memory: Arc::new(Semaphore::new(MEMORY.max(limit))) }
+    }
+
+    /// The whole body, and its share of the memory, which is free again when that is dropped; `Err` holds the answer to a body that is too long, too
+    /// slow or broken off, or for which there is no room.
+    async fn read(&self, body: Body) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response<Body>> {
+        let mut body = Limited::new(body, self.limit);
+        let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+        let mut share: Option<OwnedSemaphorePermit> = None;
+        let deadline = Instant::now() + BODY_DEADLINE;
+        loop {
+            let Ok(frame) = timeout_at(deadline, body.frame()).await else {
+                return Err(text(StatusCode::REQUEST_TIMEOUT, "Request Timeout"));
+            };
+            let Some(frame) = frame else { break };
+            let piece = match frame.map(Frame::into_data) {
+                Ok(Ok(piece)) => piece,
+                // Trailers: they go no further.
+                Ok(Err(_)) => continue,
+                Err(error) => return Err(unreadable(&error)),
+            };
+            let size = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            let Ok(more) = Arc::clone(&self.memory).try_acquire_many_owned(size) else {
+                tracing::warn!("no room for another request body");
+                return Err(text(StatusCode::SERVICE_UNAVAILABLE, "Too Many Request Bodies"));
+            };
+            match &mut share {
+                Some(share) => share.merge(more),
+                None => share = Some(more),
+            }
+            // A body that comes in one piece is not copied.
+            if first.is_empty() {
+                first = piece;
+            } else {
+                if rest.is_empty() {
+                    rest.extend_from_slice(&first);
+                }
+                rest.extend_from_slice(&piece);
+            }
+        }
+        Ok((if rest.is_empty() { first } else { rest.freeze() }, share))
+    }
 }
 
 impl Step for Parser {
@@ -73,8 +127,8 @@ impl Step for Parser {
         }
         async move {
             let (mut head, body) = request.into_parts();
-            let body = match read(body, self.limit).await {
-                Ok(body) => body,
+            let (body, _share) = match self.read(body).await {
+                Ok(read) => read,
                 Err(refusal) => return refusal,
             };
             match Parsed::read(body.clone()) {
@@ -105,19 +159,10 @@ fn mirror_refusal(head: &HeaderMap, body: &[u8]) -> Option<Response<Body>> {
     Some(json_body(StatusCode::BAD_REQUEST, mismatch.body(message.id())))
 }
 
-/// The whole body; `Err` holds the answer to a body that is too long, too slow or broken off.
-async fn read(body: Body, limit: usize) -> Result<Bytes, Response<Body>> {
-    let body = Limited::new(body, limit).boxed_unsync();
-    match tokio::time::timeout(BODY_DEADLINE, body.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"))
-        }
-        Ok(Err(error)) => {
-            tracing::debug!(error, "a request body could not be read");
-            let error = ErrorBody::new(code::INTERNAL, "Failed to read request body");
-            Err(json_error(StatusCode::INTERNAL_SERVER_ERROR, &error))
-        }
-        Err(_) => Err(text(StatusCode::REQUEST_TIMEOUT, "Request Timeout")),
+fn unreadable(error: &BoxError) -> Response<Body> {
+    if error.is::<LengthLimitError>() {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
     }
+    tracing::debug!(%error, "a request body could not be read");
+    json_error(StatusCode::INTERNAL_SERVER_ERROR, &ErrorBody::new(code::INTERNAL, "Failed to read request body"))
 }

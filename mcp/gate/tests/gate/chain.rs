@@ -1,6 +1,7 @@
 //! What enters the chain, in which form, and what the other middleware do.
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -180,6 +181,28 @@ async fn a_body_over_the_limit_is_refused_whether_or_not_its_length_was_announce
         }
         assert_eq!(proxy.forwarded().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn bodies_have_64_mib_in_all_and_what_finds_no_room_is_answered_at_once() {
+    let proxy = Proxy::new(&Files::new(), chain(vec![]));
+    let unfinished = || {
+        let most = Bytes::from(vec![b' '; (8 << 20) - 64]);
+        let frames = futures::stream::iter([Ok(Frame::data(most))]).chain(futures::stream::pending());
+        let mut request = post("application/json", "");
+        request.headers_mut().remove("content-length");
+        *request.body_mut() = StreamBody::new(frames).boxed_unsync();
+        request
+    };
+    let mut held: Vec<_> = (0..8).map(|_| Box::pin(proxy.send(unfinished()))).collect();
+    for request in &mut held {
+        assert!(futures::poll!(request).is_pending());
+    }
+    let refused = proxy.send(unfinished()).await;
+    assert_eq!((refused.status, refused.text.as_str()), (503, "Too Many Request Bodies"));
+    assert_eq!(proxy.post(CALL).await.status, 200, "there is room left for a short one");
+    held.clear();
+    assert!(futures::poll!(Box::pin(proxy.send(unfinished()))).is_pending(), "what they held is free again");
 }
 
 #[tokio::test]
