@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Bounds of one listener. Nothing on it waits without one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections held at the same time; further ones wait in the kernel's queue.
+    /// Connections held at the same time. When there are more, those without a request under way give way, the oldest
+    /// first; where all are at work, further ones wait in the kernel's queue.
     pub connections: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,

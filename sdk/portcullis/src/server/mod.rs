@@ -7,6 +7,7 @@
 
 mod connection;
 mod limits;
+mod places;
 mod stall;
 mod tls;
 
@@ -22,7 +23,6 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,8 @@ use tracing::{info, warn};
 
 pub use limits::Limits;
 pub use tls::{TlsError, tls_config};
+
+use places::Places;
 
 /// Answers requests. Implemented by [`Routes`](crate::webhooks::Routes), and by every function from a request to a
 /// future response.
@@ -95,28 +97,25 @@ impl Server {
         stop: CancellationToken,
     ) {
         let Self { listener, limits } = self;
-        let permits = Arc::new(Semaphore::new(limits.connections));
-        let mut connections = JoinSet::new();
+        let (mut connections, mut places) = (JoinSet::new(), Places::default());
+        let mut next: Option<TcpStream> = None;
         loop {
-            let (stream, permit) = tokio::select! {
+            if connections.len() >= limits.connections {
+                if next.is_some() {
+                    places.free_one();
+                }
+            } else if let Some(stream) = next.take() {
+                let config = tls.as_ref().map(|tls| tls.load_full());
+                let (handler, stop) = (Arc::clone(&handler), stop.clone());
+                connections.spawn(connection::serve(stream, config, handler, limits, places.take(), stop));
+            }
+            tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(_) = connections.join_next() => continue,
-                accepted = async {
-                    // Never closed, so it only fails when this loop is gone.
-                    let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
-                    Some((accept(&listener).await, permit))
-                } => match accepted {
-                    Some(accepted) => accepted,
-                    None => break,
-                },
-            };
-            let config = tls.as_ref().map(|tls| tls.load_full());
-            let serving = connection::serve(stream, config, Arc::clone(&handler), limits, stop.clone());
-            connections.spawn(async move {
-                serving.await;
-                drop(permit);
-            });
+                Some(_) = connections.join_next() => {}
+                () = places.some_idle(), if next.is_some() => {}
+                stream = accept(&listener), if next.is_none() => next = Some(stream),
+            }
         }
         drop(listener);
         let all = async { while connections.join_next().await.is_some() {} };

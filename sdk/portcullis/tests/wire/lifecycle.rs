@@ -105,3 +105,17 @@ async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
     timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();
     assert!(is_closed(&mut stuck).await);
 }
+
+#[tokio::test]
+async fn a_connection_at_work_is_finished_and_one_over_the_limit_waits_for_its_turn() {
+    let held = held(Limits { connections: 1, ..Limits::default() }).await;
+    let mut busy = connect(&held.serving).await;
+    busy.write_all(post("/held", "").as_bytes()).await.unwrap();
+    busy.flush().await.unwrap();
+    timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
+    let mut waiting = Box::pin(async { send(&mut connect(&held.serving).await, &post("/", "")).await.status });
+    assert!(timeout(Duration::from_millis(300), &mut waiting).await.is_err(), "there is one connection already");
+    held.release.notify_one();
+    assert_eq!(read_reply(&mut busy).await.expect("its own answer").text(), "done");
+    assert_eq!(timeout(PATIENCE, waiting).await.expect("its turn came"), 200);
+}

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{PATIENCE, ask, connect, is_closed, post, read_reply, send, serve_webhooks};
+use crate::client::{PATIENCE, connect, is_closed, post, read_reply, send, serve_webhooks};
 use crate::fixture::{Serving, entity, review, serve, webhooks};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -106,17 +106,31 @@ async fn a_peer_that_does_not_read_its_answer_loses_its_connection() {
     drop(idle);
 }
 
+/// Otherwise who only opens connections keeps the API server out, and by the failure policy everybody's writes.
 #[tokio::test]
-async fn connections_over_the_limit_wait_for_their_turn() {
-    let serving = serve_with(Limits { connections: 2, ..Limits::default() }).await;
-    let (one, mut two) = (connect(&serving).await, connect(&serving).await);
-    let mut waiting = Box::pin(ask_fine(&serving));
-    assert!(timeout(SHORT, &mut waiting).await.is_err(), "there are two connections already");
-    assert_eq!(send(&mut two, &post("/validate/username", &fine().to_string())).await.status, 200);
-    drop(one);
-    assert_eq!(timeout(PATIENCE, waiting).await.expect("its turn came"), 200);
-}
+async fn connections_that_ask_nothing_give_way_to_one_that_does() {
+    let serving = serve_with(Limits { connections: 4, ..Limits::default() }).await;
+    let silent = TcpStream::connect(serving.address).await.unwrap();
+    let shaken = connect(&serving).await;
+    let (mut kept, mut half) = (connect(&serving).await, connect(&serving).await);
+    let whole = post("/validate/username", &fine().to_string());
+    for connection in [&mut kept, &mut half] {
+        assert_eq!(send(connection, &whole).await.status, 200);
+    }
+    half.write_all(&whole.as_bytes()[..30]).await.unwrap();
+    half.flush().await.unwrap();
 
-async fn ask_fine(serving: &Serving) -> u16 {
-    ask(serving, "/validate/username", &fine()).await.status
+    let mut held = Vec::new();
+    for turn in 0..8 {
+        let came = async {
+            let mut connection = connect(&serving).await;
+            assert_eq!(send(&mut connection, &whole).await.status, 200);
+            connection
+        };
+        held.push(timeout(Duration::from_secs(3), came).await.unwrap_or_else(|_| panic!("turn {turn} never came")));
+    }
+    assert!(is_closed(&mut kept).await && is_closed(&mut half).await);
+    let mut last = held.pop().unwrap();
+    assert_eq!(send(&mut last, &whole).await.status, 200, "the newest is kept");
+    drop((silent, shaken));
 }
