@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -54,6 +56,7 @@ pub struct Bundle {
     wanted: watch::Sender<Arc<str>>,
     standings: watch::Sender<BTreeMap<String, Standing>>,
     manager: String,
+    namespace: Option<String>,
 }
 
 /// How a configuration stands, as it was seen last.
@@ -69,7 +72,15 @@ impl Bundle {
     /// A publisher that writes as field manager `<operator>-ca-bundle`.
     pub fn new(operator: &str, ca_pem: &str) -> Self {
         let (wanted, _) = watch::channel(Arc::from(ca_pem));
-        Self { wanted, standings: watch::Sender::default(), manager: format!("{operator}-ca-bundle") }
+        Self { wanted, standings: watch::Sender::default(), manager: format!("{operator}-ca-bundle"), namespace: None }
+    }
+
+    /// Leaves entries alone that call a Service of another namespace than this one. They are those of another installation of the operator: with our CA
+    /// in them, its webhooks could not be called.
+    #[must_use]
+    pub fn of_services_in(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
     }
 
     /// What callers must trust from now on.
@@ -153,21 +164,31 @@ impl Bundle {
                 self.stands::<C>(name, Standing::Waits("it is not installed; see 'generate webhooks'".to_owned()));
                 continue;
             };
-            let entries = current.bundles();
-            let absent: Vec<&String> = ours.iter().filter(|name| entries.iter().all(|(has, _)| has != name)).collect();
+            let entries = current.entries();
+            let absent: Vec<&String> =
+                ours.iter().filter(|name| entries.iter().all(|entry| entry.webhook != *name)).collect();
             if absent != missing && !absent.is_empty() {
                 warn!(configuration = name, webhooks = ?absent, "webhooks that are served are not registered; see 'generate webhooks'");
             }
             missing = absent;
-            let mine: Vec<_> = entries.iter().filter(|(webhook, _)| ours.contains(webhook)).collect();
-            if mine.is_empty() {
+            let named = entries.iter().filter(|entry| ours.contains(entry.webhook));
+            let elsewhere = |entry: &&Entry<'_>| {
+                self.namespace.is_some() && entry.namespace.is_some() && entry.namespace != self.namespace.as_ref()
+            };
+            let (others, mine): (Vec<_>, Vec<_>) = named.partition(elsewhere);
+            if let (true, Some(Entry { namespace: Some(other), .. })) = (mine.is_empty(), others.first()) {
+                let why = format!(
+                    "it belongs to the installation in namespace {other}; give --namespace, or see 'generate webhooks'"
+                );
+                self.stands::<C>(name, Standing::Waits(why));
+            } else if mine.is_empty() {
                 self.stands::<C>(name, Standing::Waits("it registers none of the webhooks that are served".to_owned()));
-            } else if mine.iter().all(|(_, held)| *held == Some(bundle.as_bytes())) {
+            } else if mine.iter().all(|entry| entry.bundle == Some(bundle.as_bytes())) {
                 self.stands::<C>(name, Standing::Holds(bundle));
             } else if Instant::now() < not_before {
                 due = Some(not_before);
             } else {
-                let webhooks: Vec<&str> = mine.iter().map(|(webhook, _)| webhook.as_str()).collect();
+                let webhooks: Vec<&str> = mine.iter().map(|entry| entry.webhook.as_str()).collect();
                 let written = self.write(&api, current, &webhooks, &bundle).await;
                 // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
                 not_before = Instant::now() + pauses.next(Instant::now());
@@ -230,6 +251,24 @@ fn object<C: Configuration>(name: &str) -> String {
     format!("{} {name}", C::kind(&()))
 }
 
+/// What matters here of one webhook in a configuration.
+struct Entry<'a> {
+    webhook: &'a String,
+    bundle: Option<&'a [u8]>,
+    /// Of the Service that is called; none for a URL.
+    namespace: Option<&'a String>,
+}
+
+impl<'a> Entry<'a> {
+    fn new(webhook: &'a String, client: &'a WebhookClientConfig) -> Self {
+        Self {
+            webhook,
+            bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
+            namespace: client.service.as_ref().map(|service| &service.namespace),
+        }
+    }
+}
+
 /// What the two configuration types have in common.
 trait Configuration:
     Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
@@ -239,18 +278,15 @@ trait Configuration:
     + Send
     + 'static
 {
-    /// Name and CA bundle of each webhook.
-    fn bundles(&self) -> Vec<(&String, Option<&[u8]>)>;
+    fn entries(&self) -> Vec<Entry<'_>>;
 }
 
 macro_rules! configuration {
     ($kind:ty) => {
         impl Configuration for $kind {
-            fn bundles(&self) -> Vec<(&String, Option<&[u8]>)> {
+            fn entries(&self) -> Vec<Entry<'_>> {
                 let webhooks = self.webhooks.iter().flatten();
-                webhooks
-                    .map(|w| (&w.name, w.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice())))
-                    .collect()
+                webhooks.map(|webhook| Entry::new(&webhook.name, &webhook.client_config)).collect()
             }
         }
     };

@@ -43,7 +43,7 @@ impl Endpoint {
             material = certificates(&source) => material?,
         };
         let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material)?));
-        let bundle = Bundle::new(operator, &material.ca_pem);
+        let bundle = Bundle::new(operator, &material.ca_pem).of_services_in(&source.namespace);
         let address = server.local_addr()?;
         info!(%address, %server_name, "serving webhooks");
         let ready = async {

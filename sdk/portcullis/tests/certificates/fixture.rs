@@ -155,7 +155,7 @@ impl Place {
 
     /// Looks after the configuration as the operator's user. Ends with the test.
     pub(crate) fn publish(&self, ca_pem: &str, webhooks: &[&str]) -> Publisher {
-        let bundle = Bundle::new(&self.name, ca_pem);
+        let bundle = Bundle::new(&self.name, ca_pem).of_services_in(&self.name);
         let (stop, configurations) = (CancellationToken::new(), self.configurations(webhooks));
         let task = {
             let (bundle, client, stop) = (bundle.clone(), self.user.client.clone(), stop.clone());

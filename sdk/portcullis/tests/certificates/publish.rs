@@ -166,6 +166,33 @@ async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
     publisher.stop().await;
 }
 
+/// Both are cluster-wide under one name: a second copy of the operator, started for a trial, would lock the first one's users out.
+#[tokio::test]
+async fn the_webhooks_of_an_installation_in_another_namespace_are_left_alone() {
+    let place = Place::new().await;
+    let mut manifest = place.manifest(&["a", "b"]);
+    manifest["webhooks"][0]["clientConfig"]["service"]["namespace"] = json!("elsewhere");
+    let params = PatchParams::apply("installer");
+    place.configuration_api().patch(&place.configuration(), &params, &Patch::Apply(manifest)).await.unwrap();
+    let pem = ca("ours");
+    let publisher = place.publish(&pem, &["a", "b"]);
+    place.wait_for_bundles("our bundle", &[("a", None), ("b", Some(&pem))]).await;
+    publisher.stop().await;
+
+    let publisher = place.publish(&pem, &["a"]);
+    let said = Mutex::new(String::new());
+    let waiting =
+        publisher.bundle.published(&publisher.configurations, |missing| missing.clone_into(&mut said.lock().unwrap()));
+    let why = "it belongs to the installation in namespace elsewhere; give --namespace, or see 'generate webhooks'";
+    let told = wait_until("a reason", PATIENCE, || async { said.lock().unwrap().ends_with(why).then_some(()) });
+    tokio::select! {
+        _ = waiting => panic!("it is not published"),
+        () = told => {}
+    }
+    assert_eq!(place.bundles().await[0].1, None);
+    publisher.stop().await;
+}
+
 #[tokio::test]
 async fn a_mutating_configuration_is_looked_after_in_the_same_way() {
     use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
