@@ -59,8 +59,8 @@ const TRUST: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// The API server refused, or did not answer. Try again; on 403 compare the roles with `generate rbac`.
-    #[error("cannot {action} Secret {namespace}/{name}: {source}")]
+    /// The API server refused, or did not answer. Try again, unless the message names what has to be mended first.
+    #[error("cannot {action} Secret {namespace}/{name}: {source}{}", fix(source))]
     Api {
         /// `read`, `create` or `update`.
         action: &'static str,
@@ -96,6 +96,15 @@ pub enum CertificateError {
         /// Its name.
         name: String,
     },
+}
+
+/// What a person has to do about a refusal; nothing where trying again may help.
+fn fix(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => "; compare the roles with 'generate rbac'",
+        kube::Error::Api(status) if status.code == 422 => "; delete this Secret, and it is made anew",
+        _ => "",
+    }
 }
 
 /// What is served, and what callers must trust.

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use portcullis::certificates::MIN_LEFT;
 use portcullis_pki::check_server_pair;
+use serde_json::json;
 
 use crate::fixture::Place;
 
@@ -111,5 +115,22 @@ async fn a_refused_request_is_an_error_that_names_the_secret_and_no_key_is_ever_
     source.client = place.cluster.client_as("nobody", &[]);
     let error = source.ensure().await.unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot read Secret {}/{}: ", place.name, place.ca_secret())), "{error}");
-    assert!(error.contains("forbidden"), "{error}");
+    assert!(error.contains("forbidden") && error.ends_with("; compare the roles with 'generate rbac'"), "{error}");
+}
+
+#[tokio::test]
+async fn a_secret_that_can_be_read_and_not_repaired_is_named_with_what_to_do() {
+    let place = Place::new().await;
+    place.source().ensure().await.unwrap();
+    place.overwrite(&place.secret(), &[("tls.key", "")]).await;
+    let secrets: Api<Secret> = Api::namespaced(place.cluster.admin(), &place.name);
+    let locked = Patch::Merge(json!({ "immutable": true }));
+    secrets.patch(&place.secret(), &PatchParams::default(), &locked).await.unwrap();
+    let error = place.source().ensure().await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot update Secret {}/{}: ", place.name, place.secret())), "{error}");
+    assert!(error.contains("immutable") && error.ends_with("; delete this Secret, and it is made anew"), "{error}");
+    assert!(!error.contains("PRIVATE"), "{error}");
+
+    place.delete(&place.secret()).await;
+    place.source().ensure().await.unwrap();
 }
