@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// The version of `admission.k8s.io` that a review came in; the answer goes out in the same one.
@@ -94,7 +94,14 @@ pub struct UserInfo {
     /// Groups that the user is in.
     pub groups: Vec<String>,
     /// Whatever else the authenticator says.
+    #[serde(deserialize_with = "lists_or_nulls")]
     pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Go writes a list without elements as null, where nothing leaves it out.
+fn lists_or_nulls<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Vec<String>>, D::Error> {
+    let lists = BTreeMap::<String, Option<Vec<String>>>::deserialize(from)?;
+    Ok(lists.into_iter().map(|(key, list)| (key, list.unwrap_or_default())).collect())
 }
 
 /// The request of an admission review. Objects are raw slices of the body.

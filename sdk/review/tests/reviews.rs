@@ -37,6 +37,14 @@ fn the_request_is_read_whole() {
     assert!(request.options.unwrap().get().contains("kubectl"));
 }
 
+/// The API server writes a list that its authenticator left empty as null, and refuses the user's request if we do.
+#[test]
+fn a_user_with_an_extra_without_values_reads() {
+    let body = review(|r| r["request"]["userInfo"]["extra"] = json!({"scopes": null, "a": ["b"]}));
+    let user = Review::parse(body.as_bytes()).unwrap().request.user_info;
+    assert_eq!((user.extra["scopes"].len(), user.extra["a"].len()), (0, 1));
+}
+
 #[test]
 fn a_body_that_is_no_review_says_why() {
     let cases: [(String, &str); 7] = [
