@@ -30,13 +30,13 @@ lint: ## Formatting, clippy and rustdoc, warnings as errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 generate: ## Write the generated manifests again (deploy/)
-	@hack/prerequisites.sh lint
+	@hack/prerequisites.sh generate
 	cargo run --quiet -p mcp-operator -- generate crds --out deploy/crds
 	cargo run --quiet -p mcp-operator -- generate rbac --out deploy/rbac
 	cargo run --quiet -p mcp-operator -- generate webhooks --out deploy/webhooks
 
 bench: ## Proxy and operator figures, side by side in one run (takes minutes)
-	@hack/prerequisites.sh demo
+	@hack/prerequisites.sh bench
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
@@ -48,5 +48,5 @@ control-plane: ## Build etcd, kube-apiserver and kube-controller-manager once pe
 	@hack/control-plane/build.sh
 
 mcp-servers: ## Fetch and build the real MCP servers and clients that the tests use
-	@hack/prerequisites.sh test
+	@hack/prerequisites.sh mcp-servers
 	@hack/mcp-servers/build.sh all

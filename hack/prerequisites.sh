@@ -1,12 +1,15 @@
 #!/bin/sh
-# Says in its first second what is missing for a target, and how to get it. Usage: prerequisites.sh demo|test|lint|control-plane
+# Says in its first second what is missing for a make target, and how to get it. Usage: prerequisites.sh TARGET
 set -eu
 target=${1:-demo}
 missing=0
 
 need() { # command, minimum version, its version now, how to get it
     if ! command -v "$1" >/dev/null 2>&1; then
-        echo "missing: $1 ($2 or newer). $4" >&2
+        echo "missing: $1${2:+ ($2 or newer)}. $4" >&2
+        missing=1
+    elif [ -n "$2" ] && [ -z "$3" ]; then
+        echo "'$1 --version' says nothing; is it installed whole? $4" >&2
         missing=1
     elif [ -n "$2" ] && [ "$(printf '%s\n%s\n' "$2" "$3" | sort -V | head -n 1)" != "$2" ]; then
         echo "too old: $1 $3; $2 or newer is needed. $4" >&2
@@ -17,16 +20,19 @@ version() { # the first dotted number that a command prints
     "$@" 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1 || true
 }
 
-if [ "$target" != control-plane ]; then
+case $target in
+control-plane | mcp-servers) ;;
+*)
     need cargo 1.95 "$(version cargo --version)" "Install Rust with rustup; rust-toolchain.toml names the toolchain."
     need cc "" "" "Install a C compiler: on Debian 'apt-get install gcc'."
-fi
+    ;;
+esac
 case $target in
-demo | test | control-plane)
+demo | test | bench | control-plane | mcp-servers)
     need go 1.26 "$(version go version)" "It builds the test control plane and a real MCP server. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
-if [ "$target" = test ]; then
+if [ "$target" = test ] || [ "$target" = mcp-servers ]; then
     need node 20 "$(version node --version)" "It runs the second real MCP server and client. Install Node.js 20 or newer."
     need npm 10 "$(version npm --version)" "It comes with Node.js."
 fi

@@ -13,6 +13,8 @@ use tokio::process::{Child, Command};
 pub struct Process {
     name: String,
     child: Child,
+    /// Ends the child when this program is killed: its input, which only we hold open, ends then. Killed itself when this value is dropped.
+    _watcher: Child,
     log: PathBuf,
 }
 
@@ -47,7 +49,17 @@ impl Process {
         let output = File::create(&log)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).kill_on_drop(true);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        Ok(Self { name: name.to_owned(), child, log })
+        let pid = child.id().with_context(|| format!("{name} ended at once"))?;
+        let watcher = Command::new("sh")
+            .args(["-c", "cat >/dev/null; kill -TERM \"$1\" 2>/dev/null", "sh", &pid.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start sh")?;
+        Ok(Self { name: name.to_owned(), child, _watcher: watcher, log })
     }
 
     /// Its process id, while it runs.

@@ -8,7 +8,6 @@ use anyhow::{Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -26,8 +25,8 @@ pub const OPERATOR_USER: &str = "system:serviceaccount:portcullis-system:mcp-ope
 pub struct Stage {
     /// The control plane.
     pub cluster: ControlPlane,
-    /// Logs and files of this run; removed with the stage.
-    pub folder: TempDir,
+    /// Logs and files of this run, inside the control plane's directory: whichever way this program ends, they go with it.
+    pub folder: PathBuf,
     operator: Process,
     launch: Launch,
 }
@@ -47,7 +46,8 @@ impl Stage {
         let operator = binary("mcp-operator")?;
         step("starting etcd, kube-apiserver and kube-controller-manager on free loopback ports");
         let cluster = ControlPlane::builder().controller_manager().start().await?;
-        let folder = tempfile::tempdir()?;
+        let folder = cluster.directory().join("stage");
+        std::fs::create_dir(&folder)?;
 
         step("installing the CRDs: mcp-operator generate crds");
         let crds = generate(&operator, &["crds"]).await?;
@@ -71,7 +71,7 @@ impl Stage {
         step("starting the operator as its ServiceAccount, and waiting for a TLS call to its webhooks to succeed");
         let kubeconfig = cluster.kubeconfig_as(OPERATOR_USER, &["system:serviceaccounts", "system:authenticated"]);
         let launch = Launch { kubeconfig, webhooks, health };
-        let operator = launch.start(folder.path()).await?;
+        let operator = launch.start(&folder).await?;
         Ok(Self { cluster, folder, operator, launch })
     }
 
@@ -84,7 +84,7 @@ impl Stage {
     pub async fn restart_operator(self) -> Result<Self> {
         let Self { cluster, folder, operator, launch } = self;
         operator.stop().await?;
-        let operator = launch.start(folder.path()).await?;
+        let operator = launch.start(&folder).await?;
         Ok(Self { cluster, folder, operator, launch })
     }
 

@@ -1,6 +1,9 @@
 //! The whole way, start to end, with nothing in it that is not real.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -34,12 +37,53 @@ fn the_demo_shows_both_gates_at_work_and_leaves_nothing_behind() {
     ] {
         assert!(text.contains(claim), "the demo does not show '{claim}':\n{text}");
     }
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    let left = || std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
-    while !left().is_empty() && std::time::Instant::now() < deadline {
+    assert_empties(folder.path());
+}
+
+#[test]
+fn a_demo_that_is_killed_half_way_leaves_no_process_and_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
+    let mut demo = command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("calls the tool `greet`")), "the demo ended before its first call");
+    let children = children_of(demo.id());
+    assert!(children.len() >= 3, "operator, server and runner are up: {children:?}");
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    until("its processes to end", || children.iter().all(|pid| !is_running(*pid)));
+    assert_empties(folder.path());
+}
+
+fn assert_empties(folder: &Path) {
+    let left = || std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    until(&format!("{} to be empty", folder.display()), || left().is_empty());
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "waited in vain for {what}");
         std::thread::yield_now();
     }
-    assert!(left().is_empty(), "left behind: {:?}", left());
+}
+
+/// State and parent of a process, from /proc (proc(5)).
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn is_running(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
 }
 
 // M3: what reaches a proxy as a file is mounted as a directory and read again when it changes.
@@ -62,8 +106,8 @@ async fn a_secret_edit_reaches_the_running_runner_without_a_restart() {
     })
     .await
     .unwrap();
-    let everything = Everything::start(stage.folder.path()).await.unwrap();
-    let runner = Runner::start(&client, &namespace, SERVER, everything.address, stage.folder.path()).await.unwrap();
+    let everything = Everything::start(&stage.folder).await.unwrap();
+    let runner = Runner::start(&client, &namespace, SERVER, everything.address, &stage.folder).await.unwrap();
     let mcp = McpClient::connect(&runner.url).await.unwrap();
     assert_eq!(mcp.greet("Ada").await.unwrap(), Called::Answered("Hi Ada".into()));
 

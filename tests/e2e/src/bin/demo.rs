@@ -46,7 +46,11 @@ fn shown(text: &str) {
 #[tokio::main]
 async fn main() -> ExitCode {
     let start = Instant::now();
-    match demo().await {
+    let result = tokio::select! {
+        result = demo() => result,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted; everything it started is ended and removed")),
+    };
+    match result {
         Ok(()) => {
             println!("\nEverything was ended and removed. It took {} s.\n{NEXT}", start.elapsed().as_secs());
             ExitCode::SUCCESS
@@ -91,11 +95,11 @@ async fn demo() -> Result<()> {
     }
     let checksum = rolled(&client, &namespace, None).await?;
     step("starting a real MCP server that is not ours: `everything` of the official Go SDK");
-    let everything = Everything::start(stage.folder.path()).await?;
+    let everything = Everything::start(&stage.folder).await?;
     step(
         "starting mcp-runner in front, on the bytes of the ConfigMap that the operator wrote and the Secrets that its Deployment mounts",
     );
-    let runner = Runner::start(&client, &namespace, GATED, everything.address, stage.folder.path()).await?;
+    let runner = Runner::start(&client, &namespace, GATED, everything.address, &stage.folder).await?;
     calls(&runner, Called::Answered("Hi Robert".to_owned())).await?;
 
     chapter("An edit of the MCPWebhookConfig reaches the running gate");
@@ -108,7 +112,7 @@ async fn demo() -> Result<()> {
     shown(&format!("{CHECKSUM}\n  before {checksum}\n  after  {after}"));
     step("a new pod would start now; here the runner is drained and started again on the new bytes");
     runner.stop().await?;
-    let runner = Runner::start(&client, &namespace, GATED, everything.address, stage.folder.path()).await?;
+    let runner = Runner::start(&client, &namespace, GATED, everything.address, &stage.folder).await?;
     calls(&runner, Called::Answered("Hi bob".to_owned())).await?;
 
     runner.stop().await?;
@@ -133,7 +137,8 @@ async fn refusals(client: &Client, namespace: &str) -> Result<()> {
             ));
             shown(&message);
             ensure!(!causes.is_empty(), "the refusal names no field");
-            for (field, problem) in causes {
+            // The API server adds causes without a field to say that it stopped looking.
+            for (field, problem) in causes.iter().filter(|(field, _)| field != "<nil>") {
                 shown(&format!("  field {field}: {problem}"));
             }
         }
