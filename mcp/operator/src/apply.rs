@@ -6,7 +6,7 @@
 //! compared, so API-server defaults, quantities and admission webhooks of others cannot make a loop.
 
 mod decide;
-mod digest;
+pub(crate) mod digest;
 mod document;
 mod fields;
 mod live;

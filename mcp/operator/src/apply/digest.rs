@@ -1,15 +1,19 @@
-//! A digest of a JSON document that does not depend on the order of its keys.
+//! Digests as text, and one of a JSON document that does not depend on the order of its keys.
 
 use std::fmt::Write as _;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{Context, Digest, SHA256};
 use serde_json::Value;
 
 /// SHA-256 of `document` with its keys sorted, in lower-case hex.
 pub(super) fn of(document: &Value) -> String {
     let mut context = Context::new(&SHA256);
     feed(&mut context, document);
-    let digest = context.finish();
+    hex(&context.finish())
+}
+
+/// `digest` in lower-case hex.
+pub(crate) fn hex(digest: &Digest) -> String {
     digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");

@@ -5,6 +5,8 @@ use k8s_openapi::Resource;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::apply::digest::hex;
+
 pub use crate::apply::ChildKind;
 
 /// A child by kind and name; its namespace is its server's.
@@ -43,10 +45,5 @@ impl Child {
 
 /// SHA-256 in lower-case hex.
 pub fn digest(bytes: &[u8]) -> String {
-    hash(&SHA256, bytes).as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&hash(&SHA256, bytes))
 }
