@@ -1,0 +1,1 @@
+//! Conversion of Kubernetes objects between the versions of their kind.
