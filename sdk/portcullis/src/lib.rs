@@ -47,6 +47,7 @@
 pub mod certificates;
 pub mod operator;
 mod pauses;
+mod routes;
 pub mod server;
 pub mod webhooks;
 

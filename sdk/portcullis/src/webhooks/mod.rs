@@ -40,21 +40,21 @@
 
 mod admit;
 mod context;
-mod deadline;
 mod decision_log;
 mod manifest;
 mod mutate;
-mod routes;
+mod review_call;
 mod settings;
 mod validate;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use portcullis_manifest::Webhook;
 use serde::Serialize;
 
+pub use crate::routes::Routes;
 pub use admit::{AdmissionObject, KnownScope};
 pub use context::Context;
 pub use mutate::{Mutate, Mutation};
@@ -62,10 +62,14 @@ pub use portcullis_manifest::FailurePolicy;
 pub use portcullis_review::{
     Cause, DecodeError, Denial, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
 };
-pub use routes::Routes;
 pub use validate::{Validate, Validator};
 
+use crate::routes::{Budget, Endpoint};
 use admit::Admit;
+use review_call::ReviewCalls;
+
+/// Bytes that the bodies of admission reviews under way may have together.
+const BODIES: usize = 64 * 1024 * 1024;
 
 /// Webhooks that cannot be served or registered together. Mend the registration.
 #[derive(Debug, thiserror::Error)]
@@ -147,8 +151,12 @@ impl Webhooks {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn routes(&self) -> Result<Routes, RegistrationError> {
+        let budget = Budget::of(BODIES);
         let paths = self.manifests()?.into_iter().map(|manifest| manifest.path);
-        Ok(Routes::new(paths.zip(self.registered.iter().cloned()).collect::<HashMap<_, _>>()))
+        let endpoint = |webhook: &Arc<dyn Admit>| {
+            Arc::new(ReviewCalls::new(Arc::clone(webhook), budget.clone())) as Arc<dyn Endpoint>
+        };
+        Ok(Routes::new(paths.zip(self.registered.iter().map(endpoint))))
     }
 }
 

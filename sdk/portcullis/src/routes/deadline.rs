@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The most that the API server ever waits for an admission webhook.
+/// The most that the API server ever waits for a webhook.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The time for an answer to a call with this query: what `?timeout=` says, or else the webhook's own timeout; less a

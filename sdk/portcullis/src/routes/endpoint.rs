@@ -1,0 +1,96 @@
+//! What is served at a path.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use hyper::StatusCode;
+use tokio::time::Instant;
+
+use super::Budget;
+
+/// Answers the calls to one path. Admission and conversion each bring their own.
+pub(crate) trait Endpoint: Send + Sync + 'static {
+    /// Its name in logs and metrics: that of the webhook.
+    fn label(&self) -> &str;
+
+    /// What one call, and all of them together, may take. Asked once, when the routes are made.
+    fn limits(&self) -> RouteLimits;
+
+    /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut off
+    /// there, so that the endpoint can say what it was that took so long. Must not panic.
+    fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>>;
+}
+
+/// Bounds of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteLimits {
+    /// Bytes of one body.
+    pub(crate) body: usize,
+    /// Time for an answer where the call's `?timeout=` does not say.
+    pub(crate) timeout: std::time::Duration,
+    /// Calls under way at the same time, from the head of the request to the answer. Further ones are shed.
+    pub(crate) concurrent: usize,
+    /// What the bodies are counted against while they are read and held; shared with other paths or not.
+    pub(crate) budget: Budget,
+}
+
+/// What is known of a call beside its body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// When its head had been read.
+    pub(crate) began: Instant,
+    /// When the answer must be on its way.
+    pub(crate) deadline: Instant,
+}
+
+/// An answer that is not a review: the failure policy of an admission webhook decides then, and the API server's client
+/// tells its user the text.
+#[derive(Debug)]
+pub(crate) struct HttpError {
+    pub(crate) status: StatusCode,
+    pub(crate) problem: Cow<'static, str>,
+    pub(crate) reason: Rejected,
+}
+
+/// Why a call got no review for an answer, as metrics tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// No such path or method, or not JSON.
+    NotServed,
+    /// The body is no review.
+    Malformed,
+    /// The body is over its limit.
+    TooLarge,
+    /// There is no room for it now.
+    Shed,
+    /// The body or the handler took too long.
+    Timeout,
+    /// The handler panicked.
+    Panic,
+    /// The handler or engine could not decide.
+    Failed,
+}
+
+impl HttpError {
+    pub(crate) fn new(status: StatusCode, reason: Rejected, problem: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, problem: problem.into(), reason }
+    }
+
+    /// 400: there is no uid to answer to.
+    pub(crate) fn malformed(problem: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, Rejected::Malformed, problem)
+    }
+
+    /// 429 with `Retry-After: 1`, which the API server's client obeys within its own timeout.
+    pub(crate) fn shed(problem: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Rejected::Shed, problem)
+    }
+
+    /// 500. Always this one, though 504 and 400 would sometimes be more to the point: it is the one status whose text
+    /// the API server passes on to the user (apimachinery's `NewGenericServerResponse` has a sentence of its own for the
+    /// others).
+    pub(crate) fn failed(reason: Rejected, problem: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason, problem)
+    }
+}
