@@ -73,6 +73,8 @@ impl Decision {
 pub(super) enum Failure {
     #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
     Kind { expected: String, found: String },
+    #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
+    Resource { expected: String, found: String },
     #[error("this webhook has no handler for {0}; generate its configuration again")]
     NoHandler(String),
     #[error("{0} came without the object that it is about")]
@@ -83,26 +85,10 @@ pub(super) enum Failure {
     Unstable(String),
 }
 
-/// A request before its objects are decoded: those that no handler has to see are answered here.
-pub(super) fn screen<K: AdmissionObject>(request: &Request<'_>) -> Result<Option<Decision>, Failure> {
-    let kind = &request.kind;
-    if kind.kind != K::kind(&()) || kind.group != K::group(&()) || kind.version != K::version(&()) {
-        return Err(Failure::Kind {
-            expected: format!("{}/{} {}", K::group(&()), K::version(&()), K::kind(&())),
-            found: format!("{}/{} {}", kind.group, kind.version, kind.kind),
-        });
-    }
-    if !request.sub_resource.is_empty() {
-        return Err(Failure::NoHandler(format!("{} of the subresource {}", request.operation, request.sub_resource)));
-    }
-    // Before decoding: an object that no longer fits its type must still be able to go. Only what is stored says that it
-    // is going: in what a client sends, the time of deletion is a claim (and a way past every webhook) or left out.
-    Ok(request.old_object.is_some_and(being_deleted).then(|| Decision::skipped("the object is being deleted")))
-}
-
-/// Whether the object waits for its finalizers only. Validating it could keep it from ever going, and with it its
-/// namespace.
-fn being_deleted(object: &RawValue) -> bool {
+/// Whether the stored object waits for its finalizers only. Judging it could keep it from ever going, and with it its
+/// namespace; so it is not even decoded. Only what is stored says that it is going: in what a client sends, the time of
+/// deletion is a claim (and a way past every webhook) or left out.
+pub(super) fn being_deleted(request: &Request<'_>) -> Option<Decision> {
     #[derive(Deserialize)]
     struct Object {
         metadata: Metadata,
@@ -112,19 +98,22 @@ fn being_deleted(object: &RawValue) -> bool {
     struct Metadata {
         deletion_timestamp: Option<IgnoredAny>,
     }
-    serde_json::from_str::<Object>(object.get()).is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
+    let going = |object: &RawValue| {
+        serde_json::from_str::<Object>(object.get()).is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
+    };
+    request.old_object.is_some_and(going).then(|| Decision::skipped("the object is being deleted"))
 }
 
 /// Decodes an object of the request, or says no: a handler cannot judge what it cannot read, and the user is told the
 /// field.
-pub(super) fn object<K: AdmissionObject>(
+fn object<T: DeserializeOwned>(
     request: &Request<'_>,
     raw: Option<&RawValue>,
     which: &str,
-) -> Result<Result<K, Decision>, Failure> {
+) -> Result<Result<T, Decision>, Failure> {
     let raw = raw.ok_or(Failure::NoObject(request.operation))?;
     Ok(decode(raw).map_err(|error| {
-        let kind = K::kind(&());
+        let kind = &request.kind.kind;
         let field = error.path.trim_start_matches('.');
         let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
         // The problem may repeat a value of the object, and objects stay out of the log.
@@ -134,11 +123,11 @@ pub(super) fn object<K: AdmissionObject>(
 }
 
 /// The object as it shall be.
-pub(super) fn new_object<K: AdmissionObject>(request: &Request<'_>) -> Result<Result<K, Decision>, Failure> {
+pub(super) fn new_object<T: DeserializeOwned>(request: &Request<'_>) -> Result<Result<T, Decision>, Failure> {
     object(request, request.object, "the object")
 }
 
 /// The object as it is.
-pub(super) fn old_object<K: AdmissionObject>(request: &Request<'_>) -> Result<Result<Arc<K>, Decision>, Failure> {
+pub(super) fn old_object<T: DeserializeOwned>(request: &Request<'_>) -> Result<Result<Arc<T>, Decision>, Failure> {
     Ok(object(request, request.old_object, "the stored object")?.map(Arc::new))
 }

@@ -1,6 +1,7 @@
 //! The request around the objects that a handler gets.
 
 use kube::Resource;
+use portcullis_manifest::SideEffects;
 use portcullis_review::{DecodeError, GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo, decode};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -25,28 +26,54 @@ pub struct Context {
     pub kind: GroupVersionKind,
     /// Resource of that kind.
     pub resource: GroupVersionResource,
+    /// Subresource that is addressed, such as `status`; none for the object itself.
+    pub sub_resource: Option<String>,
     /// Kind as the client sent it, where the API server converted the object for this webhook.
     pub request_kind: Option<GroupVersionKind>,
     /// Resource as the client addressed it, where that differs.
     pub request_resource: Option<GroupVersionResource>,
     options: Option<Box<RawValue>>,
+    permit: Option<Permit>,
 }
 
+/// Leave to change something else than the answer. Only [`Context::permit`] gives one: ask for it in the signature of
+/// whatever does IO on behalf of a handler, and a dry run cannot reach it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use portcullis::k8s_openapi::api::core::v1::Service;
+/// use portcullis::webhooks::{Context, Permit, Validate, Verdict};
+///
+/// async fn reserve(_: &Permit, name: &str) { /* takes the name in a registry elsewhere */ }
+///
+/// let webhook = Validate::<Service>::named("names").side_effects().on_create(|new: Arc<Service>, cx: Context| async move {
+///     if let (Some(permit), Some(name)) = (cx.permit(), &new.metadata.name) {
+///         reserve(&permit, name).await;
+///     }
+///     Verdict::allow()
+/// });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Permit(());
+
 impl Context {
-    pub(super) fn of_request(request: &Request<'_>) -> Self {
+    pub(super) fn of_request(request: &Request<'_>, side_effects: SideEffects) -> Self {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let dry_run = request.dry_run.unwrap_or_default();
         Self {
             uid: request.uid.to_string(),
             operation: request.operation,
             user: request.user_info.clone(),
-            dry_run: request.dry_run.unwrap_or_default(),
+            dry_run,
             namespace: some(&request.namespace),
             name: some(&request.name),
             kind: request.kind.clone(),
             resource: request.resource.clone(),
+            sub_resource: some(&request.sub_resource),
             request_kind: request.request_kind.clone(),
             request_resource: request.request_resource.clone(),
             options: request.options.map(ToOwned::to_owned),
+            permit: (!dry_run && side_effects == SideEffects::NoneOnDryRun).then_some(Permit(())),
         }
     }
 
@@ -70,10 +97,18 @@ impl Context {
                 version: K::version(&()).into_owned(),
                 resource: K::plural(&()).into_owned(),
             },
+            sub_resource: None,
             request_kind: None,
             request_resource: None,
             options: None,
+            permit: None,
         }
+    }
+
+    /// Leave to change something else than the answer: none in a dry run, and none for a webhook that did not declare
+    /// [`side_effects`](super::Validate::side_effects).
+    pub fn permit(&self) -> Option<Permit> {
+        self.permit.clone()
     }
 
     /// The options of the request, such as

@@ -1,45 +1,32 @@
 //! Registrations as manifests.
 
-use portcullis_manifest::{Operation, Rule, Webhook, WebhookKind};
+use portcullis_manifest::{Operation, Webhook, WebhookKind};
 
-use super::admit::{AdmissionObject, KnownScope};
 use super::settings::Settings;
+use super::target::Subject;
 
-/// The operations that have a handler.
-pub(super) fn operations(create: bool, update: bool, delete: bool) -> Vec<Operation> {
-    [(create, Operation::Create), (update, Operation::Update), (delete, Operation::Delete)]
-        .into_iter()
-        .filter_map(|(handled, operation)| handled.then_some(operation))
-        .collect()
-}
-
-/// The webhook's entry in its configuration.
-pub(super) fn webhook<K: AdmissionObject>(
+/// The webhook's entry in its configuration. Only operations that have a handler are asked for.
+pub(super) fn webhook(
     kind: WebhookKind,
     settings: &Settings,
-    operations: Vec<Operation>,
+    subject: &Subject,
+    handled: [(Operation, bool); 4],
 ) -> Webhook {
-    let group = K::group(&());
-    // Kubernetes wants three labels at least, and the core group has no name of its own.
-    let domain = if group.is_empty() { "core" } else { &group };
-    let name = format!("{}.{}.{domain}", settings.name, K::plural(&()));
+    let operations = handled.into_iter().filter_map(|(operation, handled)| handled.then_some(operation)).collect();
+    let name = format!("{}.{}", settings.name, subject.domain());
     let path = settings.path.clone().unwrap_or_else(|| match kind {
         WebhookKind::Validating => format!("/validate/{}", settings.name),
         WebhookKind::Mutating => format!("/mutate/{}", settings.name),
     });
-    let rule = Rule {
-        groups: vec![group.to_string()],
-        versions: vec![K::version(&()).into_owned()],
-        resources: vec![K::plural(&()).into_owned()],
-        scope: <K::Scope as KnownScope>::SCOPE,
-        operations,
-    };
     Webhook {
         failure_policy: settings.failure_policy,
         timeout_seconds: u8::try_from(settings.timeout.as_secs()).unwrap_or(u8::MAX),
+        side_effects: settings.side_effects,
+        match_policy: settings.match_policy,
+        reinvocation: settings.reinvocation,
         namespace_selector: settings.namespace_selector.clone(),
         object_selector: settings.object_selector.clone(),
         match_conditions: settings.match_conditions.clone(),
-        ..Webhook::new(name, kind, path, vec![rule])
+        ..Webhook::new(name, kind, path, vec![subject.rule(settings.scope, operations)])
     }
 }

@@ -45,6 +45,7 @@ mod manifest;
 mod mutate;
 mod review_call;
 mod settings;
+mod target;
 mod validate;
 
 use std::collections::BTreeSet;
@@ -53,15 +54,19 @@ use std::sync::Arc;
 
 use portcullis_manifest::Webhook;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 pub use crate::routes::Routes;
 pub use admit::{AdmissionObject, KnownScope};
-pub use context::Context;
+pub use context::{Context, Permit};
+/// What is sent to the `scale` subresource of any kind (`autoscaling/v1`).
+pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
-pub use portcullis_manifest::FailurePolicy;
+pub use portcullis_manifest::{FailurePolicy, MatchPolicy, Reinvocation, Scope};
 pub use portcullis_review::{
     Cause, DecodeError, Denial, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
 };
+pub use target::Target;
 pub use validate::{Validate, Validator};
 
 use crate::routes::{Budget, Endpoint};
@@ -93,8 +98,17 @@ pub enum RegistrationError {
     #[error("timeout of webhook {0} must be 1 to 30 whole seconds")]
     Timeout(String),
     /// It would never be called.
-    #[error("webhook {0} has no handler: add on_create, on_update or on_delete")]
+    #[error("webhook {0} has no handler: add on_create, on_update, on_delete or on_connect")]
     NoHandler(String),
+    /// Kubernetes wants the names in a configuration to be different.
+    #[error("two webhooks are registered as {0}: give one of them another name")]
+    FullName(String),
+    /// It would never be called.
+    #[error("webhook {0} is for no resource: name groups, versions and resources, or '*'")]
+    NoResource(String),
+    /// It would answer nothing.
+    #[error("webhook {0} admits no request at a time: set its concurrency to 1 at least")]
+    Concurrency(String),
 }
 
 /// The webhooks of an operator. Cheap to clone.
@@ -111,13 +125,16 @@ impl Webhooks {
     }
 
     /// Adds a validating webhook.
-    pub fn validate<K: AdmissionObject>(mut self, webhook: Validate<K>) -> Self {
+    pub fn validate<T: DeserializeOwned + Send + Sync + 'static>(mut self, webhook: Validate<T>) -> Self {
         self.registered.push(Arc::new(webhook));
         self
     }
 
     /// Adds a mutating webhook.
-    pub fn mutate<K: AdmissionObject + Serialize + Clone>(mut self, webhook: Mutate<K>) -> Self {
+    pub fn mutate<T>(mut self, webhook: Mutate<T>) -> Self
+    where
+        T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
+    {
         self.registered.push(Arc::new(webhook));
         self
     }
@@ -132,7 +149,7 @@ impl Webhooks {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn manifests(&self) -> Result<Vec<Webhook>, RegistrationError> {
-        let mut paths = BTreeSet::new();
+        let (mut paths, mut names) = (BTreeSet::new(), BTreeSet::new());
         self.registered
             .iter()
             .map(|webhook| {
@@ -140,6 +157,9 @@ impl Webhooks {
                 check(webhook.settings(), &manifest)?;
                 if !paths.insert(manifest.path.clone()) {
                     return Err(RegistrationError::Path(manifest.path));
+                }
+                if !names.insert((manifest.kind, manifest.name.clone())) {
+                    return Err(RegistrationError::FullName(manifest.name));
                 }
                 Ok(manifest)
             })
@@ -175,6 +195,12 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     }
     if manifest.rules.iter().all(|rule| rule.operations.is_empty()) {
         return Err(RegistrationError::NoHandler(name.clone()));
+    }
+    if manifest.rules.iter().any(|r| r.groups.is_empty() || r.versions.is_empty() || r.resources.is_empty()) {
+        return Err(RegistrationError::NoResource(name.clone()));
+    }
+    if settings.concurrency == 0 {
+        return Err(RegistrationError::Concurrency(name.clone()));
     }
     Ok(())
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use portcullis_manifest::{Webhook, WebhookKind};
+use kube::core::DynamicObject;
+use portcullis_manifest::{self as manifests, Reinvocation, Webhook, WebhookKind};
 use portcullis_review::{Operation, PatchError, Request, Verdict, edit};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, new_object, old_object, screen};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
 use super::settings::{Settings, settings};
+use super::target::{Subject, Target};
 use super::{Context, manifest};
 
 /// What a mutating handler returns: the object as it was, or an edited one, or a denial.
@@ -78,37 +81,64 @@ impl<K> From<Verdict> for Mutation<K> {
     }
 }
 
-type OnCreate<K> = Box<dyn Fn(K, Context) -> BoxFuture<'static, Mutation<K>> + Send + Sync>;
-type OnUpdate<K> = Box<dyn Fn(Arc<K>, K, Context) -> BoxFuture<'static, Mutation<K>> + Send + Sync>;
+type OfOne<K> = Box<dyn Fn(K, Context) -> BoxFuture<'static, Mutation<K>> + Send + Sync>;
+type OfTwo<K> = Box<dyn Fn(Arc<K>, K, Context) -> BoxFuture<'static, Mutation<K>> + Send + Sync>;
 type OnDelete<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
-/// A mutating webhook for the kind `K`. It is called for the operations that have a handler, and for no others.
+/// A mutating webhook. It is called for the operations that have a handler, and for no others.
+///
+/// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
+/// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
 ///
 /// Handlers edit the typed object. What they changed is carried over to the object as the API server holds it, so that
-/// members unknown to `K` survive and defaults that only `K` writes stay out of it. Keep handlers idempotent: the API
+/// members unknown to `T` survive and defaults that only `T` writes stay out of it. Keep handlers idempotent: the API
 /// server may call them again on their own result.
 ///
 /// As with [`Validate`](super::Validate), objects that are being deleted never reach a handler.
 #[must_use = "a webhook does nothing until it is registered"]
-pub struct Mutate<K> {
+pub struct Mutate<T> {
     settings: Settings,
-    create: Option<OnCreate<K>>,
-    update: Option<OnUpdate<K>>,
-    delete: Option<OnDelete<K>>,
+    subject: Subject,
+    create: Option<OfOne<T>>,
+    update: Option<OfTwo<T>>,
+    delete: Option<OnDelete<T>>,
+    connect: Option<OfOne<T>>,
 }
 
 impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
-    /// A webhook under this name: a DNS label, unique among the mutating webhooks of the operator. It is served at
-    /// `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// A webhook for a kind, under this name: a DNS label, unique among the mutating webhooks of the operator. It is
+    /// served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { settings: Settings::named(name.into()), create: None, update: None, delete: None }
+        Self::new(name, Subject::objects::<K>())
+    }
+}
+
+impl Mutate<DynamicObject> {
+    /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
+    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than one
+    /// resource.
+    pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
+        Self::new(name, Subject::dynamic(target.into()))
+    }
+}
+
+impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> {
+    /// A webhook for a subresource of the kind `K`, where `T` is what is sent there; see
+    /// [`Validate::subresource_of`](super::Validate::subresource_of).
+    pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
+        Self::new(name, Subject::subresource::<K>(subresource))
+    }
+
+    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+        let settings = Settings::named(name.into());
+        Self { settings, subject, create: None, update: None, delete: None, connect: None }
     }
 
     /// Edits objects that are created.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(K, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Mutation<K>> + Send + 'static,
+        F: Fn(T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Mutation<T>> + Send + 'static,
     {
         self.create = Some(Box::new(move |new, context| handler(new, context).boxed()));
         self
@@ -117,8 +147,8 @@ impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
     /// Edits objects that are changed; the handler gets the object as it is and as it shall be.
     pub fn on_update<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(Arc<K>, K, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Mutation<K>> + Send + 'static,
+        F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Mutation<T>> + Send + 'static,
     {
         self.update = Some(Box::new(move |old, new, context| handler(old, new, context).boxed()));
         self
@@ -127,45 +157,77 @@ impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
     /// Sees deletions, and may refuse them. There is no object left to edit, so the handler returns a [`Verdict`].
     pub fn on_delete<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(Arc<K>, Context) -> R + Send + Sync + 'static,
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Verdict> + Send + 'static,
     {
         self.delete = Some(Box::new(move |old, context| handler(old, context).boxed()));
         self
     }
 
+    /// Edits the options of connections (`exec`, `attach`, `portforward`, `proxy`).
+    pub fn on_connect<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Mutation<T>> + Send + 'static,
+    {
+        self.connect = Some(Box::new(move |options, context| handler(options, context).boxed()));
+        self
+    }
+
+    /// Whether the API server calls this webhook again when one after it changed the object (`IfNeeded`, the default).
+    pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
+        self.settings.reinvocation = reinvocation;
+        self
+    }
+
     settings!();
 }
 
-impl<K: AdmissionObject + Serialize + Clone> Admit for Mutate<K> {
+impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for Mutate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
     }
 
     fn manifest(&self) -> Webhook {
-        let operations = manifest::operations(self.create.is_some(), self.update.is_some(), self.delete.is_some());
-        manifest::webhook::<K>(WebhookKind::Mutating, &self.settings, operations)
+        let handled = [
+            (manifests::Operation::Create, self.create.is_some()),
+            (manifests::Operation::Update, self.update.is_some()),
+            (manifests::Operation::Delete, self.delete.is_some()),
+            (manifests::Operation::Connect, self.connect.is_some()),
+        ];
+        manifest::webhook(WebhookKind::Mutating, &self.settings, &self.subject, handled)
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
-            if let Some(decided) = screen::<K>(request)? {
+            self.subject.screen(request)?;
+            if let Some(decided) = being_deleted(request) {
                 return Ok(decided);
             }
-            let (before, mutation) = match (request.operation, &self.create, &self.update, &self.delete) {
-                (Operation::Create, Some(handler), _, _) => match new_object::<K>(request)? {
-                    Ok(new) => (new.clone(), handler(new, context)),
-                    Err(unread) => return Ok(unread),
-                },
-                (Operation::Update, _, Some(handler), _) => match (old_object(request)?, new_object::<K>(request)?) {
-                    (Ok(old), Ok(new)) => (new.clone(), handler(old, new, context)),
-                    (_, Err(unread)) | (Err(unread), _) => return Ok(unread),
-                },
-                (Operation::Delete, _, _, Some(handler)) => match old_object(request)? {
-                    Ok(old) => return Ok(Decision::by_handler(handler(old, context).await)),
-                    Err(unread) => return Ok(unread),
-                },
-                (operation, ..) => return Err(Failure::NoHandler(operation.to_string())),
+            let no_handler = || Failure::NoHandler(request.operation.to_string());
+            let (before, mutation) = match request.operation {
+                Operation::Create | Operation::Connect => {
+                    let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
+                    let handler = handler.as_ref().ok_or_else(no_handler)?;
+                    match new_object::<T>(request)? {
+                        Ok(new) => (new.clone(), handler(new, context)),
+                        Err(unread) => return Ok(unread),
+                    }
+                }
+                Operation::Update => {
+                    let handler = self.update.as_ref().ok_or_else(no_handler)?;
+                    match (old_object(request)?, new_object::<T>(request)?) {
+                        (Ok(old), Ok(new)) => (new.clone(), handler(old, new, context)),
+                        (_, Err(unread)) | (Err(unread), _) => return Ok(unread),
+                    }
+                }
+                Operation::Delete => {
+                    let handler = self.delete.as_ref().ok_or_else(no_handler)?;
+                    match old_object(request)? {
+                        Ok(old) => return Ok(Decision::by_handler(handler(old, context).await)),
+                        Err(unread) => return Ok(unread),
+                    }
+                }
             };
             let Mutation { object, verdict } = mutation.await;
             let mut decision = Decision::by_handler(verdict);
@@ -179,7 +241,7 @@ impl<K: AdmissionObject + Serialize + Clone> Admit for Mutate<K> {
 }
 
 /// The patch for what a handler did to a typed object.
-fn patch<K: AdmissionObject + Serialize>(
+fn patch<K: DeserializeOwned + Serialize>(
     raw: &RawValue,
     before: &K,
     after: &K,

@@ -16,9 +16,6 @@ use super::admit::{Admit, Decision};
 use super::decision_log::{Outcome, log};
 use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
 
-/// Reviews of one webhook under way at the same time.
-const CONCURRENT: usize = 256;
-
 /// A registered webhook at its path.
 pub(super) struct ReviewCalls {
     webhook: Arc<dyn Admit>,
@@ -41,7 +38,7 @@ impl Endpoint for ReviewCalls {
         RouteLimits {
             body: ADMISSION_LIMIT,
             timeout: self.webhook.settings().timeout,
-            concurrent: CONCURRENT,
+            concurrent: self.webhook.settings().concurrency,
             budget: self.budget.clone(),
         }
     }
@@ -60,7 +57,8 @@ async fn decide(webhook: &dyn Admit, review: &Review<'_>, call: Call) -> Result<
     let Call { began, deadline, .. } = call;
     let settings = webhook.settings();
     let request = &review.request;
-    let admitted = AssertUnwindSafe(webhook.admit(request, Context::of_request(request))).catch_unwind();
+    let context = Context::of_request(request, settings.side_effects);
+    let admitted = AssertUnwindSafe(webhook.admit(request, context)).catch_unwind();
     let (reason, problem) = match timeout_at(deadline, admitted).await {
         Ok(Ok(Ok(Decision { verdict, patch, note }))) => {
             let outcome = Outcome::Decided { verdict: &verdict, patched: patch.is_some(), note: note.as_deref() };

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use portcullis_manifest::{FailurePolicy, MatchCondition};
+use portcullis_manifest::{FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Scope, SideEffects};
+
+/// Reviews of one webhook under way at the same time, unless said otherwise.
+const CONCURRENCY: usize = 256;
 
 /// The settings that end up in the manifest, and those that shape an answer.
 #[derive(Clone, Debug)]
@@ -15,6 +18,12 @@ pub(super) struct Settings {
     pub(super) namespace_selector: Option<LabelSelector>,
     pub(super) object_selector: Option<LabelSelector>,
     pub(super) match_conditions: Vec<MatchCondition>,
+    pub(super) match_policy: MatchPolicy,
+    pub(super) reinvocation: Reinvocation,
+    pub(super) side_effects: SideEffects,
+    pub(super) scope: Option<Scope>,
+    pub(super) concurrency: usize,
+    pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
 }
 
@@ -28,6 +37,12 @@ impl Settings {
             namespace_selector: None,
             object_selector: None,
             match_conditions: Vec::new(),
+            match_policy: MatchPolicy::Equivalent,
+            reinvocation: Reinvocation::IfNeeded,
+            side_effects: SideEffects::None,
+            scope: None,
+            concurrency: CONCURRENCY,
+            managed_fields: false,
             deny_on_failure: false,
         }
     }
@@ -78,6 +93,41 @@ macro_rules! settings {
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.match_conditions.push(condition);
+            self
+        }
+
+        /// Whether the API server also sends requests for other versions of the resource, converted to the one that this
+        /// webhook is for (`Equivalent`, the default): without that (`Exact`) they go past it.
+        pub fn match_policy(mut self, policy: portcullis_manifest::MatchPolicy) -> Self {
+            self.settings.match_policy = policy;
+            self
+        }
+
+        /// Whether the resource lives in a namespace; unless said, what the type or the target says.
+        pub fn scope(mut self, scope: portcullis_manifest::Scope) -> Self {
+            self.settings.scope = Some(scope);
+            self
+        }
+
+        /// Declares that handlers change something else than the answer (a record elsewhere, an address that is taken),
+        /// though never on a dry run: registered with `sideEffects: NoneOnDryRun`, and
+        /// [`Context::permit`](super::Context::permit) gives what they must hold to do so. Without this there is none.
+        pub fn side_effects(mut self) -> Self {
+            self.settings.side_effects = portcullis_manifest::SideEffects::NoneOnDryRun;
+            self
+        }
+
+        /// The most reviews that are under way at the same time, 256 unless said; those above are answered at once with
+        /// HTTP 429, and the API server tries them again.
+        pub fn concurrency(mut self, reviews: usize) -> Self {
+            self.settings.concurrency = reviews;
+            self
+        }
+
+        /// Gives handlers `metadata.managedFields` too. They are left out unless asked for: nearly no handler reads them,
+        /// and they are often half of an object, so that decoding them would cost more than all the rest.
+        pub fn with_managed_fields(mut self) -> Self {
+            self.settings.managed_fields = true;
             self
         }
 

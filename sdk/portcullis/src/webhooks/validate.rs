@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use portcullis_manifest::{Webhook, WebhookKind};
+use kube::core::DynamicObject;
+use portcullis_manifest::{self as manifests, Webhook, WebhookKind};
 use portcullis_review::{Operation, Request, Verdict};
+use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, new_object, old_object, screen};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
 use super::settings::{Settings, settings};
+use super::target::{Subject, Target};
 use super::{Context, manifest};
 
 /// Rules for a kind as one value, for a webhook and for a controller alike: with webhooks off, the controller asks the
@@ -55,29 +58,87 @@ pub trait Validator<K>: Send + Sync + 'static {
 type OfOne<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + Send + Sync>;
 type OfTwo<K> = Box<dyn Fn(Arc<K>, Arc<K>, Context) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
-/// A validating webhook for the kind `K`. It is called for the operations that have a handler, and for no others.
+/// A validating webhook. It is called for the operations that have a handler, and for no others.
 ///
-/// An object that is being deleted (its `metadata.deletionTimestamp` is set) never reaches a handler, so that its
-/// finalizers can go. One that does not decode as `K` is denied with the path of the field.
+/// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
+/// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
+///
+/// An object that is being deleted (its stored `metadata.deletionTimestamp` is set) never reaches a handler, so that its
+/// finalizers can go. One that does not decode as `T` is denied with the path of the field.
 #[must_use = "a webhook does nothing until it is registered"]
-pub struct Validate<K> {
+pub struct Validate<T> {
     settings: Settings,
-    create: Option<OfOne<K>>,
-    update: Option<OfTwo<K>>,
-    delete: Option<OfOne<K>>,
+    subject: Subject,
+    create: Option<OfOne<T>>,
+    update: Option<OfTwo<T>>,
+    delete: Option<OfOne<T>>,
+    connect: Option<OfOne<T>>,
 }
 
 impl<K: AdmissionObject> Validate<K> {
-    /// A webhook under this name: a DNS label, unique among the validating webhooks of the operator. It is served at
-    /// `/validate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// A webhook for a kind, under this name: a DNS label, unique among the validating webhooks of the operator. It is
+    /// served at `/validate/{name}` and registered as `{name}.{plural}.{group}`.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { settings: Settings::named(name.into()), create: None, update: None, delete: None }
+        Self::new(name, Subject::objects::<K>())
+    }
+}
+
+impl Validate<DynamicObject> {
+    /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
+    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than one
+    /// resource.
+    pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
+        Self::new(name, Subject::dynamic(target.into()))
+    }
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
+    /// A webhook for a subresource of the kind `K`, where `T` is what is sent there: `K` itself for `status`,
+    /// [`Scale`](super::Scale) for `scale`, and for others whatever type reads it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::k8s_openapi::api::apps::v1::Deployment;
+    /// use portcullis::k8s_openapi::api::core::v1::Pod;
+    /// use portcullis::webhooks::{Context, Scale, Validate, Verdict};
+    ///
+    /// let limit = Validate::<Scale>::subresource_of::<Deployment>("limit", "scale").on_update(
+    ///     |_: Arc<Scale>, new: Arc<Scale>, _: Context| async move {
+    ///         match new.spec.as_ref().and_then(|spec| spec.replicas) {
+    ///             Some(11..) => Verdict::deny("ten replicas are enough").code(422),
+    ///             _ => Verdict::allow(),
+    ///         }
+    ///     },
+    /// );
+    ///
+    /// // A connection has no object but its options; `kubectl exec` sends a PodExecOptions.
+    /// #[derive(serde::Deserialize)]
+    /// struct PodExecOptions {
+    ///     #[serde(default)]
+    ///     command: Vec<String>,
+    /// }
+    /// let no_shells = Validate::<PodExecOptions>::subresource_of::<Pod>("no-shells", "exec").on_connect(
+    ///     |options: Arc<PodExecOptions>, _: Context| async move {
+    ///         if options.command.iter().any(|word| word.ends_with("sh")) {
+    ///             return Verdict::deny("no shells here").code(403);
+    ///         }
+    ///         Verdict::allow()
+    ///     },
+    /// );
+    /// ```
+    pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
+        Self::new(name, Subject::subresource::<K>(subresource))
+    }
+
+    fn new(name: impl Into<String>, subject: Subject) -> Self {
+        let settings = Settings::named(name.into());
+        Self { settings, subject, create: None, update: None, delete: None, connect: None }
     }
 
     /// Judges objects that are created.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(Arc<K>, Context) -> R + Send + Sync + 'static,
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Verdict> + Send + 'static,
     {
         self.create = Some(Box::new(move |new, context| handler(new, context).boxed()));
@@ -87,7 +148,7 @@ impl<K: AdmissionObject> Validate<K> {
     /// Judges changes; the handler gets the object as it is and as it shall be.
     pub fn on_update<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(Arc<K>, Arc<K>, Context) -> R + Send + Sync + 'static,
+        F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Verdict> + Send + 'static,
     {
         self.update = Some(Box::new(move |old, new, context| handler(old, new, context).boxed()));
@@ -97,15 +158,25 @@ impl<K: AdmissionObject> Validate<K> {
     /// Judges deletions; the handler gets the object as it is.
     pub fn on_delete<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(Arc<K>, Context) -> R + Send + Sync + 'static,
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Verdict> + Send + 'static,
     {
         self.delete = Some(Box::new(move |old, context| handler(old, context).boxed()));
         self
     }
 
+    /// Judges connections (`exec`, `attach`, `portforward`, `proxy`); the handler gets the options of the connection.
+    pub fn on_connect<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Verdict> + Send + 'static,
+    {
+        self.connect = Some(Box::new(move |options, context| handler(options, context).boxed()));
+        self
+    }
+
     /// Judges by a [`Validator`], for the operations that it names.
-    pub fn validator<V: Validator<K>>(mut self, validator: Arc<V>) -> Self {
+    pub fn validator<V: Validator<T>>(mut self, validator: Arc<V>) -> Self {
         for operation in V::OPERATIONS {
             let validator = Arc::clone(&validator);
             self = match operation {
@@ -130,36 +201,52 @@ impl<K: AdmissionObject> Validate<K> {
     settings!();
 }
 
-impl<K: AdmissionObject> Admit for Validate<K> {
+impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
     }
 
     fn manifest(&self) -> Webhook {
-        let operations = manifest::operations(self.create.is_some(), self.update.is_some(), self.delete.is_some());
-        manifest::webhook::<K>(WebhookKind::Validating, &self.settings, operations)
+        let handled = [
+            (manifests::Operation::Create, self.create.is_some()),
+            (manifests::Operation::Update, self.update.is_some()),
+            (manifests::Operation::Delete, self.delete.is_some()),
+            (manifests::Operation::Connect, self.connect.is_some()),
+        ];
+        manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled)
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
-            if let Some(decided) = screen::<K>(request)? {
+            self.subject.screen(request)?;
+            if let Some(decided) = being_deleted(request) {
                 return Ok(decided);
             }
-            let verdict = match (request.operation, &self.create, &self.update, &self.delete) {
-                (Operation::Create, Some(handler), _, _) => match new_object(request)? {
-                    Ok(new) => handler(Arc::new(new), context),
-                    Err(unread) => return Ok(unread),
-                },
-                (Operation::Update, _, Some(handler), _) => match (old_object(request)?, new_object(request)?) {
-                    (Ok(old), Ok(new)) => handler(old, Arc::new(new), context),
-                    // What the user sent comes first: that is what can be mended.
-                    (_, Err(unread)) | (Err(unread), _) => return Ok(unread),
-                },
-                (Operation::Delete, _, _, Some(handler)) => match old_object(request)? {
-                    Ok(old) => handler(old, context),
-                    Err(unread) => return Ok(unread),
-                },
-                (operation, ..) => return Err(Failure::NoHandler(operation.to_string())),
+            let no_handler = || Failure::NoHandler(request.operation.to_string());
+            let verdict = match request.operation {
+                Operation::Create | Operation::Connect => {
+                    let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
+                    let handler = handler.as_ref().ok_or_else(no_handler)?;
+                    match new_object(request)? {
+                        Ok(new) => handler(Arc::new(new), context),
+                        Err(unread) => return Ok(unread),
+                    }
+                }
+                Operation::Update => {
+                    let handler = self.update.as_ref().ok_or_else(no_handler)?;
+                    match (old_object(request)?, new_object(request)?) {
+                        (Ok(old), Ok(new)) => handler(old, Arc::new(new), context),
+                        // What the user sent comes first: that is what can be mended.
+                        (_, Err(unread)) | (Err(unread), _) => return Ok(unread),
+                    }
+                }
+                Operation::Delete => {
+                    let handler = self.delete.as_ref().ok_or_else(no_handler)?;
+                    match old_object(request)? {
+                        Ok(old) => handler(old, context),
+                        Err(unread) => return Ok(unread),
+                    }
+                }
             };
             Ok(Decision::by_handler(verdict.await))
         }
@@ -167,7 +254,7 @@ impl<K: AdmissionObject> Admit for Validate<K> {
     }
 }
 
-impl<K> fmt::Debug for Validate<K> {
+impl<T> fmt::Debug for Validate<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Validate").field("settings", &self.settings).finish_non_exhaustive()
     }
