@@ -1,5 +1,6 @@
 //! The answer, written as the API server reads it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
@@ -14,6 +15,10 @@ use crate::verdict::{Denial, Verdict};
 const WARNING_LENGTH: usize = 256;
 /// Characters of all warnings of a response together that Kubernetes keeps.
 const WARNINGS_LENGTH: usize = 4096;
+/// The last warning where some were left out.
+fn and_more(left_out: usize) -> String {
+    format!("… and {left_out} more warning{}", if left_out == 1 { "" } else { "s" })
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +40,7 @@ struct Response<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
+    warnings: Vec<Cow<'a, str>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     audit_annotations: &'a BTreeMap<String, String>,
 }
@@ -112,31 +117,33 @@ impl Review<'_> {
 }
 
 /// Warnings travel in an HTTP header: the API server drops one that is empty or holds a control character without a
-/// word, and cuts and drops what is too long (k8s.io/apiserver, endpoints/filters/warning.go). What is left out here
-/// is left out in a way that the reader can see.
-fn fit(warnings: &[String]) -> Vec<String> {
-    let mut left = WARNINGS_LENGTH;
-    let mut fitted = Vec::with_capacity(warnings.len());
-    for warning in warnings {
-        let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let clean = clean.trim();
-        let length = clean.chars().count();
-        if length == 0 {
-            continue;
-        }
-        let text = if length > WARNING_LENGTH {
-            clean.chars().take(WARNING_LENGTH - 1).chain(['…']).collect()
-        } else {
-            clean.to_owned()
-        };
-        let length = length.min(WARNING_LENGTH);
-        if length > left {
-            break;
-        }
-        left -= length;
-        fitted.push(text);
+/// word, and cuts and drops what is too long (k8s.io/apiserver, endpoints/filters/warning.go). What is cut or left out
+/// here is so in a way that the reader can see.
+fn fit(warnings: &[String]) -> Vec<Cow<'_, str>> {
+    let mut fitted: Vec<_> = warnings.iter().map(|warning| clean(warning)).filter(|text| !text.is_empty()).collect();
+    let lengths: Vec<usize> = fitted.iter().map(|text| text.chars().count()).collect();
+    if lengths.iter().sum::<usize>() <= WARNINGS_LENGTH {
+        return fitted;
     }
+    let mut left = WARNINGS_LENGTH - and_more(fitted.len()).chars().count();
+    let kept = lengths.iter().take_while(|length| left.checked_sub(**length).map(|rest| left = rest).is_some()).count();
+    let more = fitted.len() - kept;
+    fitted.truncate(kept);
+    fitted.push(and_more(more).into());
     fitted
+}
+
+/// One warning without control characters, within its length.
+fn clean(warning: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(warning);
+    if warning.contains(char::is_control) {
+        text = warning.replace(char::is_control, " ").into();
+    }
+    let trimmed = text.trim();
+    if trimmed.chars().nth(WARNING_LENGTH).is_some() {
+        return trimmed.chars().take(WARNING_LENGTH - 1).chain(['…']).collect::<String>().into();
+    }
+    if trimmed.len() == text.len() { text } else { Cow::Owned(trimmed.to_owned()) }
 }
 
 #[cfg(test)]
@@ -145,15 +152,32 @@ mod tests {
 
     #[test]
     fn warnings_are_cut_to_the_lengths_that_kubernetes_keeps() {
-        let long = "ä".repeat(300);
-        let fitted = fit(&[long, "two\nlines".into(), "\t".into(), String::new()]);
-        assert_eq!(fitted.len(), 2, "empty warnings would be dropped by the API server without a word");
+        let long = [String::from("ä").repeat(300), "two\nlines".into(), "\t".into(), String::new(), " x ".into()];
+        let fitted = fit(&long);
+        assert_eq!(fitted.len(), 3, "empty warnings would be dropped by the API server without a word");
         assert_eq!(fitted[0].chars().count(), 256);
         assert!(fitted[0].ends_with('…'));
-        assert_eq!(fitted[1], "two lines");
+        assert_eq!(&fitted[1..], ["two lines", "x"]);
+    }
 
-        let many = vec!["w".repeat(200); 40];
-        let total: usize = fit(&many).iter().map(|w| w.chars().count()).sum();
-        assert!(total <= 4096 && total > 3800, "{total}");
+    #[test]
+    fn warnings_that_are_left_out_are_counted() {
+        // (length of each, how many there are, how many are told, the last one)
+        let w = |n: usize| "w".repeat(n);
+        let cases = [
+            (200, 20, 20, w(200)),
+            (200, 21, 21, "… and 1 more warning".to_owned()),
+            (200, 40, 21, "… and 20 more warnings".to_owned()),
+            (256, 16, 16, w(256)),
+            (300, 17, 16, "… and 2 more warnings".to_owned()),
+            (1, 4096, 4096, w(1)),
+        ];
+        for (length, count, told, last) in cases {
+            let many = vec![w(length); count];
+            let fitted = fit(&many);
+            let total: usize = fitted.iter().map(|w| w.chars().count()).sum();
+            assert!(total <= WARNINGS_LENGTH, "{total}");
+            assert_eq!((fitted.len(), &*fitted[fitted.len() - 1]), (told, last.as_str()), "{count} of {length}");
+        }
     }
 }

@@ -29,6 +29,7 @@
 
 mod answer;
 mod envelope;
+mod field;
 mod merge;
 mod patch;
 mod verdict;
@@ -37,6 +38,7 @@ pub use envelope::{
     DecodeError, EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion,
     UserInfo, decode,
 };
+pub use field::Field;
 pub use patch::{Edited, Patch, PatchError, diff, edit};
 pub use verdict::{Cause, Denial, Verdict};
 

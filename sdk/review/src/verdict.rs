@@ -1,6 +1,7 @@
 //! What a handler decides.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Allowed or denied, with what the user shall be told either way.
 ///
@@ -56,6 +57,23 @@ impl Cause {
         Self { reason: "FieldValueForbidden", ..Self::new(field, message) }
     }
 
+    /// A field whose value is taken by another of its kind. The value is told to the user.
+    pub fn duplicate(field: impl Into<String>, value: impl fmt::Display) -> Self {
+        let message = format!("duplicate value: {:?}", value.to_string());
+        Self { reason: "FieldValueDuplicate", ..Self::new(field, message) }
+    }
+
+    /// A field whose value is none of those that there are. The value is told to the user.
+    pub fn not_supported(
+        field: impl Into<String>,
+        value: impl fmt::Display,
+        supported: impl IntoIterator<Item = impl fmt::Display>,
+    ) -> Self {
+        let supported: Vec<_> = supported.into_iter().map(|value| format!("{:?}", value.to_string())).collect();
+        let message = format!("unsupported value: {:?}: supported values: {}", value.to_string(), supported.join(", "));
+        Self { reason: "FieldValueNotSupported", ..Self::new(field, message) }
+    }
+
     /// Path of the field.
     pub fn field(&self) -> &str {
         &self.field
@@ -64,6 +82,11 @@ impl Cause {
     /// What is wrong with it.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The word that Kubernetes has for this kind of problem, such as `FieldValueInvalid`.
+    pub fn reason(&self) -> &'static str {
+        self.reason
     }
 }
 
@@ -138,7 +161,15 @@ impl Verdict {
         self
     }
 
-    /// Names a field that a denial is about. Nothing happens to a verdict that allows.
+    /// Names fields that a denial is about. Nothing happens to a verdict that allows.
+    pub fn causes(mut self, causes: impl IntoIterator<Item = Cause>) -> Self {
+        if let Some(denial) = &mut self.denial {
+            denial.causes.extend(causes);
+        }
+        self
+    }
+
+    /// Names a field whose value a denial is about. Nothing happens to a verdict that allows.
     pub fn cause(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
         if let Some(denial) = &mut self.denial {
             denial.causes.push(Cause::new(field, message));
@@ -147,7 +178,8 @@ impl Verdict {
     }
 
     /// Tells the user something beside the decision; kubectl prints it as `Warning: …`. Kubernetes keeps 256
-    /// characters of one warning and 4096 of all together: longer ones are cut when the answer is written.
+    /// characters of one warning and 4096 of all together: when the answer is written longer ones are cut, and the last one
+    /// says how many more there were.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
         self

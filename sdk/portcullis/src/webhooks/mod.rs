@@ -64,11 +64,12 @@ pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
 pub use portcullis_manifest::{FailurePolicy, MatchPolicy, Reinvocation, Scope};
 pub use portcullis_review::{
-    Cause, DecodeError, Denial, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
+    Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
 };
 pub use target::Target;
 pub use validate::{Validate, Validator};
 
+use crate::metrics::Metrics;
 use crate::routes::{Budget, Endpoint};
 use admit::Admit;
 use review_call::ReviewCalls;
@@ -171,12 +172,13 @@ impl Webhooks {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn routes(&self) -> Result<Routes, RegistrationError> {
-        let budget = Budget::of(BODIES);
+        let (metrics, budget) = (Metrics::new(), Budget::of(BODIES));
         let paths = self.manifests()?.into_iter().map(|manifest| manifest.path);
-        let endpoint = |webhook: &Arc<dyn Admit>| {
-            Arc::new(ReviewCalls::new(Arc::clone(webhook), budget.clone())) as Arc<dyn Endpoint>
-        };
-        Ok(Routes::new(paths.zip(self.registered.iter().map(endpoint))))
+        let endpoints = paths.zip(&self.registered).map(|(path, webhook)| {
+            let calls = ReviewCalls::new(Arc::clone(webhook), metrics.admission(&path), budget.clone());
+            (path, Arc::new(calls) as Arc<dyn Endpoint>)
+        });
+        Ok(Routes::new(endpoints, metrics.clone()))
     }
 }
 

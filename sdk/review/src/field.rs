@@ -1,0 +1,137 @@
+//! Paths of fields, and what can be wrong with one.
+
+use std::fmt;
+
+use crate::verdict::Cause;
+
+/// The path of a field from the root of the object, written as Kubernetes writes it: `spec.ports[0].name`, and
+/// `metadata.labels[app]` for the entry of a map. From it come the [`Cause`]s of a denial.
+///
+/// ```
+/// use portcullis_review::{Field, Verdict};
+///
+/// let ports = ["http", "metrics", "http"];
+/// let mut causes = Vec::new();
+/// let field = Field::at("spec").field("ports");
+/// for (index, name) in ports.iter().enumerate() {
+///     if ports[..index].contains(name) {
+///         causes.push(field.index(index).field("name").duplicate(name));
+///     }
+/// }
+/// causes.push(Field::at("spec.mode").not_supported("fast", ["safe", "slow"]));
+/// causes.push(Field::at("metadata.labels").key("team").required("says who is called at night"));
+///
+/// let verdict = Verdict::of(causes);
+/// assert_eq!(
+///     verdict.denial().unwrap().message(),
+///     "spec.ports[2].name: duplicate value: \"http\"; \
+///      spec.mode: unsupported value: \"fast\": supported values: \"safe\", \"slow\"; \
+///      metadata.labels[team]: says who is called at night"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field(String);
+
+impl Field {
+    /// A path that is known: `spec`, or further in.
+    pub fn at(path: impl Into<String>) -> Self {
+        Self(path.into())
+    }
+
+    /// A member of this object.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    /// An element of this list, counted from 0.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// An entry of this map.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    /// Its value is wrong.
+    pub fn invalid(&self, message: impl Into<String>) -> Cause {
+        Cause::new(self, message)
+    }
+
+    /// It must be there.
+    pub fn required(&self, message: impl Into<String>) -> Cause {
+        Cause::required(self, message)
+    }
+
+    /// It may not be set here, or not changed.
+    pub fn forbidden(&self, message: impl Into<String>) -> Cause {
+        Cause::forbidden(self, message)
+    }
+
+    /// Its value is taken by another of its kind. The value is told to the user.
+    pub fn duplicate(&self, value: impl fmt::Display) -> Cause {
+        Cause::duplicate(self, value)
+    }
+
+    /// Its value is none of those that there are. The value is told to the user.
+    pub fn not_supported(
+        &self,
+        value: impl fmt::Display,
+        supported: impl IntoIterator<Item = impl fmt::Display>,
+    ) -> Cause {
+        Cause::not_supported(self, value, supported)
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&Field> for String {
+    fn from(field: &Field) -> Self {
+        field.0.clone()
+    }
+}
+
+impl From<Field> for String {
+    fn from(field: Field) -> Self {
+        field.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_as_kubernetes_writes_them() {
+        let spec = Field::at("spec");
+        let name = spec.field("containers").index(1).field("env").key("A.b/c").field("value");
+        assert_eq!(name.to_string(), "spec.containers[1].env[A.b/c].value");
+        assert_eq!(Field::at("").field("spec"), spec);
+    }
+
+    #[test]
+    fn each_problem_has_the_reason_that_kubernetes_gives_it() {
+        let field = Field::at("spec.a");
+        let cases = [
+            (field.invalid("is odd"), "FieldValueInvalid", "is odd"),
+            (field.required("is needed"), "FieldValueRequired", "is needed"),
+            (field.forbidden("is not yours"), "FieldValueForbidden", "is not yours"),
+            (field.duplicate(7), "FieldValueDuplicate", "duplicate value: \"7\""),
+            (
+                field.not_supported("x", ["a"]),
+                "FieldValueNotSupported",
+                "unsupported value: \"x\": supported values: \"a\"",
+            ),
+        ];
+        for (cause, reason, message) in cases {
+            assert_eq!((cause.field(), cause.reason(), cause.message()), ("spec.a", reason, message));
+        }
+    }
+}
