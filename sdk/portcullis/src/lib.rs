@@ -45,6 +45,7 @@
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
 pub mod certificates;
+pub mod metrics;
 pub mod operator;
 mod pauses;
 mod routes;

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use hyper::StatusCode;
 use tokio::time::Instant;
 
-use super::Budget;
+use super::{Budget, TraceId};
 
 /// Answers the calls to one path. Admission and conversion each bring their own.
 pub(crate) trait Endpoint: Send + Sync + 'static {
@@ -42,6 +42,8 @@ pub(crate) struct Call {
     pub(crate) began: Instant,
     /// When the answer must be on its way.
     pub(crate) deadline: Instant,
+    /// The trace that it belongs to, for spans.
+    pub(crate) trace: Option<TraceId>,
 }
 
 /// An answer that is not a review: the failure policy of an admission webhook decides then, and the API server's client
@@ -70,6 +72,23 @@ pub(crate) enum Rejected {
     Panic,
     /// The handler or engine could not decide.
     Failed,
+}
+
+impl Rejected {
+    /// How many reasons there are.
+    pub(crate) const COUNT: usize = Self::Failed as usize + 1;
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::NotServed => "not_served",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+            Self::Shed => "shed",
+            Self::Timeout => "timeout",
+            Self::Panic => "panic",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 impl HttpError {

@@ -3,6 +3,7 @@
 mod budget;
 mod deadline;
 mod endpoint;
+mod trace;
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -19,7 +20,9 @@ use tracing::debug;
 
 pub(crate) use budget::Budget;
 pub(crate) use endpoint::{Call, Endpoint, HttpError, Rejected, RouteLimits};
+pub(crate) use trace::TraceId;
 
+use crate::metrics::{Metrics, RouteMetrics};
 use crate::server::Handler;
 use deadline::time_for_answer;
 
@@ -31,14 +34,15 @@ use deadline::time_for_answer;
 /// 500 for a handler that panicked or did not finish in the time that the API server waits.
 #[derive(Clone)]
 pub struct Routes {
-    endpoints: HashMap<String, Route>,
+    routes: Arc<HashMap<String, Route>>,
+    metrics: Metrics,
 }
 
-/// An endpoint and what it may take.
-#[derive(Clone)]
+/// An endpoint, what it may take and what it counts.
 struct Route {
     endpoint: Arc<dyn Endpoint>,
     limits: RouteLimits,
+    metrics: RouteMetrics,
 }
 
 /// How long the rest of a body that is too large is read before the answer.
@@ -53,16 +57,25 @@ impl Handler for Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(endpoints: impl IntoIterator<Item = (String, Arc<dyn Endpoint>)>) -> Self {
-        let route = |endpoint: Arc<dyn Endpoint>| Route { limits: endpoint.limits(), endpoint };
-        Self { endpoints: endpoints.into_iter().map(|(path, endpoint)| (path, route(endpoint))).collect() }
+    /// The endpoints by their paths, and the metrics that they all count in.
+    pub(crate) fn new(endpoints: impl IntoIterator<Item = (String, Arc<dyn Endpoint>)>, metrics: Metrics) -> Self {
+        let route = |(path, endpoint): (String, Arc<dyn Endpoint>)| {
+            let route = Route { limits: endpoint.limits(), metrics: metrics.route(&path), endpoint };
+            (path, route)
+        };
+        Self { routes: Arc::new(endpoints.into_iter().map(route).collect()), metrics }
     }
 
     /// The paths that are served, sorted.
     pub fn paths(&self) -> Vec<&str> {
-        let mut paths: Vec<_> = self.endpoints.keys().map(String::as_str).collect();
+        let mut paths: Vec<_> = self.routes.keys().map(String::as_str).collect();
         paths.sort_unstable();
         paths
+    }
+
+    /// What was counted so far, by these routes and their clones.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Answers one request, from whatever its body comes.
@@ -105,7 +118,7 @@ impl Routes {
         let began = Instant::now();
         let (head, body) = request.into_parts();
         let path = head.uri.path();
-        let Route { endpoint, limits } = self.endpoints.get(path).ok_or_else(|| {
+        let Route { endpoint, limits, .. } = self.routes.get(path).ok_or_else(|| {
             HttpError::new(StatusCode::NOT_FOUND, Rejected::NotServed, format!("no webhook is served at {path}"))
         })?;
         if head.method != Method::POST {
@@ -119,7 +132,8 @@ impl Routes {
         let deadline = began + time_for_answer(head.uri.query(), limits.timeout);
         let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         let body = read(body, announced, limits.body, deadline).await?;
-        endpoint.answer(body, Call { began, deadline }).await
+        let trace = head.headers.get("traceparent").and_then(|header| TraceId::of_traceparent(header.as_bytes()));
+        endpoint.answer(body, Call { began, deadline, trace }).await
     }
 }
 

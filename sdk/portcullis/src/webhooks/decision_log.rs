@@ -5,16 +5,19 @@ use std::time::Duration;
 use portcullis_review::{Request, Verdict};
 use tracing::{info, warn};
 
+use crate::metrics::Decided;
+
 /// What became of a request.
 pub(super) enum Outcome<'a> {
     /// It was answered; the note takes the place of the denial's message.
-    Decided { verdict: &'a Verdict, patched: bool, note: Option<&'a str> },
+    Decided { verdict: &'a Verdict, note: Option<&'a str> },
     /// It was not; the failure policy decides, unless the webhook answers with a denial then.
-    Failed { problem: &'a str, denied: bool },
+    Failed { problem: &'a str },
 }
 
 /// Logs a decision. Messages are recorded as strings, which subscribers quote: a line break in one starts no new line.
-pub(super) fn log(webhook: &str, request: &Request<'_>, outcome: &Outcome<'_>, took: Duration) {
+pub(super) fn log(webhook: &str, request: &Request<'_>, decided: Decided, outcome: &Outcome<'_>, took: Duration) {
+    let decision = decided.as_str();
     let kind = &*request.kind.kind;
     let namespace = &*request.namespace;
     let name = &*request.name;
@@ -24,12 +27,7 @@ pub(super) fn log(webhook: &str, request: &Request<'_>, outcome: &Outcome<'_>, t
     let dry_run = request.dry_run.unwrap_or_default();
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     match *outcome {
-        Outcome::Decided { verdict, patched, note } => {
-            let decision = match verdict.denial() {
-                Some(_) => "deny",
-                None if patched => "patch",
-                None => "allow",
-            };
+        Outcome::Decided { verdict, note } => {
             let (said, code) = verdict.denial().map_or(("", 200), |denial| (denial.message(), denial.code()));
             let reason = note.unwrap_or(said);
             info!(
@@ -48,8 +46,7 @@ pub(super) fn log(webhook: &str, request: &Request<'_>, outcome: &Outcome<'_>, t
                 "admission decision"
             );
         }
-        Outcome::Failed { problem: reason, denied } => {
-            let decision = if denied { "deny" } else { "error" };
+        Outcome::Failed { problem: reason } => {
             warn!(
                 webhook,
                 kind,

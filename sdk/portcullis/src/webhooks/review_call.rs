@@ -10,22 +10,26 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use portcullis_review::{ADMISSION_LIMIT, Review, Verdict};
 use tokio::time::timeout_at;
+use tracing::field::{Empty, display};
+use tracing::{Instrument as _, info_span};
 
 use super::Context;
 use super::admit::{Admit, Decision};
 use super::decision_log::{Outcome, log};
+use crate::metrics::{AdmissionMetrics, Decided};
 use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
 
 /// A registered webhook at its path.
 pub(super) struct ReviewCalls {
     webhook: Arc<dyn Admit>,
+    metrics: AdmissionMetrics,
     budget: Budget,
 }
 
 impl ReviewCalls {
     /// `budget` is for the bodies of all admission webhooks together.
-    pub(super) fn new(webhook: Arc<dyn Admit>, budget: Budget) -> Self {
-        Self { webhook, budget }
+    pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget) -> Self {
+        Self { webhook, metrics, budget }
     }
 }
 
@@ -46,49 +50,83 @@ impl Endpoint for ReviewCalls {
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
         async move {
             let review = Review::parse(&body).map_err(|error| HttpError::malformed(error.to_string()))?;
-            decide(&*self.webhook, &review, call).await
+            let span = info_span!("review", webhook = self.label(), uid = &*review.request.uid, trace = Empty);
+            if let Some(trace) = call.trace {
+                span.record("trace", display(trace));
+            }
+            self.decide(&review, call).instrument(span).await
         }
         .boxed()
     }
 }
 
-/// Has the webhook decide, within the deadline and whatever its handler does.
-async fn decide(webhook: &dyn Admit, review: &Review<'_>, call: Call) -> Result<Bytes, HttpError> {
-    let Call { began, deadline, .. } = call;
-    let settings = webhook.settings();
-    let request = &review.request;
-    let context = Context::of_request(request, settings.side_effects);
-    let admitted = AssertUnwindSafe(webhook.admit(request, context)).catch_unwind();
-    let (reason, problem) = match timeout_at(deadline, admitted).await {
-        Ok(Ok(Ok(Decision { verdict, patch, note }))) => {
-            let outcome = Outcome::Decided { verdict: &verdict, patched: patch.is_some(), note: note.as_deref() };
-            log(&settings.name, request, &outcome, began.elapsed());
-            return Ok(review.answer(&verdict, patch.as_ref()).into());
-        }
-        Ok(Ok(Err(failure))) => (Rejected::Failed, failure.to_string()),
-        Ok(Err(panic)) => {
+impl ReviewCalls {
+    /// Has the webhook decide, within the deadline and whatever its handler does.
+    async fn decide(&self, review: &Review<'_>, call: Call) -> Result<Bytes, HttpError> {
+        let request = &review.request;
+        let admitted = AssertUnwindSafe(
+            self.webhook.admit(request, Context::of_request(request, self.webhook.settings().side_effects)),
+        )
+        .catch_unwind();
+        match timeout_at(call.deadline, admitted).await {
+            Ok(Ok(Ok(decision))) => Ok(self.decided(review, &decision, call)),
+            Ok(Ok(Err(failure))) => {
+                let problem = failure.to_string();
+                self.failed(review, call, Rejected::Failed, &problem, problem.clone())
+            }
             // The message of a panic is for the log: it may hold anything.
-            let said = format!("handler panicked: {}", panic_message(&*panic));
-            let outcome = Outcome::Failed { problem: &said, denied: settings.deny_on_failure };
-            log(&settings.name, request, &outcome, began.elapsed());
-            return failed(review, settings.deny_on_failure, Rejected::Panic, "handler failed".to_owned());
+            Ok(Err(panic)) => {
+                let logged = format!("handler panicked: {}", panic_message(&*panic));
+                self.failed(review, call, Rejected::Panic, &logged, "handler failed".to_owned())
+            }
+            Err(_) => {
+                let waited: Duration = call.deadline - call.began;
+                let problem = format!("handler did not finish within {} ms", waited.as_millis());
+                self.failed(review, call, Rejected::Timeout, &problem, problem.clone())
+            }
         }
-        Err(_) => {
-            let waited: Duration = deadline - began;
-            (Rejected::Timeout, format!("handler did not finish within {} ms", waited.as_millis()))
-        }
-    };
-    let outcome = Outcome::Failed { problem: &problem, denied: settings.deny_on_failure };
-    log(&settings.name, request, &outcome, began.elapsed());
-    failed(review, settings.deny_on_failure, reason, problem)
-}
-
-/// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that.
-fn failed(review: &Review<'_>, deny: bool, reason: Rejected, problem: String) -> Result<Bytes, HttpError> {
-    if deny {
-        return Ok(review.answer(&Verdict::deny(problem).code(500), None).into());
     }
-    Err(HttpError::failed(reason, problem))
+
+    fn decided(&self, review: &Review<'_>, decision: &Decision, call: Call) -> Bytes {
+        let Decision { verdict, patch, note } = decision;
+        let decided = match (verdict.denial(), patch) {
+            (Some(_), _) => Decided::Deny,
+            (None, Some(patch)) => {
+                self.metrics.patched(patch.as_json().len());
+                Decided::Patch
+            }
+            (None, None) => Decided::Allow,
+        };
+        let outcome = Outcome::Decided { verdict, note: note.as_deref() };
+        self.conclude(review, decided, &outcome, call);
+        review.answer(verdict, patch.as_ref()).into()
+    }
+
+    /// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that. The log may be
+    /// told more than the user.
+    fn failed(
+        &self,
+        review: &Review<'_>,
+        call: Call,
+        reason: Rejected,
+        logged: &str,
+        said: String,
+    ) -> Result<Bytes, HttpError> {
+        let deny = self.webhook.settings().deny_on_failure;
+        let decided = if deny { Decided::Deny } else { Decided::Error };
+        self.conclude(review, decided, &Outcome::Failed { problem: logged }, call);
+        if deny {
+            return Ok(review.answer(&Verdict::deny(said).code(500), None).into());
+        }
+        Err(HttpError::failed(reason, said))
+    }
+
+    /// Logs and counts.
+    fn conclude(&self, review: &Review<'_>, decided: Decided, outcome: &Outcome<'_>, call: Call) {
+        let (request, took) = (&review.request, call.began.elapsed());
+        log(self.label(), request, decided, outcome, took);
+        self.metrics.count(request.operation, decided, request.dry_run.unwrap_or_default(), took);
+    }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {

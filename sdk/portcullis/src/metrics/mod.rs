@@ -1,0 +1,149 @@
+//! Metrics of the webhooks, in the text format of Prometheus (OpenMetrics).
+//!
+//! [`Webhooks::routes`](crate::webhooks::Webhooks::routes) makes a set of its own; [`Routes::metrics`] gives it out, and
+//! `run` serves it at `/metrics` of the health listener.
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `portcullis_admission_requests_total` | `webhook`, `operation`, `decision` (`allow`, `deny`, `patch`, `error`), `dry_run` | reviews that were answered |
+//! | `portcullis_admission_duration_seconds` | `webhook` | from the head of the request to the answer |
+//! | `portcullis_admission_patch_bytes_total` | `webhook` | JSON patches sent, before base64 |
+//! | `portcullis_webhook_in_flight` | `webhook` | calls under way, from the head of the request to the answer |
+//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
+//! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
+//! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
+//!
+//! `webhook` is the path that is served, since a validating and a mutating webhook may have the same name. No label
+//! holds anything that a client chose.
+//!
+//! [`Routes::metrics`]: crate::webhooks::Routes::metrics
+
+mod admission;
+mod conversion;
+mod route;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+pub(crate) use admission::{AdmissionMetrics, Decided};
+pub(crate) use conversion::{ConversionMetrics, ObjectOutcome};
+pub(crate) use route::RouteMetrics;
+
+/// Bounds of the duration histograms in seconds, from 100 µs to 10 s.
+const SECONDS: [f64; 16] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Names and values of labels.
+type Labels = Vec<(&'static str, Cow<'static, str>)>;
+/// Histograms of durations.
+type Durations = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// The metrics of one set of webhooks. Cheap to clone; clones count together.
+#[derive(Clone)]
+pub struct Metrics {
+    families: Arc<Families>,
+}
+
+struct Families {
+    registry: Registry,
+    admission_requests: Family<Labels, Counter>,
+    admission_duration: Durations,
+    admission_patch_bytes: Family<Labels, Counter>,
+    in_flight: Family<Labels, Gauge>,
+    rejected: Family<Labels, Counter>,
+    conversion_objects: Family<Labels, Counter>,
+    conversion_duration: Durations,
+}
+
+impl Metrics {
+    /// Metrics that have counted nothing.
+    pub fn new() -> Self {
+        let durations = || Durations::new_with_constructor(|| Histogram::new(SECONDS));
+        let mut families = Families {
+            registry: Registry::with_prefix("portcullis"),
+            admission_requests: Family::default(),
+            admission_duration: durations(),
+            admission_patch_bytes: Family::default(),
+            in_flight: Family::default(),
+            rejected: Family::default(),
+            conversion_objects: Family::default(),
+            conversion_duration: durations(),
+        };
+        let registry = &mut families.registry;
+        registry.register("admission_requests", "Admission reviews answered", families.admission_requests.clone());
+        registry.register(
+            "admission_duration_seconds",
+            "Time from the head of an admission request to its answer",
+            families.admission_duration.clone(),
+        );
+        registry.register(
+            "admission_patch_bytes",
+            "Bytes of JSON patches sent, before base64",
+            families.admission_patch_bytes.clone(),
+        );
+        registry.register("webhook_in_flight", "Webhook calls under way", families.in_flight.clone());
+        registry.register(
+            "webhook_rejected",
+            "Webhook calls that got no review for an answer, by reason",
+            families.rejected.clone(),
+        );
+        registry.register(
+            "conversion_objects",
+            "Objects in conversion reviews, by outcome",
+            families.conversion_objects.clone(),
+        );
+        registry.register(
+            "conversion_duration_seconds",
+            "Time from the head of a conversion request to its answer",
+            families.conversion_duration.clone(),
+        );
+        Self { families: Arc::new(families) }
+    }
+
+    /// All of them as text, as Prometheus reads it (`application/openmetrics-text; version=1.0.0`).
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        _ = prometheus_client::encoding::text::encode(&mut text, &self.families.registry);
+        text
+    }
+
+    /// The handles of the webhook at a path.
+    pub(crate) fn admission(&self, path: &str) -> AdmissionMetrics {
+        AdmissionMetrics::new(self, path)
+    }
+
+    /// The handles of a kind's conversions.
+    pub(crate) fn conversion(&self, kind: &str) -> ConversionMetrics {
+        ConversionMetrics::new(self, kind)
+    }
+
+    /// The handles of whatever is served at a path.
+    pub(crate) fn route(&self, path: &str) -> RouteMetrics {
+        RouteMetrics::new(self, path)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// One label.
+fn label(name: &'static str, value: &str) -> Labels {
+    vec![(name, Cow::Owned(value.to_owned()))]
+}

@@ -1,0 +1,41 @@
+//! What every path counts, whatever is served there.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::{Metrics, label};
+use crate::routes::Rejected;
+
+/// The handles of one path.
+pub(crate) struct RouteMetrics {
+    metrics: Metrics,
+    path: Box<str>,
+    /// Calls under way.
+    pub(crate) in_flight: Gauge,
+    /// By reason; a series begins with its first event.
+    rejected: [OnceLock<Counter>; Rejected::COUNT],
+}
+
+impl RouteMetrics {
+    pub(super) fn new(metrics: &Metrics, path: &str) -> Self {
+        Self {
+            in_flight: metrics.families.in_flight.get_or_create_owned(&label("webhook", path)),
+            metrics: metrics.clone(),
+            path: path.into(),
+            rejected: Default::default(),
+        }
+    }
+
+    /// Counts a call that got no review for an answer.
+    pub(crate) fn rejected(&self, reason: Rejected) {
+        let counter = self.rejected[reason as usize].get_or_init(|| {
+            let mut labels = label("webhook", &self.path);
+            labels.push(("reason", Cow::Borrowed(reason.as_str())));
+            self.metrics.families.rejected.get_or_create_owned(&labels)
+        });
+        counter.inc();
+    }
+}
