@@ -41,6 +41,7 @@
 mod admit;
 mod context;
 mod decision_log;
+mod immutable;
 mod manifest;
 mod mutate;
 mod review_call;
@@ -59,6 +60,7 @@ use serde::de::DeserializeOwned;
 pub use crate::routes::Routes;
 pub use admit::{AdmissionObject, KnownScope};
 pub use context::{Context, Permit};
+pub use immutable::immutable_fields;
 /// What is sent to the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
@@ -110,6 +112,14 @@ pub enum RegistrationError {
     /// It would answer nothing.
     #[error("webhook {0} admits no request at a time: set its concurrency to 1 at least")]
     Concurrency(String),
+    /// It would never warn.
+    #[error("webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`")]
+    NothingImmutable {
+        /// The webhook.
+        name: String,
+        /// The CRD's plural name.
+        plural: String,
+    },
 }
 
 /// The webhooks of an operator. Cheap to clone.

@@ -89,9 +89,9 @@ impl Subject {
     /// What follows the webhook's own name in its full name: Kubernetes wants three labels at least, the core group has
     /// no name, and a target may have many.
     pub(super) fn domain(&self) -> String {
-        match (&*self.target.groups, &*self.target.resources) {
-            ([group], [resource]) if !group.contains('*') && !resource.starts_with('*') => {
-                let plural = resource.split('/').next().unwrap_or_default();
+        let mut plurals = self.target.resources.iter().map(|resource| resource.split('/').next().unwrap_or_default());
+        match (&*self.target.groups, plurals.next()) {
+            ([group], Some(plural)) if group != "*" && plural != "*" && plurals.all(|other| other == plural) => {
                 format!("{plural}.{}", if group.is_empty() { "core" } else { group })
             }
             _ => "dynamic.portcullis.dev".to_owned(),
