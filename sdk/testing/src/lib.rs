@@ -1,5 +1,16 @@
-//! A real Kubernetes control plane for tests of operators and webhooks: etcd, kube-apiserver and, where asked,
-//! kube-controller-manager, started in about three seconds on free loopback ports. No container engine, no cluster.
+//! Tests of operators and webhooks: reviews in the process, laws for mutations and converters, and a real Kubernetes
+//! control plane.
+//!
+//! | you want to know whether | look at |
+//! |---|---|
+//! | a webhook decides and edits as it should | [`admission::Reviews`], in the process, in microseconds |
+//! | a mutation is the same when it is called twice | [`admission::assert_idempotent`] |
+//! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one |
+//!
+//! # A control plane
+//!
+//! etcd, kube-apiserver and, where asked, kube-controller-manager, started in about three seconds on free loopback
+//! ports. No container engine, no cluster.
 //!
 //! The programs are found in `KUBEBUILDER_ASSETS`, then in the per-user cache that `make control-plane` fills; when
 //! they are missing, the error says so. Whatever way the test process ends, SIGKILL included, the servers end too
@@ -45,6 +56,7 @@
 //! [`ControlPlane::stop`]. Helpers that act on the cluster fail by panic, with a message that says what was attempted:
 //! in a test that is the failure.
 
+pub mod admission;
 mod audit;
 mod binaries;
 mod cluster;

@@ -1,0 +1,69 @@
+//! Admission without a cluster: reviews as the API server writes them, answered by the registered webhooks in this
+//! process, and assertions on the answers that show what was answered.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+//! use portcullis_testing::admission::{Reviews, assert_idempotent};
+//! use serde_json::json;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let webhooks = Webhooks::new()
+//!     .validate(Validate::<ConfigMap>::named("size").on_create(|new: Arc<ConfigMap>, _: Context| async move {
+//!         match &new.data {
+//!             Some(_) => Verdict::allow(),
+//!             None => Verdict::deny("data is empty").code(422).cause("data", "must have an entry"),
+//!         }
+//!     }))
+//!     .mutate(Mutate::<ConfigMap>::named("owner").on_create(|mut new: ConfigMap, cx: Context| async move {
+//!         new.metadata.labels.get_or_insert_default().insert("owner".into(), cx.user.username);
+//!         Mutation::modified(new)
+//!     }));
+//! let reviews = Reviews::of(&webhooks)?;
+//!
+//! let empty = ConfigMap::default();
+//! reviews.create(&empty).validate("size").await.assert_denied(422, "data is empty").assert_cause("data");
+//! reviews.create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}})).validate("size").await.assert_allowed();
+//!
+//! let answer = reviews.create(&empty).by("alice").mutate("owner").await;
+//! assert_eq!(answer.patched()["metadata"]["labels"]["owner"], "alice");
+//! assert_idempotent(&reviews, "owner", &empty).await;
+//! # Ok::<(), portcullis::webhooks::RegistrationError>(())
+//! # }).unwrap();
+//! ```
+//!
+//! What the API server does before and after a webhook is left to it: match conditions and selectors are not evaluated,
+//! objects are neither defaulted nor pruned nor validated. A request that the webhook's rules do not match fails the
+//! test: the API server would never send it.
+
+mod answer;
+mod difference;
+mod idempotent;
+mod request;
+mod target;
+
+use portcullis::manifest::Webhook;
+use portcullis::webhooks::{RegistrationError, Routes, Webhooks};
+
+pub use answer::{Answer, AnswerCause};
+pub(crate) use difference::differences;
+pub use idempotent::assert_idempotent;
+pub use request::Request;
+
+/// The webhooks of an operator, ready to be asked.
+#[derive(Debug)]
+pub struct Reviews {
+    routes: Routes,
+    webhooks: Vec<Webhook>,
+}
+
+impl Reviews {
+    /// Takes the webhooks as they are registered: the paths and the rules of their manifests, the routes of their server.
+    ///
+    /// # Errors
+    /// When they could not be registered or served as they are.
+    pub fn of(webhooks: &Webhooks) -> Result<Self, RegistrationError> {
+        Ok(Self { routes: webhooks.routes()?, webhooks: webhooks.manifests()? })
+    }
+}
