@@ -1,0 +1,163 @@
+//! The star of versions: one hub, and two converters for every other version.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::version::{Codec, Converter, Version, converter};
+
+/// The version that every other one is converted to and from, usually the storage version, and its spokes.
+///
+/// Converters are total functions on purpose: an error for one object fails the whole list that the API server asks
+/// for, and with it deletion and garbage collection. What a version cannot express needs no code: the [`Engine`] keeps
+/// it beside the object.
+pub struct Hub<H> {
+    spokes: Vec<(Kind, Spoke)>,
+    hub: PhantomData<fn() -> H>,
+}
+
+/// A version that is not the hub, and its way there and back.
+pub(crate) struct Spoke {
+    pub(crate) codec: Codec,
+    pub(crate) to_hub: Converter,
+    pub(crate) from_hub: Converter,
+}
+
+/// Everything that an [`Engine`] knows.
+pub(crate) struct Graph {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) hub: Codec,
+    pub(crate) spokes: Vec<Spoke>,
+}
+
+/// The kind that a type says it is of.
+#[derive(PartialEq, Eq)]
+struct Kind {
+    group: String,
+    kind: String,
+}
+
+impl Kind {
+    fn of<V: Version>() -> Self {
+        Self { group: V::group(&()).into_owned(), kind: V::kind(&()).into_owned() }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of group {:?}", self.kind, self.group)
+    }
+}
+
+/// Versions that do not make a graph, or not the graph of a CustomResourceDefinition. A mistake in the program: do not
+/// start with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphError {
+    /// A spoke's type is of another kind than the hub's.
+    #[error("spoke {version} is {found}, but the hub is {expected}; all versions share group and kind")]
+    OtherKind {
+        /// Version that the spoke's type says.
+        version: String,
+        /// Kind and group of the spoke.
+        found: String,
+        /// Kind and group of the hub.
+        expected: String,
+    },
+    /// Two types, of which one may be the hub, are of the same version.
+    #[error("version {version} of {kind} is registered twice; register one type for each version")]
+    Twice {
+        /// Kind of the graph.
+        kind: String,
+        /// The version.
+        version: String,
+    },
+    /// A version of the CustomResourceDefinition that nothing converts: its objects could not be read.
+    #[error("version {version} of {kind} has no converters; add .spoke() for it or remove it from the CRD")]
+    Uncovered {
+        /// Kind of the graph.
+        kind: String,
+        /// The version.
+        version: String,
+    },
+    /// A version with converters that the CustomResourceDefinition does not have.
+    #[error("version {version} of {kind} has converters, but the CRD lacks it; add it there or remove the converters")]
+    NotInCrd {
+        /// Kind of the graph.
+        kind: String,
+        /// The version.
+        version: String,
+    },
+}
+
+impl<H: Version> Hub<H> {
+    /// A hub without spokes.
+    pub fn new() -> Self {
+        Self { spokes: Vec::new(), hub: PhantomData }
+    }
+
+    /// Adds a version with its way to the hub and its way back.
+    #[must_use]
+    pub fn spoke<S: Version>(
+        mut self,
+        to_hub: impl Fn(S) -> H + Send + Sync + 'static,
+        from_hub: impl Fn(H) -> S + Send + Sync + 'static,
+    ) -> Self {
+        let spoke = Spoke { codec: Codec::of::<S>(), to_hub: converter(to_hub), from_hub: converter(from_hub) };
+        self.spokes.push((Kind::of::<S>(), spoke));
+        self
+    }
+
+    /// The engine over these versions. Fails where they are not versions of one kind, or one is there twice.
+    pub fn build(self) -> Result<Engine, GraphError> {
+        let (kind, hub) = (Kind::of::<H>(), Codec::of::<H>());
+        let mut spokes: Vec<Spoke> = Vec::with_capacity(self.spokes.len());
+        for (found, spoke) in self.spokes {
+            let version = spoke.codec.version.clone();
+            if found != kind {
+                return Err(GraphError::OtherKind { version, found: found.to_string(), expected: kind.to_string() });
+            }
+            if version == hub.version || spokes.iter().any(|other| other.codec.version == version) {
+                return Err(GraphError::Twice { kind: kind.kind, version });
+            }
+            spokes.push(spoke);
+        }
+        let plural = H::plural(&()).into_owned();
+        Ok(Engine::new(Arc::new(Graph { group: kind.group, kind: kind.kind, plural, hub, spokes })))
+    }
+}
+
+impl<H: Version> Default for Hub<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<H> fmt::Debug for Hub<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spokes: Vec<&str> = self.spokes.iter().map(|(_, spoke)| &*spoke.codec.version).collect();
+        f.debug_struct("Hub").field("spokes", &spokes).finish()
+    }
+}
+
+impl Graph {
+    /// All versions, the hub first.
+    pub(crate) fn codecs(&self) -> impl Iterator<Item = &Codec> {
+        std::iter::once(&self.hub).chain(self.spokes.iter().map(|spoke| &spoke.codec))
+    }
+
+    pub(crate) fn cover<'a>(&self, crd_versions: impl IntoIterator<Item = &'a str>) -> Result<(), GraphError> {
+        let crd_versions: Vec<&str> = crd_versions.into_iter().collect();
+        let kind = || self.kind.clone();
+        if let Some(version) = crd_versions.iter().find(|v| self.codecs().all(|codec| codec.version != **v)) {
+            return Err(GraphError::Uncovered { kind: kind(), version: (*version).to_owned() });
+        }
+        match self.codecs().find(|codec| !crd_versions.contains(&&*codec.version)) {
+            Some(codec) => Err(GraphError::NotInCrd { kind: kind(), version: codec.version.clone() }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The conversion review on the wire: its envelope, with objects as raw slices of the body, and its answers.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::engine::Converted;
+
+/// The version of `apiextensions.k8s.io` that a review came in; the answer goes out in the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewVersion {
+    /// `apiextensions.k8s.io/v1`.
+    V1,
+    /// `apiextensions.k8s.io/v1beta1`, the same members under an older name.
+    V1beta1,
+}
+
+impl ReviewVersion {
+    /// The `apiVersion` as it is written in the review.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "apiextensions.k8s.io/v1",
+            Self::V1beta1 => "apiextensions.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// A conversion review that was received.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Review<'a> {
+    /// Version that it came in.
+    pub version: ReviewVersion,
+    /// Identifies this one call; the answer must repeat it.
+    pub uid: Cow<'a, str>,
+    /// Group and version that all objects shall have afterwards, such as `demo.example/v2`.
+    pub desired_api_version: Cow<'a, str>,
+    /// The objects. All are of one kind; their versions may differ.
+    pub objects: Vec<&'a RawValue>,
+}
+
+/// A body that is not a conversion review with a request. Answer with HTTP 400: there is no `uid` to answer to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvelopeError {
+    /// Not JSON, or a member of the envelope has another type.
+    #[error("body is not a conversion review: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Some other kind of object.
+    #[error("apiVersion and kind are {api_version:?} {kind:?}; send apiextensions.k8s.io/v1 ConversionReview")]
+    Kind {
+        /// The `apiVersion` that came.
+        api_version: String,
+        /// The `kind` that came.
+        kind: String,
+    },
+    /// An empty or missing `request.uid`, which could not be repeated in the answer.
+    #[error("request.uid is empty; send the uid that the answer shall repeat")]
+    NoUid,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a, R> {
+    #[serde(default, borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(default, borrow)]
+    kind: Cow<'a, str>,
+    request: Option<R>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Request<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(rename = "desiredAPIVersion", borrow)]
+    desired_api_version: Cow<'a, str>,
+    // Go writes a list without elements as null.
+    #[serde(borrow)]
+    objects: Option<Vec<&'a RawValue>>,
+}
+
+impl<'a> Review<'a> {
+    /// Reads the envelope. Takes time in proportion to the body, and decodes none of the objects in it.
+    pub fn parse(body: &'a [u8]) -> Result<Self, EnvelopeError> {
+        let read: Result<Envelope<'a, Request<'a>>, _> = serde_json::from_slice(body);
+        let envelope = match read {
+            Ok(envelope) => envelope,
+            // A body of another kind has another request, and that is worth its own message.
+            Err(error) => {
+                let envelope: Envelope<'a, serde::de::IgnoredAny> = serde_json::from_slice(body)?;
+                version(&envelope.api_version, &envelope.kind)?;
+                return Err(error.into());
+            }
+        };
+        let version = version(&envelope.api_version, &envelope.kind)?;
+        let Request { uid, desired_api_version, objects } = envelope.request.unwrap_or_default();
+        if uid.is_empty() {
+            return Err(EnvelopeError::NoUid);
+        }
+        Ok(Self { version, uid, desired_api_version, objects: objects.unwrap_or_default() })
+    }
+
+    /// The answer that hands over the converted objects, which must be as many and in the same order as
+    /// [`objects`](Self::objects).
+    pub fn success(&self, converted: &[Converted]) -> Vec<u8> {
+        let length: usize = converted.iter().map(|converted| converted.object.len() + 1).sum();
+        let mut out = self.begin(length + 256);
+        for (index, converted) in converted.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(converted.object.as_bytes());
+        }
+        out.extend_from_slice(br#"],"result":{"status":"Success"}}}"#);
+        out
+    }
+
+    /// The answer that nothing was converted. The message is all that the user gets to see.
+    pub fn failure(&self, message: &str) -> Vec<u8> {
+        let mut out = self.begin(message.len() + 256);
+        out.extend_from_slice(br#"],"result":{"status":"Failure","message":"#);
+        write_string(&mut out, message);
+        out.extend_from_slice(b"}}}");
+        out
+    }
+
+    /// Everything up to the first object.
+    fn begin(&self, capacity: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(capacity);
+        out.extend_from_slice(br#"{"apiVersion":""#);
+        out.extend_from_slice(self.version.api_version().as_bytes());
+        out.extend_from_slice(br#"","kind":"ConversionReview","response":{"uid":"#);
+        write_string(&mut out, &self.uid);
+        out.extend_from_slice(br#","convertedObjects":["#);
+        out
+    }
+}
+
+fn version(api_version: &str, kind: &str) -> Result<ReviewVersion, EnvelopeError> {
+    match (api_version, kind) {
+        ("apiextensions.k8s.io/v1", "ConversionReview") => Ok(ReviewVersion::V1),
+        ("apiextensions.k8s.io/v1beta1", "ConversionReview") => Ok(ReviewVersion::V1beta1),
+        (api_version, kind) => Err(EnvelopeError::Kind { api_version: api_version.into(), kind: kind.into() }),
+    }
+}
+
+/// Appends a JSON string.
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    // A string always writes as JSON, and memory does not refuse.
+    let _ = serde_json::to_writer(out, text);
+}

@@ -1,0 +1,81 @@
+//! One version of a kind with its type erased: how its objects are read, written and turned into another version's.
+
+use std::any::Any;
+
+use kube_core::ObjectMeta;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::members;
+
+/// A type that stands for one version of a kind: whatever kube's `CustomResource` derive makes, and any other resource
+/// type that can be read and written.
+pub trait Version:
+    kube_core::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<V> Version for V where
+    V: kube_core::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+/// An object of some [`Version`].
+pub(crate) trait Object: Any + Send {
+    /// Appends the members other than `apiVersion`, `kind` and `metadata`, separated by commas.
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
+    fn metadata(&mut self) -> &mut ObjectMeta;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<V: Version> Object for V {
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        members::write(self, out)
+    }
+
+    fn metadata(&mut self) -> &mut ObjectMeta {
+        self.meta_mut()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// A version by its name, and how its objects are read.
+pub(crate) struct Codec {
+    pub(crate) version: String,
+    pub(crate) api_version: String,
+    read: fn(&str, &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>>,
+}
+
+/// Is called with the path of each member that a type does not take.
+pub(crate) type Ignored<'f> = dyn FnMut(&serde_ignored::Path<'_>) + 'f;
+
+impl Codec {
+    pub(crate) fn of<V: Version>() -> Self {
+        Self { version: V::version(&()).into_owned(), api_version: V::api_version(&()).into_owned(), read: read::<V> }
+    }
+
+    /// Reads a whole object.
+    pub(crate) fn read(&self, json: &str, ignored: &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>> {
+        (self.read)(json, ignored)
+    }
+}
+
+fn read<V: Version>(json: &str, ignored: &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>> {
+    let mut from = serde_json::Deserializer::from_str(json);
+    let object: V = serde_ignored::deserialize(&mut from, |path| ignored(&path))?;
+    from.end()?;
+    Ok(Box::new(object))
+}
+
+/// A converter with its types erased. None when it is handed another type than its own, which the graph rules out.
+pub(crate) type Converter = Box<dyn Fn(Box<dyn Object>) -> Option<Box<dyn Object>> + Send + Sync>;
+
+pub(crate) fn converter<A: Version, B: Version>(convert: impl Fn(A) -> B + Send + Sync + 'static) -> Converter {
+    Box::new(move |object| {
+        let object: Box<A> = object.into_any().downcast().ok()?;
+        Some(Box::new(convert(*object)))
+    })
+}
