@@ -39,6 +39,7 @@ pub use envelope::{
     UserInfo, decode,
 };
 pub use field::Field;
+pub use merge::merge as carry;
 pub use patch::{Edited, Patch, PatchError, diff, edit};
 pub use verdict::{Cause, Denial, Verdict};
 

@@ -12,8 +12,14 @@ use serde_json::{Map, Value};
 /// CRDs use for the same), in the order they are tried.
 const IDENTITIES: [&str; 9] = ["name", "key", "uid", "mountPath", "containerPort", "port", "ip", "topologyKey", "type"];
 
-/// `raw` with what changed between `before` and `after`.
-pub(crate) fn merge(raw: &Value, before: &Value, after: &Value) -> Value {
+/// `raw` with what changed between `before` and `after`, two views of it: what they agree on stays as `raw` has it, and
+/// where they differ, `after` wins.
+///
+/// What only `raw` has stays while its parent stays: nothing is put into a parent that `after` lacks. Elements of lists
+/// are followed by their value or by the member that identifies them (`name`, `key`, …), wherever they moved.
+///
+/// Goes as deep as the documents do; [`MAX_DEPTH`](crate::MAX_DEPTH) is what `serde_json` reads.
+pub fn merge(raw: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
         return raw.clone();
     }
