@@ -28,11 +28,11 @@ const STATUS: &str = "status";
 /// changes nothing; when it does not answer within two seconds, the request goes on without it.
 ///
 /// ```
-/// use portcullis::kube::{CustomResource, CustomResourceExt};
+/// use portcullis::kube::{CustomResource, CustomResourceExt, KubeSchema};
 /// use portcullis::webhooks::{Webhooks, immutable_fields};
 /// # use serde::{Deserialize, Serialize};
 ///
-/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, KubeSchema)]
 /// #[kube(group = "demo.example", version = "v1", kind = "Volume", namespaced)]
 /// struct VolumeSpec {
 ///     #[x_kube(validation = "self == oldSelf")]
