@@ -2,3 +2,4 @@
 
 pub mod load;
 pub mod proc;
+pub mod webhook;

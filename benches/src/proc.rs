@@ -1,5 +1,6 @@
 //! CPU time and memory of a process, from /proc.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -27,4 +28,40 @@ pub fn memory_kib(pid: u32) -> Result<(u64, u64)> {
         number.with_context(|| format!("{name} holds no number"))
     };
     Ok((field("VmRSS:")?, field("VmHWM:")?))
+}
+
+/// CPU time of each thread of a process, to the nanosecond. A thread that ends takes its time with it.
+#[derive(Clone, Debug)]
+pub struct ThreadTimes(BTreeMap<u32, u64>);
+
+impl ThreadTimes {
+    /// The times until now.
+    pub fn of(pid: u32) -> Result<Self> {
+        let mut times = BTreeMap::new();
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            let thread = thread?;
+            let id = thread.file_name().to_str().and_then(|name| name.parse().ok()).context("a thread without id")?;
+            // It may have ended since it was listed.
+            let Ok(times_of) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+            let on_cpu = times_of.split_whitespace().next().context("schedstat is empty")?;
+            times.insert(id, on_cpu.parse()?);
+        }
+        Ok(Self(times))
+    }
+
+    /// What was used since an earlier reading.
+    pub fn since(&self, earlier: &Self) -> Duration {
+        let used = self.0.iter().map(|(id, now)| now.saturating_sub(earlier.0.get(id).copied().unwrap_or_default()));
+        Duration::from_nanos(used.sum())
+    }
+}
+
+/// CPU time that the whole machine has spent on anything but idling.
+pub fn machine_cpu() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().next().context("/proc/stat is empty")?;
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>()?;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
+    let busy = ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, ticks)| ticks);
+    Ok(Duration::from_millis(busy.sum::<u64>() * 1000 / TICKS_PER_SECOND))
 }

@@ -1,0 +1,53 @@
+// Package v3 is entity.example.com/v3.
+// +kubebuilder:object:generate=true
+// +groupName=entity.example.com
+package v3
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"portcullis.dev/benches/controller-runtime/api/shared"
+)
+
+// EntitySpec is what is wanted.
+type EntitySpec struct {
+	Firstname string  `json:"firstname,omitempty"`
+	Lastname  string  `json:"lastname,omitempty"`
+	Contact   Contact `json:"contact,omitzero"`
+
+	shared.Spec `json:",inline"`
+}
+
+// Contact says how to reach it.
+type Contact struct {
+	Email string `json:"email,omitempty"`
+}
+
+// Entity is somebody with a name.
+// +kubebuilder:object:root=true
+type Entity struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   EntitySpec    `json:"spec"`
+	Status shared.Status `json:"status,omitzero"`
+}
+
+// EntityList is a list of them.
+// +kubebuilder:object:root=true
+type EntityList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Entity `json:"items"`
+}
+
+// AddToScheme registers the version.
+func AddToScheme(scheme *runtime.Scheme) error {
+	version := schema.GroupVersion{Group: "entity.example.com", Version: "v3"}
+	scheme.AddKnownTypes(version, &Entity{}, &EntityList{})
+	metav1.AddToGroupVersion(scheme, version)
+	return nil
+}

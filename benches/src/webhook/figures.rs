@@ -1,0 +1,105 @@
+//! Samples, their medians, and the table of them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::servers::Which;
+use super::workload::Workload;
+
+/// One window of calls to one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Name of the server.
+    pub server: &'static str,
+    /// Name of the workload.
+    pub workload: &'static str,
+    /// Answers that were right.
+    pub answers: u64,
+    /// CPU time of the server for one answer, in milliseconds.
+    pub cpu_ms: f64,
+    /// CPUs that everything but server and callers used meanwhile.
+    pub others: f64,
+}
+
+/// Memory of one server, in MiB.
+#[derive(Clone, Debug, Serialize)]
+pub struct Memory {
+    /// Name of the server.
+    pub server: &'static str,
+    /// Resident before the first call.
+    pub idle: f64,
+    /// The most that was resident, admission only.
+    pub admission: Option<f64>,
+    /// The most that was resident, conversion in a new process.
+    pub conversion: Option<f64>,
+}
+
+/// All of one run.
+#[derive(Debug, Default, Serialize)]
+pub struct Figures {
+    /// In the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// One for each server.
+    pub memory: Vec<Memory>,
+}
+
+/// Milliseconds, as a figure to look at.
+pub fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// KiB as MiB.
+#[allow(clippy::cast_precision_loss, reason = "a figure to look at")]
+pub fn mebibytes(kib: u64) -> f64 {
+    kib as f64 / 1024.0
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+impl Figures {
+    /// The median of the CPU time per answer, in milliseconds.
+    pub fn cpu_ms(&self, server: &str, workload: &str) -> Option<f64> {
+        let of = |sample: &&Sample| sample.server == server && sample.workload == workload;
+        median(self.samples.iter().filter(of).map(|sample| sample.cpu_ms).collect())
+    }
+
+    /// The tables, for people.
+    pub fn table(&self, servers: &[Which], workloads: &[Workload]) -> String {
+        let ours = Which::Portcullis.name();
+        let mut lines = vec!["CPU ms per answer (median of the rounds)".to_owned()];
+        let mut head = format!("{:<18}", "");
+        servers.iter().for_each(|server| head += &format!("{:>14}", server.name()));
+        lines.push(head + &format!("{:>14}{:>8}{:>10}{:>10}", "vs ctrl-rt", "goal", "vs kube", "vs floor"));
+        for workload in workloads {
+            let of = |server: &str| self.cpu_ms(server, workload.name);
+            let ratio =
+                |of: Option<f64>, to: Option<f64>| of.zip(to).map_or("-".into(), |(a, b)| format!("{:.1}x", a / b));
+            let mut line = format!("{:<18}", workload.name);
+            for server in servers {
+                line += &format!("{:>14}", of(server.name()).map_or("-".into(), |ms| format!("{ms:.4}")));
+            }
+            line += &format!("{:>14}", ratio(of(Which::ControllerRuntime.name()), of(ours)));
+            line += &format!("{:>8}", format!("{}x", workload.goal));
+            line += &format!("{:>10}", ratio(of(Which::KubeRs.name()), of(ours)));
+            line += &format!("{:>10}", ratio(of(ours), of(Which::Floor.name())));
+            lines.push(line);
+        }
+        lines.push(String::new());
+        lines.push(format!("{:<18}{:>14}{:>14}{:>14}", "resident MiB", "idle", "admission", "conversion"));
+        for memory in &self.memory {
+            let shown = |figure: Option<f64>| figure.map_or("-".into(), |figure| format!("{figure:.1}"));
+            let (admission, conversion) = (shown(memory.admission), shown(memory.conversion));
+            lines.push(format!("{:<18}{:>14.1}{admission:>14}{conversion:>14}", memory.server, memory.idle));
+        }
+        let others = median(self.samples.iter().map(|sample| sample.others).collect()).unwrap_or_default();
+        lines.push(String::new());
+        lines.push(format!("Everything else on this machine used {others:.2} CPUs meanwhile (median of the windows)."));
+        lines.join("\n")
+    }
+}

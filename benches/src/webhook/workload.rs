@@ -1,0 +1,126 @@
+//! What is sent, and what has to come back.
+
+use serde_json::{Value, json};
+
+use super::bodies::{Template, admission, conversion};
+use super::entity::{FORBIDDEN, LABEL, OVERWRITE, OVERWRITTEN};
+use super::objects::{Wanted, entity};
+
+const SMALL: usize = 4_000;
+const LARGE: usize = 10_000;
+
+/// One kind of call.
+#[derive(Debug)]
+pub struct Workload {
+    /// Names it on the command line and in the table.
+    pub name: &'static str,
+    /// Where it is sent, with the query that the API server adds.
+    pub path: &'static str,
+    /// What is sent.
+    pub body: Template,
+    /// What has to come back.
+    pub expected: Expected,
+    /// Calls under way at the same time.
+    pub callers: usize,
+    /// How many times cheaper than controller-runtime we want to be.
+    pub goal: f64,
+}
+
+/// What a server has to answer.
+#[derive(Debug)]
+pub enum Expected {
+    /// Allowed, without a patch.
+    Allowed,
+    /// Refused with 403.
+    Refused,
+    /// Allowed with a patch that turns the object into another.
+    Patched {
+        /// As it was sent.
+        before: Value,
+        /// As it has to be.
+        after: Value,
+    },
+    /// These objects, in this order.
+    Converted(Vec<Value>),
+}
+
+impl Workload {
+    /// Whether it is a conversion.
+    pub fn converts(&self) -> bool {
+        matches!(self.expected, Expected::Converted(_))
+    }
+
+    /// Whether the floor, which always allows and never converts, has a figure for it.
+    pub fn has_floor(&self) -> bool {
+        matches!(self.expected, Expected::Allowed | Expected::Converted(_))
+    }
+
+    /// All of them, admission first.
+    pub fn all() -> Vec<Self> {
+        let one = |bytes, username, stored| entity(Wanted { version: "v3", bytes, seed: 7, username, stored });
+        let validate = |name, object: Value, old: Option<Value>, expected| Self {
+            name,
+            path: "/validate/entity?timeout=10s",
+            body: admission(&object, old.as_ref()),
+            expected,
+            callers: 8,
+            goal: 6.0,
+        };
+        let mutate = |name, object: &Value, expected, goal| Self {
+            name,
+            path: "/mutate/entity?timeout=10s",
+            body: admission(object, None),
+            expected,
+            callers: 8,
+            goal,
+        };
+        let overwrite = one(LARGE, OVERWRITE, false);
+        let mut overwritten = overwrite.clone();
+        overwritten["spec"]["username"] = OVERWRITTEN.into();
+        overwritten["metadata"]["labels"][LABEL] = "true".into();
+        vec![
+            validate("validate-4k", one(SMALL, "jane", true), None, Expected::Allowed),
+            validate("validate-10k", one(LARGE, "jane", true), None, Expected::Allowed),
+            validate("update-10k", one(LARGE, "jane", true), Some(one(LARGE, "joan", true)), Expected::Allowed),
+            validate("deny-4k", one(SMALL, FORBIDDEN, true), None, Expected::Refused),
+            mutate("mutate-none-10k", &one(LARGE, "jane", false), Expected::Allowed, 6.0),
+            mutate(
+                "mutate-patch-10k",
+                &overwrite,
+                Expected::Patched { before: overwrite.clone(), after: overwritten },
+                10.0,
+            ),
+            convert("convert-1", "v1", "v3", 1, 8, 6.0),
+            convert("convert-1-to-v1", "v3", "v1", 1, 8, 6.0),
+            convert("convert-100", "v1", "v3", 100, 8, 4.0),
+            convert("convert-1500", "v1", "v3", 1500, 1, 4.0),
+        ]
+    }
+}
+
+fn convert(name: &'static str, from: &str, to: &str, number: u64, callers: usize, goal: f64) -> Workload {
+    let wanted = |seed| Wanted { version: from, bytes: LARGE, seed, username: "jane", stored: true };
+    let objects: Vec<Value> = (0..number).map(|seed| entity(wanted(seed))).collect();
+    let body = conversion(to, &objects);
+    let expected = Expected::Converted(objects.into_iter().map(|object| converted(object, to)).collect());
+    Workload { name, path: "/convert?timeout=30s", body, expected, callers, goal }
+}
+
+/// The object in the other version, worked out without any of the code that is measured.
+fn converted(mut object: Value, to: &str) -> Value {
+    object["apiVersion"] = format!("entity.example.com/{to}").into();
+    if let Some(spec) = object["spec"].as_object_mut() {
+        let mut take = |member: &str| spec.remove(member).unwrap_or_default();
+        let own = if to == "v3" {
+            let (name, email) = (take("name"), take("contactEmail"));
+            let (first, last) = name.as_str().unwrap_or_default().split_once(' ').unwrap_or_default();
+            json!({ "firstname": first, "lastname": last, "contact": { "email": email } })
+        } else {
+            let (first, last, contact) = (take("firstname"), take("lastname"), take("contact"));
+            let name = [first, last].map(|part| part.as_str().unwrap_or_default().to_owned()).join(" ");
+            json!({ "name": name, "contactEmail": contact["email"] })
+        };
+        spec.extend(own.as_object().cloned().unwrap_or_default());
+    }
+    object
+}
