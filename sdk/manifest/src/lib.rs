@@ -22,11 +22,13 @@
 //! ```
 
 mod configuration;
+mod crd;
 mod rbac;
 mod webhook;
 mod yaml;
 
 pub use configuration::{ServiceRef, mutating_configuration, validating_configuration};
+pub use crd::with_conversion;
 pub use rbac::{Access, Grant};
 pub use webhook::{
     FailurePolicy, MatchCondition, MatchPolicy, Operation, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,

@@ -7,6 +7,7 @@
 //! | you want to | look at |
 //! |---|---|
 //! | refuse or edit objects of a kind | [`webhooks`] |
+//! | serve a kind in several versions | [`conversion`] |
 //! | ship one binary with `run` and `generate crds\|webhooks\|rbac` | [`operator`] |
 //! | serve webhooks in a process of your own | [`server`] |
 //! | know where the certificates are kept | [`certificates`] |
@@ -45,6 +46,7 @@
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
 pub mod certificates;
+pub mod conversion;
 pub mod metrics;
 pub mod operator;
 mod pauses;

@@ -1,56 +1,58 @@
-//! The CA in the webhook configurations.
+//! The CA in the webhook configurations and in the CRDs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
-};
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PatchParams;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::carrier::{CONVERSION, Carrier, Entry};
 use crate::pauses::Pauses;
 
-/// First and longest pause between two writes to one configuration, whether the first failed or was undone.
+/// First and longest pause between two writes to one object, whether the first failed or was undone.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(30);
 
-/// The configurations that carry the bundle; empty ones are not looked after.
+/// The objects that carry the bundle; empty ones are not looked after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configurations {
     /// Name of the validating configuration and the names of its webhooks that are ours.
     pub validating: Option<(String, Vec<String>)>,
     /// The same for the mutating one.
     pub mutating: Option<(String, Vec<String>)>,
+    /// Names of the CRDs whose objects we convert.
+    pub crds: Vec<String>,
 }
 
 impl Configurations {
     /// Kind and name of each.
     fn objects(&self) -> Vec<String> {
         let validating = self.validating.iter().map(|(name, _)| object::<ValidatingWebhookConfiguration>(name));
-        validating.chain(self.mutating.iter().map(|(name, _)| object::<MutatingWebhookConfiguration>(name))).collect()
+        let mutating = self.mutating.iter().map(|(name, _)| object::<MutatingWebhookConfiguration>(name));
+        let crds = self.crds.iter().map(|name| object::<CustomResourceDefinition>(name));
+        validating.chain(mutating).chain(crds).collect()
     }
 }
 
-/// Publishes the CA in the configurations and puts it back when something else takes it out (Helm, GitOps, a user's `apply`).
+/// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something else takes it out (Helm, GitOps, a
+/// user's `apply`).
 ///
-/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its bundles mixed up. What is sent is a
-/// strategic merge patch and not server-side apply, on purpose: an apply would own the entries too, and whoever applies the manifest could never take a
-/// webhook out of it again, because its name and bundle would stay behind and not be valid. This way the field manager owns nothing but `caBundle`.
-/// Nothing is sent while the bytes are right.
+/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is sent while the bytes are right.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Arc<str>>,
@@ -59,7 +61,7 @@ pub struct Bundle {
     namespace: Option<String>,
 }
 
-/// How a configuration stands, as it was seen last.
+/// How an object stands, as it was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     /// All entries of ours hold this bundle.
@@ -94,7 +96,7 @@ impl Bundle {
         });
     }
 
-    /// Waits until every configuration has been seen to hold the bundle that is wanted now, and returns it. It has no deadline of its own, and tells
+    /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline of its own, and tells
     /// `waiting` what is missing whenever that changes.
     pub async fn published(&self, configurations: &Configurations, mut waiting: impl FnMut(&str)) -> Arc<str> {
         let objects = configurations.objects();
@@ -119,18 +121,22 @@ impl Bundle {
         }
     }
 
-    /// Looks after the configurations until `stop`.
+    /// Looks after the objects until `stop`.
     pub async fn maintain(&self, client: &Client, configurations: &Configurations, stop: &CancellationToken) {
-        let validating = self.follow::<ValidatingWebhookConfiguration>(client, configurations.validating.as_ref());
-        let mutating = self.follow::<MutatingWebhookConfiguration>(client, configurations.mutating.as_ref());
+        let Configurations { validating, mutating, crds } = configurations;
+        let validating =
+            validating.iter().map(|(name, ours)| self.follow::<ValidatingWebhookConfiguration>(client, name, ours));
+        let mutating =
+            mutating.iter().map(|(name, ours)| self.follow::<MutatingWebhookConfiguration>(client, name, ours));
+        let conversion = [CONVERSION.to_owned()];
+        let crds = crds.iter().map(|name| self.follow::<CustomResourceDefinition>(client, name, &conversion));
         tokio::select! {
             () = stop.cancelled() => {}
-            _ = async { tokio::join!(validating, mutating) } => stop.cancelled().await,
+            _ = async { tokio::join!(join_all(validating), join_all(mutating), join_all(crds)) } => stop.cancelled().await,
         }
     }
 
-    async fn follow<C: Configuration>(&self, client: &Client, configuration: Option<&(String, Vec<String>)>) {
-        let Some((name, ours)) = configuration else { return };
+    async fn follow<C: Carrier>(&self, client: &Client, name: &str, ours: &[String]) {
         let api: Api<C> = Api::all(client.clone());
         let mut events = std::pin::pin!(watch_one(api.clone(), name));
         let mut wanted = self.wanted.subscribe();
@@ -147,7 +153,7 @@ impl Bundle {
                     Some(Ok(Event::Apply(object))) => live = Some(object),
                     Some(Ok(Event::Delete(_))) => live = None,
                     Some(Err(error)) => {
-                        warn!(%error, configuration = name, "cannot watch the webhook configuration");
+                        warn!(%error, object = object::<C>(name), "cannot watch what the CA is published in");
                         if live.is_none() {
                             self.stands::<C>(name, Standing::Waits(error.to_string()));
                         }
@@ -161,45 +167,46 @@ impl Bundle {
             due = None;
             let bundle = wanted.borrow_and_update().clone();
             let Some(current) = &live else {
-                self.stands::<C>(name, Standing::Waits("it is not installed; see 'generate webhooks'".to_owned()));
+                self.stands::<C>(name, Standing::Waits(format!("it is not installed; see '{}'", C::COMMAND)));
                 continue;
             };
             let entries = current.entries();
             let absent: Vec<&String> =
-                ours.iter().filter(|name| entries.iter().all(|entry| entry.webhook != *name)).collect();
+                ours.iter().filter(|name| entries.iter().all(|entry| entry.name != **name)).collect();
             if absent != missing && !absent.is_empty() {
-                warn!(configuration = name, webhooks = ?absent, "webhooks that are served are not registered; see 'generate webhooks'");
+                warn!(object = object::<C>(name), webhooks = ?absent, see = C::COMMAND, "webhooks that are served are not registered");
             }
             missing = absent;
-            let named = entries.iter().filter(|entry| ours.contains(entry.webhook));
+            let named = entries.iter().filter(|entry| ours.iter().any(|ours| ours == entry.name));
             let elsewhere = |entry: &&Entry<'_>| {
                 self.namespace.is_some() && entry.namespace.is_some() && entry.namespace != self.namespace.as_ref()
             };
             let (others, mine): (Vec<_>, Vec<_>) = named.partition(elsewhere);
             if let (true, Some(Entry { namespace: Some(other), .. })) = (mine.is_empty(), others.first()) {
                 let why = format!(
-                    "it belongs to the installation in namespace {other}; give --namespace, or see 'generate webhooks'"
+                    "it belongs to the installation in namespace {other}; give --namespace, or see '{}'",
+                    C::COMMAND
                 );
                 self.stands::<C>(name, Standing::Waits(why));
             } else if mine.is_empty() {
-                self.stands::<C>(name, Standing::Waits("it registers none of the webhooks that are served".to_owned()));
+                self.stands::<C>(name, Standing::Waits(C::STRANGE.to_owned()));
             } else if mine.iter().all(|entry| entry.bundle == Some(bundle.as_bytes())) {
                 self.stands::<C>(name, Standing::Holds(bundle));
             } else if Instant::now() < not_before {
                 due = Some(not_before);
             } else {
-                let webhooks: Vec<&str> = mine.iter().map(|entry| entry.webhook.as_str()).collect();
-                let written = self.write(&api, current, &webhooks, &bundle).await;
+                let entries: Vec<&str> = mine.iter().map(|entry| entry.name).collect();
+                let written = self.write(&api, current, &entries, &bundle).await;
                 // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
                 not_before = Instant::now() + pauses.next(Instant::now());
                 match written {
                     Ok(written) => {
-                        info!(configuration = name, webhooks = webhooks.len(), "published the CA");
+                        info!(object = object::<C>(name), webhooks = entries.len(), "published the CA");
                         live = Some(written);
                         self.stands::<C>(name, Standing::Holds(bundle));
                     }
                     Err(error) => {
-                        warn!(error, configuration = name, "cannot publish the CA");
+                        warn!(error, object = object::<C>(name), "cannot publish the CA");
                         self.stands::<C>(name, Standing::Waits(error));
                         due = Some(not_before);
                     }
@@ -209,26 +216,17 @@ impl Bundle {
     }
 
     /// Puts the bundle into these entries, if nobody has changed the object since it was read.
-    async fn write<C: Configuration>(
-        &self,
-        api: &Api<C>,
-        read: &C,
-        webhooks: &[&str],
-        wanted: &str,
-    ) -> Result<C, String> {
-        let bundle = ByteString(wanted.as_bytes().to_vec());
-        let entry = |webhook| json!({ "name": webhook, "clientConfig": { "caBundle": bundle } });
-        let webhooks: Vec<_> = webhooks.iter().map(entry).collect();
-        let patch = json!({ "metadata": { "resourceVersion": read.resource_version() }, "webhooks": webhooks });
+    async fn write<C: Carrier>(&self, api: &Api<C>, read: &C, entries: &[&str], wanted: &str) -> Result<C, String> {
+        let patch = read.patch(entries, &ByteString(wanted.as_bytes().to_vec()));
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        match timeout(WRITE, api.patch(&read.name_any(), &params, &Patch::Strategic(patch))).await {
+        match timeout(WRITE, api.patch(&read.name_any(), &params, &patch)).await {
             Ok(Ok(written)) => Ok(written),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("the API server did not answer within {} s", WRITE.as_secs())),
         }
     }
 
-    fn stands<C: Configuration>(&self, name: &str, standing: Standing) {
+    fn stands<C: Carrier>(&self, name: &str, standing: Standing) {
         self.standings.send_if_modified(|standings| {
             let previous = standings.insert(object::<C>(name), standing.clone());
             previous != Some(standing)
@@ -247,49 +245,6 @@ where
     watcher(api, watcher::Config::default().fields(&format!("metadata.name={name}"))).default_backoff()
 }
 
-fn object<C: Configuration>(name: &str) -> String {
+fn object<C: Carrier>(name: &str) -> String {
     format!("{} {name}", C::kind(&()))
 }
-
-/// What matters here of one webhook in a configuration.
-struct Entry<'a> {
-    webhook: &'a String,
-    bundle: Option<&'a [u8]>,
-    /// Of the Service that is called; none for a URL.
-    namespace: Option<&'a String>,
-}
-
-impl<'a> Entry<'a> {
-    fn new(webhook: &'a String, client: &'a WebhookClientConfig) -> Self {
-        Self {
-            webhook,
-            bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
-            namespace: client.service.as_ref().map(|service| &service.namespace),
-        }
-    }
-}
-
-/// What the two configuration types have in common.
-trait Configuration:
-    Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
-    + Clone
-    + DeserializeOwned
-    + std::fmt::Debug
-    + Send
-    + 'static
-{
-    fn entries(&self) -> Vec<Entry<'_>>;
-}
-
-macro_rules! configuration {
-    ($kind:ty) => {
-        impl Configuration for $kind {
-            fn entries(&self) -> Vec<Entry<'_>> {
-                let webhooks = self.webhooks.iter().flatten();
-                webhooks.map(|webhook| Entry::new(&webhook.name, &webhook.client_config)).collect()
-            }
-        }
-    };
-}
-configuration!(ValidatingWebhookConfiguration);
-configuration!(MutatingWebhookConfiguration);

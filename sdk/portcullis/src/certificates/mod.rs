@@ -1,6 +1,6 @@
 //! Certificates that look after themselves.
 //!
-//! [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the operator's own namespace, and publishes the CA in the webhook configurations:
+//! [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the operator's own namespace, and publishes the CA in the webhook configurations and the CRDs:
 //!
 //! | Secret | keys | who reads it |
 //! |---|---|---|
@@ -13,6 +13,7 @@
 //! before one under another CA is served, callers are told to trust both.
 
 mod bundle;
+mod carrier;
 mod probe;
 mod store;
 

@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
-use super::{Operator, generate, run};
+use super::connect::connect;
+use super::{Operator, generate, migrate, run};
+use crate::conversion::convertible;
 
 /// For an operator without arguments of its own.
 #[derive(clap::Args, Debug, Default)]
@@ -32,6 +35,18 @@ enum Command<A: clap::Args> {
         flags: RunFlags,
         #[command(flatten)]
         args: A,
+    },
+    /// Write every stored object again, in the storage version of its kind
+    ///
+    /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged, and then takes the versions in which
+    /// nothing is stored any more out of status.storedVersions of the CRD, so that they can be removed from it. Run it when every API server has taken up the
+    /// CRD, with the operator at work. It may be ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
+    /// listed, and keep the versions from being taken out; the exit code is then 1.
+    ///
+    /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and patch the objects.
+    MigrateStorage {
+        #[command(flatten)]
+        flags: MigrateFlags,
     },
     /// Write manifests, from the same registration that is served
     Generate {
@@ -114,6 +129,30 @@ pub(super) struct RunFlags {
     log_format: LogFormat,
 }
 
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct MigrateFlags {
+    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Only this kind (or plural, or name of a CRD); may be given several times
+    #[arg(long = "kind", value_name = "KIND")]
+    pub(super) kinds: Vec<String>,
+    /// Have the API server check every write, and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// How to say what became of it, on standard output; progress goes to standard error
+    #[arg(long, default_value = "text")]
+    pub(super) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
     /// For people
@@ -148,20 +187,38 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow:
             generate::deliver(operator.name, what, &files, &flags)?;
             Ok(())
         }
+        Command::MigrateStorage { flags } => {
+            install_provider();
+            on_runtime(async {
+                let client = connect(flags.kubeconfig.as_deref()).await?;
+                migrate::migrate(operator.name, client, &operator.crds, &flags).await
+            })
+        }
         Command::Run { flags, args } => {
             init_log(&flags)?;
-            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            // Already installed is fine: then the application chose one before us.
-            let _ = provider.as_ref().clone().install_default();
+            let provider = install_provider();
             let parts = (operator.setup)(&args)?;
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-            let result = runtime.block_on(run::run(&operator, parts, flags, provider));
-            // What still blocks a thread had its time to end.
-            runtime.shutdown_background();
-            result
+            // With a version that nobody converts, reading would fail later.
+            convertible(&parts.webhooks, &operator.crds)?;
+            on_runtime(run::run(&operator, parts, flags, provider))
         }
     }
+}
+
+fn install_provider() -> Arc<CryptoProvider> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    // Already installed is fine: then the application chose one before us.
+    let _ = provider.as_ref().clone().install_default();
+    provider
+}
+
+fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    // What still blocks a thread had its time to end.
+    runtime.shutdown_background();
+    result
 }
 
 fn init_log(flags: &RunFlags) -> anyhow::Result<()> {

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use portcullis_manifest::{ServiceRef, Webhook, mutating_configuration, to_yaml, validating_configuration};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use portcullis_manifest::{
+    ServiceRef, Webhook, mutating_configuration, to_yaml, validating_configuration, with_conversion,
+};
 use serde_json::Value;
 
 use super::Operator;
 use super::cli::{GenerateFlags, What};
+use crate::conversion::convertible;
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// What goes wrong when manifests are generated.
@@ -57,19 +61,27 @@ pub(super) fn files<A: clap::Args>(
 ) -> Result<Files, GenerateError> {
     let namespace = flags.namespace.clone().unwrap_or_else(|| format!("{}-system", operator.name));
     let head = head(operator.name, what);
+    let name = flags.place.service_name.clone().unwrap_or_else(|| operator.names().service());
+    let service = ServiceRef { namespace: namespace.clone(), name, port: flags.place.service_port };
     let file = |name: &str, objects: &[Value]| Ok((format!("{name}.yaml"), format!("{head}{}", to_yaml(objects)?)));
+    // Whatever is generated, a registration that does not fit together is refused.
+    let converted = convertible(webhooks, &operator.crds)?;
     match what {
         What::Crds => {
-            let file = |crd| file(&crd_name(crd), &[serde_json::to_value(crd)?]);
-            operator.crds.iter().map(file).collect()
+            let generated = |crd: &CustomResourceDefinition| match converted
+                .iter()
+                .find(|(conversion, _)| conversion.crd == crd_name(crd))
+            {
+                Some((conversion, _)) => with_conversion(crd.clone(), &conversion.path, &service),
+                None => crd.clone(),
+            };
+            operator.crds.iter().map(|crd| file(&crd_name(crd), &[serde_json::to_value(generated(crd))?])).collect()
         }
         What::Rbac => {
             let access = operator.access(webhooks)?;
             Ok(Files::from([file("rbac", &access.manifests(operator.name, &namespace))?]))
         }
         What::Webhooks => {
-            let name = flags.place.service_name.clone().unwrap_or_else(|| operator.names().service());
-            let service = ServiceRef { namespace, name, port: flags.place.service_port };
             let objects = configurations(operator, webhooks, &service)?;
             Ok(if objects.is_empty() { Files::new() } else { Files::from([file("webhooks", &objects)?]) })
         }
@@ -99,9 +111,7 @@ fn configurations<A: clap::Args>(
     Ok(objects)
 }
 
-fn crd_name(
-    crd: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-) -> String {
+fn crd_name(crd: &CustomResourceDefinition) -> String {
     format!("{}.{}", crd.spec.names.plural, crd.spec.group)
 }
 

@@ -35,14 +35,18 @@
 //!
 //! - `generate crds|webhooks|rbac`: manifests from the same value that is served, with the rights that the operator needs and no others. `--out DIR` writes
 //!   files, `--check` compares them and names those that differ.
+//! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions that nothing is stored in any more out
+//!   of `status.storedVersions`, so that they can be removed from the CRD.
 //! - `run`: serves the webhooks on `--bind`, `/healthz` and `/readyz` on `--health-bind`, and runs the controllers. It is ready once its CA is in the
-//!   webhook configurations and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way
+//!   webhook configurations and CRDs and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way
 //!   be answered. A controller that fails ends the process with its error.
 
 mod cli;
+mod connect;
 mod endpoint;
 mod generate;
 mod health;
+mod migrate;
 mod run;
 mod tasks;
 
@@ -123,7 +127,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// The kinds that it brings.
+    /// The kinds that it brings, each with all its versions ([`kube::core::crd::merge_crds`]). Those with a conversion among the webhooks are generated with
+    /// it.
     pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
         self.crds = crds;
         self
@@ -159,18 +164,23 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// All that the operator may do when it serves `webhooks`: what was granted for its controllers, and what publishing and keeping certificates takes.
+    /// `migrate-storage` is not among it: that runs with the rights of whoever calls it.
     ///
     /// # Errors
     /// When the webhooks cannot be registered as they are.
     pub fn access(&self, webhooks: &Webhooks) -> Result<Access, RegistrationError> {
         let (names, mut access) = (self.names(), self.access.clone());
-        let Configurations { validating, mutating } = names.configurations(webhooks)?;
+        let Configurations { validating, mutating, crds } = names.configurations(webhooks)?;
         for (resource, configuration) in
             [("validatingwebhookconfigurations", validating), ("mutatingwebhookconfigurations", mutating)]
         {
             let Some((name, _)) = configuration else { continue };
             let grant = Grant::new("admissionregistration.k8s.io", &[resource], &["list", "watch", "patch"]);
             access.cluster.push(grant.named([name]));
+        }
+        if !crds.is_empty() {
+            let verbs = &["list", "watch", "patch"];
+            access.cluster.push(Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], verbs).named(crds));
         }
         if !webhooks.is_empty() {
             let secrets = [names.secret(), format!("{}-ca", names.secret())];
@@ -223,7 +233,7 @@ impl Names {
         format!("{}-webhook", self.operator)
     }
 
-    /// The configurations, with the names of their webhooks.
+    /// The configurations, with the names of their webhooks, and the CRDs whose objects are converted.
     fn configurations(&self, webhooks: &Webhooks) -> Result<Configurations, RegistrationError> {
         let manifests = webhooks.manifests()?;
         let of = |kind, configuration: String| {
@@ -233,6 +243,7 @@ impl Names {
         Ok(Configurations {
             validating: of(manifest::WebhookKind::Validating, self.validating()),
             mutating: of(manifest::WebhookKind::Mutating, self.mutating()),
+            crds: webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect(),
         })
     }
 }

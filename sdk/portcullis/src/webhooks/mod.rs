@@ -71,6 +71,7 @@ pub use portcullis_review::{
 pub use target::Target;
 pub use validate::{Validate, Validator};
 
+use crate::conversion::Registered;
 use crate::metrics::Metrics;
 use crate::routes::{Budget, Endpoint};
 use admit::Admit;
@@ -120,6 +121,23 @@ pub enum RegistrationError {
         /// The CRD's plural name.
         plural: String,
     },
+    /// Objects could not be converted between all versions of the kind.
+    #[error("conversion of {kind}: {source}")]
+    Conversion {
+        /// The kind.
+        kind: String,
+        /// What is wrong with its versions.
+        #[source]
+        source: Arc<crate::conversion::GraphError>,
+    },
+    /// Nobody would call the conversion, and nobody could tell which versions there are.
+    #[error("{kind} of group {group} has a conversion, but the operator brings no such CRD: add it to Operator::crds")]
+    NoCrd {
+        /// API group.
+        group: String,
+        /// The kind.
+        kind: String,
+    },
 }
 
 /// The webhooks of an operator. Cheap to clone.
@@ -127,6 +145,7 @@ pub enum RegistrationError {
 #[must_use = "webhooks do nothing until they are served and registered"]
 pub struct Webhooks {
     registered: Vec<Arc<dyn Admit>>,
+    pub(crate) conversions: Vec<Registered>,
 }
 
 impl Webhooks {
@@ -152,7 +171,7 @@ impl Webhooks {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.registered.is_empty()
+        self.registered.is_empty() && self.conversions.is_empty()
     }
 
     /// The entries of the webhook configurations, in the order of registration.
@@ -188,7 +207,8 @@ impl Webhooks {
             let calls = ReviewCalls::new(Arc::clone(webhook), metrics.admission(&path), budget.clone());
             (path, Arc::new(calls) as Arc<dyn Endpoint>)
         });
-        Ok(Routes::new(endpoints, metrics.clone()))
+        let conversions = self.conversion_endpoints(&metrics)?;
+        Ok(Routes::new(endpoints.chain(conversions), metrics.clone()))
     }
 }
 
@@ -219,6 +239,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
 
 impl fmt::Debug for Webhooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.registered.iter().map(|webhook| webhook.settings())).finish()
+        let settings = self.registered.iter().map(|webhook| webhook.settings());
+        f.debug_list().entries(settings).entries(&self.conversions).finish()
     }
 }

@@ -104,7 +104,7 @@ impl Place {
     /// What the operator looks after: these webhooks of its configuration.
     pub(crate) fn configurations(&self, webhooks: &[&str]) -> Configurations {
         let names = webhooks.iter().map(|webhook| full(webhook)).collect();
-        Configurations { validating: Some((self.configuration(), names)), mutating: None }
+        Configurations { validating: Some((self.configuration(), names)), mutating: None, crds: Vec::new() }
     }
 
     pub(crate) fn configuration_api(&self) -> Api<ValidatingWebhookConfiguration> {

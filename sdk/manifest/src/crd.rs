@@ -1,0 +1,33 @@
+//! The conversion stanza of a custom resource definition.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig, WebhookConversion,
+};
+
+use crate::ServiceRef;
+
+/// The same CRD, whose objects are converted between its versions by the webhook at `path` behind `service`.
+///
+/// Names and namespace are final: nothing has to be filled in by a patch of kustomize or Helm. The CA bundle is left out: its owner publishes it, and the
+/// manifest can be applied again without taking it out.
+#[must_use]
+pub fn with_conversion(
+    mut crd: CustomResourceDefinition,
+    path: &str,
+    service: &ServiceRef,
+) -> CustomResourceDefinition {
+    let service = ServiceReference {
+        name: service.name.clone(),
+        namespace: service.namespace.clone(),
+        path: Some(path.to_owned()),
+        port: Some(service.port.into()),
+    };
+    crd.spec.conversion = Some(CustomResourceConversion {
+        strategy: "Webhook".to_owned(),
+        webhook: Some(WebhookConversion {
+            client_config: Some(WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }),
+            conversion_review_versions: vec!["v1".to_owned()],
+        }),
+    });
+    crd
+}

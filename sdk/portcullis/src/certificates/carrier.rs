@@ -1,0 +1,105 @@
+//! The objects that carry a CA bundle.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::Patch;
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// What the kinds of these objects have in common: entries that each say whom the API server calls, and whom it trusts there.
+pub(super) trait Carrier:
+    Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+    + Clone
+    + DeserializeOwned
+    + std::fmt::Debug
+    + Send
+    + 'static
+{
+    /// What writes the manifest.
+    const COMMAND: &'static str;
+    /// What is the matter when it has no entry of ours.
+    const STRANGE: &'static str;
+
+    fn entries(&self) -> Vec<Entry<'_>>;
+
+    /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing else.
+    fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value>;
+}
+
+/// What matters here of one entry.
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    pub(super) bundle: Option<&'a [u8]>,
+    /// Of the Service that is called; none for a URL.
+    pub(super) namespace: Option<&'a String>,
+}
+
+impl<'a> Entry<'a> {
+    fn of_webhook(name: &'a str, client: &'a WebhookClientConfig) -> Self {
+        Self {
+            name,
+            bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
+            namespace: client.service.as_ref().map(|service| &service.namespace),
+        }
+    }
+}
+
+/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its bundles mixed up. It is a strategic
+/// merge patch and not server-side apply, on purpose: an apply would own the entries too, and whoever applies the manifest could never take a webhook out of
+/// it again, because its name and bundle would stay behind and not be valid. This way the field manager owns nothing but `caBundle`.
+fn webhooks_patch(read: &impl Resource, entries: &[&str], bundle: &ByteString) -> Patch<Value> {
+    let entry = |name: &&str| json!({ "name": name, "clientConfig": { "caBundle": bundle } });
+    let webhooks: Vec<_> = entries.iter().map(entry).collect();
+    Patch::Strategic(json!({ "metadata": { "resourceVersion": read.meta().resource_version }, "webhooks": webhooks }))
+}
+
+macro_rules! configuration {
+    ($kind:ty) => {
+        impl Carrier for $kind {
+            const COMMAND: &'static str = "generate webhooks";
+            const STRANGE: &'static str = "it registers none of the webhooks that are served";
+
+            fn entries(&self) -> Vec<Entry<'_>> {
+                let webhooks = self.webhooks.iter().flatten();
+                webhooks.map(|webhook| Entry::of_webhook(&webhook.name, &webhook.client_config)).collect()
+            }
+
+            fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value> {
+                webhooks_patch(self, entries, bundle)
+            }
+        }
+    };
+}
+configuration!(ValidatingWebhookConfiguration);
+configuration!(MutatingWebhookConfiguration);
+
+/// The name of the one entry that a CRD has.
+pub(super) const CONVERSION: &str = "conversion";
+
+impl Carrier for CustomResourceDefinition {
+    const COMMAND: &'static str = "generate crds";
+    const STRANGE: &'static str = "its conversion strategy is not Webhook; see 'generate crds'";
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let conversion = self.spec.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
+        let client = conversion.and_then(|conversion| conversion.webhook.as_ref()?.client_config.as_ref());
+        let entry = client.map(|client| Entry {
+            name: CONVERSION,
+            bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
+            namespace: client.service.as_ref().map(|service| &service.namespace),
+        });
+        entry.into_iter().collect()
+    }
+
+    // Custom resources know no strategic merge; here is no list that it would be needed for.
+    fn patch(&self, _: &[&str], bundle: &ByteString) -> Patch<Value> {
+        Patch::Merge(json!({
+            "metadata": { "resourceVersion": self.resource_version() },
+            "spec": { "conversion": { "webhook": { "clientConfig": { "caBundle": bundle } } } },
+        }))
+    }
+}

@@ -1,0 +1,153 @@
+//! One conversion review, from its body to its answer.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use portcullis_convert::{Converted, Engine, Review};
+use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use super::Settings;
+use super::pool::{Pool, Stopped, Waiting, in_order};
+use super::record::Records;
+use crate::metrics::Metrics;
+use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
+
+/// The API server waits this long for conversions, always.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Reviews of one kind under way at the same time. Reading a single object is a review, too.
+const CONCURRENT: usize = 256;
+/// Reviews up to this many bytes are answered on the thread that read them: it takes less than a millisecond.
+const INLINE: usize = 128 * 1024;
+/// Bytes of memory that all conversions under way may take together.
+const MEMORY: usize = 512 * 1024 * 1024;
+/// A review in memory: its body, the converted objects, and the answer.
+const COPIES: usize = 3;
+
+/// What the conversions of all kinds share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pool: Pool,
+    bodies: Budget,
+}
+
+impl Shared {
+    /// `largest` is the most that one body may have.
+    pub(super) fn new(largest: usize) -> Self {
+        // What may be asked for at all must fit when nothing else is under way.
+        Self { pool: Pool::new(), bodies: Budget::of((MEMORY / COPIES).max(largest)) }
+    }
+}
+
+/// The conversion of one kind at its path.
+pub(super) struct ConversionCalls {
+    name: String,
+    body: usize,
+    work: Arc<Work>,
+    shared: Shared,
+}
+
+/// What it takes to answer, on whatever thread.
+struct Work {
+    engine: Engine,
+    strict: bool,
+    records: Records,
+}
+
+impl ConversionCalls {
+    pub(super) fn new(engine: Engine, settings: &Settings, metrics: &Metrics, shared: Shared) -> Self {
+        let Settings { name, body, strict, .. } = settings;
+        let records = Records::new(&engine, metrics);
+        Self { name: name.clone(), body: *body, work: Arc::new(Work { engine, strict: *strict, records }), shared }
+    }
+
+    /// A small review, on this thread.
+    fn here(&self, body: &[u8], call: Call) -> Result<Bytes, HttpError> {
+        let halt = || call.deadline <= Instant::now();
+        let answer = AssertUnwindSafe(|| self.work.answer(body, call, 1, &halt));
+        std::panic::catch_unwind(answer).unwrap_or_else(|_| Err(crashed()))
+    }
+
+    /// A large review, on threads that may be busy for a while.
+    async fn aside(&self, body: Bytes, call: Call) -> Result<Bytes, HttpError> {
+        let Some(threads) = self.shared.pool.threads(call.deadline).await else { return Err(late(call)) };
+        let (waiting, work) = (Waiting::default(), Arc::clone(&self.work));
+        let gone = waiting.gone();
+        let answer = spawn_blocking(move || {
+            let halt = || gone() || call.deadline <= Instant::now();
+            work.answer(&body, call, threads.num_permits(), &halt)
+        });
+        answer.await.unwrap_or_else(|_| Err(crashed()))
+    }
+}
+
+impl Endpoint for ConversionCalls {
+    fn label(&self) -> &str {
+        &self.name
+    }
+
+    fn limits(&self) -> RouteLimits {
+        RouteLimits { body: self.body, timeout: TIMEOUT, concurrent: CONCURRENT, budget: self.shared.bodies.clone() }
+    }
+
+    fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
+        async move { if body.len() <= INLINE { self.here(&body, call) } else { self.aside(body, call).await } }.boxed()
+    }
+}
+
+impl Work {
+    /// The answer to a review. A bad object is an error only where [`super::Convert::fail_on_bad_objects`] says so.
+    fn answer(
+        &self,
+        body: &[u8],
+        call: Call,
+        threads: usize,
+        halt: &(impl Fn() -> bool + Sync),
+    ) -> Result<Bytes, HttpError> {
+        let review = Review::parse(body).map_err(|error| HttpError::malformed(error.to_string()))?;
+        let desired = &*review.desired_api_version;
+        let to = desired.rsplit('/').next().unwrap_or_default();
+        let result = in_order(&review.objects, threads, halt, &|object: &&RawValue| self.convert(object, desired));
+        let took = call.began.elapsed();
+        match result {
+            Ok(converted) => {
+                self.records.converted(to, &converted, threads, took);
+                Ok(review.success(&converted).into())
+            }
+            Err(Stopped::At(index, (from, problem))) => {
+                let problem = format!("object {index} of {}: {problem}", review.objects.len());
+                self.records.failed(&from, to, &problem, took);
+                Ok(review.failure(&problem).into())
+            }
+            Err(Stopped::Halted) => Err(late(call)),
+        }
+    }
+
+    /// One object, or the version it is in as far as known and what is wrong with it.
+    fn convert(&self, object: &RawValue, desired: &str) -> Result<Converted, (String, String)> {
+        let converted = self.engine.convert(object, desired).map_err(|error| (String::new(), error.to_string()))?;
+        match &converted.problem {
+            Some(problem) if self.strict => {
+                let Converted { from, namespace, name, .. } = &converted;
+                let place = if namespace.is_empty() { "" } else { "/" };
+                Err((from.clone(), format!("{namespace}{place}{name} cannot be converted from {from}: {problem}")))
+            }
+            _ => Ok(converted),
+        }
+    }
+}
+
+fn late(call: Call) -> HttpError {
+    let waited: Duration = call.deadline - call.began;
+    HttpError::failed(Rejected::Timeout, format!("conversion did not finish within {} ms", waited.as_millis()))
+}
+
+/// What panicked has said so itself, by the panic hook; the message may hold anything.
+fn crashed() -> HttpError {
+    HttpError::failed(Rejected::Panic, "conversion failed")
+}

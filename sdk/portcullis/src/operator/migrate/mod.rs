@@ -1,0 +1,164 @@
+//! `migrate-storage`: every stored object in the storage version.
+//!
+//! An object stays in etcd in the version in which it was written last. So a version cannot be taken out of a CRD before every object has been written since,
+//! and `status.storedVersions` says which versions there may still be. This writes every object again, without a change, and then takes the other versions out
+//! of that list. Nothing is remembered between runs: what is in the storage version already is not written again, so a run that was ended in the middle is
+//! finished by the next.
+
+mod objects;
+mod plan;
+mod report;
+mod tries;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use tokio::time::{Instant, sleep};
+
+use super::cli::{MigrateFlags, Output};
+use objects::{Objects, Tally};
+use plan::Plan;
+use report::{Kind, Outcome, Report};
+use tries::tried;
+
+/// How long the API server is given to store in the version that its CRD says.
+const TAKEN_UP: Duration = Duration::from_secs(30);
+/// How often it is asked.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Migrates the kinds that the flags choose among `crds`, and prints what became of it.
+pub(super) async fn migrate(
+    operator: &str,
+    client: Client,
+    crds: &[CustomResourceDefinition],
+    flags: &MigrateFlags,
+) -> anyhow::Result<()> {
+    let names = chosen(crds, &flags.kinds)?;
+    let mut report = Report { dry_run: flags.dry_run, crds: Vec::new() };
+    for name in names {
+        say(&format!("{name}: looking at its stored versions"));
+        let migration = Migration { operator, client: &client, name: &name, dry_run: flags.dry_run };
+        report.crds.push(migration.run().await);
+    }
+    let text = match flags.output {
+        Output::Text => report.to_string(),
+        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    match report.unfinished() {
+        None => Ok(()),
+        Some(names) => bail!("not migrated: {names}"),
+    }
+}
+
+/// Names of the CRDs that are meant.
+fn chosen(crds: &[CustomResourceDefinition], kinds: &[String]) -> anyhow::Result<Vec<String>> {
+    let names_of = |crd: &CustomResourceDefinition| {
+        let (names, group) = (&crd.spec.names, &crd.spec.group);
+        [format!("{}.{group}", names.plural), names.kind.clone(), names.plural.clone()]
+    };
+    if let Some(unknown) = kinds.iter().find(|kind| !crds.iter().any(|crd| names_of(crd).contains(kind))) {
+        let known: Vec<_> = crds.iter().map(|crd| crd.spec.names.kind.as_str()).collect();
+        bail!("--kind {unknown} is none of this operator's; it brings {}", known.join(", "));
+    }
+    let meant =
+        crds.iter().map(names_of).filter(|names| kinds.is_empty() || kinds.iter().any(|kind| names.contains(kind)));
+    Ok(meant.map(|[name, ..]| name).collect())
+}
+
+/// Progress goes to standard error, line by line; nothing is left to do when that is closed.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The migration of one kind.
+struct Migration<'a> {
+    operator: &'a str,
+    client: &'a Client,
+    name: &'a str,
+    dry_run: bool,
+}
+
+impl Migration<'_> {
+    async fn run(&self) -> Kind {
+        let mut kind = Kind::new(self.name);
+        kind.outcome = match self.migrate(&mut kind).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Stopped(format!("{error:#}")),
+        };
+        kind
+    }
+
+    async fn migrate(&self, kind: &mut Kind) -> anyhow::Result<Outcome> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let crd = tried(|| api.get(self.name)).await.with_context(|| format!("cannot read CRD {}", self.name))?;
+        let plan = Plan::of(&crd)?;
+        kind.storage_version.clone_from(&plan.storage);
+        kind.stored_versions.clone_from(&plan.stored);
+        if plan.settled() {
+            return Ok(Outcome::NothingToDo);
+        }
+        self.taken_up(&plan).await?;
+        let params = PatchParams {
+            dry_run: self.dry_run,
+            field_manager: Some(format!("{}-migrate-storage", self.operator)),
+            ..PatchParams::default()
+        };
+        let mut objects = Objects::new(self.client, &plan, params);
+        let rewritten = objects.rewrite(|done, left| {
+            let total = left.map_or_else(|| "all".to_owned(), |left| (done + left).to_string());
+            say(&format!("{}: {done} of {total} objects", self.name));
+        });
+        let result = rewritten.await;
+        kind.tally = objects.tally;
+        result?;
+        let Tally { refused, .. } = &kind.tally;
+        if refused.count > 0 {
+            return Ok(Outcome::Refused);
+        }
+        if self.dry_run {
+            return Ok(Outcome::DryRun);
+        }
+        self.prune(&api, &plan).await?;
+        kind.stored_versions = vec![plan.storage];
+        Ok(Outcome::Migrated)
+    }
+
+    /// Waits until the API server says that it stores in the storage version: a moment after the CRD was changed it may not yet, and what it wrote then would
+    /// be taken for migrated.
+    async fn taken_up(&self, plan: &Plan) -> anyhow::Result<()> {
+        let deadline = Instant::now() + TAKEN_UP;
+        loop {
+            let list = || self.client.list_api_group_resources(&plan.group_version);
+            let resources = tried(list).await.with_context(|| format!("cannot discover {}", plan.group_version))?;
+            match plan.stored_as(&resources) {
+                Some(true) => return Ok(()),
+                _ if deadline < Instant::now() => {
+                    bail!(
+                        "the API server does not store in version {} yet, though the CRD says so; run it again",
+                        plan.storage
+                    )
+                }
+                _ => sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+
+    /// Takes the other versions out of the list, if the CRD is still the one for which the objects were written.
+    async fn prune(&self, api: &Api<CustomResourceDefinition>, plan: &Plan) -> anyhow::Result<()> {
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(plan.prune())?);
+        let params = PatchParams::default();
+        match tried(|| api.patch_status(self.name, &params, &patch)).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.refused() => {
+                // What the test of the patch met is not said in words that a person could use.
+                Err(error).context("the CRD was changed while its objects were written; run it again")
+            }
+            Err(error) => Err(error).context("cannot write status.storedVersions of the CRD"),
+        }
+    }
+}

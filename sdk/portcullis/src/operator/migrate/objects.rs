@@ -1,0 +1,153 @@
+//! The objects of one kind, page by page.
+
+use anyhow::bail;
+use futures::{StreamExt as _, stream};
+use kube::api::{DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde::Serialize;
+use serde_json::json;
+
+use super::plan::Plan;
+use super::tries::{NoAnswer, tried};
+
+/// Objects that are listed at a time.
+const PAGE: u32 = 500;
+/// Objects that are written at the same time.
+const WRITES: usize = 16;
+/// Objects that are refused and named; of more, only the number is kept.
+const NAMED: usize = 1000;
+/// Objects that could not be written though nothing is known to be wrong with them: after so many, it is the API server that is not well.
+const MOST_FAILED: usize = 20;
+/// A list that takes longer than the API server remembers is begun again, this often.
+const LISTS: u32 = 10;
+
+/// What became of the objects.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Tally {
+    /// Written in the storage version.
+    pub(super) rewritten: usize,
+    /// There already, or not written because it is a dry run.
+    pub(super) unchanged: usize,
+    /// Deleted meanwhile.
+    pub(super) gone: usize,
+    /// Those that the API server would not take.
+    pub(super) refused: Refused,
+}
+
+/// Objects that stay in an old version.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Refused {
+    /// How many.
+    pub(super) count: usize,
+    /// The first thousand.
+    pub(super) objects: Vec<Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Refusal {
+    /// Empty for a cluster-scoped object.
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// What the API server said.
+    pub(super) reason: String,
+}
+
+enum Written {
+    Anew,
+    AsItWas,
+    Gone,
+    Not(String, NoAnswer),
+}
+
+/// All objects of one kind, in every namespace.
+pub(super) struct Objects<'a> {
+    client: &'a Client,
+    plan: &'a Plan,
+    params: PatchParams,
+    pub(super) tally: Tally,
+    failed: usize,
+}
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+
+impl<'a> Objects<'a> {
+    pub(super) fn new(client: &'a Client, plan: &'a Plan, params: PatchParams) -> Self {
+        Self { client, plan, params, tally: Tally::default(), failed: 0 }
+    }
+
+    /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many are left.
+    pub(super) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> anyhow::Result<()> {
+        let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.plan.resource);
+        let mut page = ListParams::default().limit(PAGE);
+        let (mut done, mut lists) = (0, 1);
+        loop {
+            let list = match tried(|| all.list_metadata(&page)).await {
+                Ok(list) => list,
+                Err(error) if error.code() == Some(410) && lists < LISTS => {
+                    // What is written already will not be written again.
+                    (page.continue_token, done, lists, self.tally) = (None, 0, lists + 1, Tally::default());
+                    continue;
+                }
+                Err(error) => return Err(anyhow::Error::new(error).context("cannot list the objects")),
+            };
+            let objects = list.items.len();
+            let mut written = stream::iter(list.items).map(|object| self.write(object)).buffer_unordered(WRITES);
+            let mut results = Vec::with_capacity(objects);
+            while let Some(result) = written.next().await {
+                results.push(result);
+            }
+            drop(written);
+            for (object, result) in results {
+                self.count(&object, result)?;
+            }
+            done += objects;
+            let left = list.metadata.remaining_item_count.and_then(|left| usize::try_from(left).ok());
+            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+            progress(done, if page.continue_token.is_none() { Some(0) } else { left });
+            if page.continue_token.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has the API server write the object as it is. It does so only if what is stored is not what it would write now: when it is in another version.
+    async fn write(&self, object: Metadata) -> (Metadata, Written) {
+        let (client, resource) = (self.client.clone(), &self.plan.resource);
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client, &namespace, resource),
+            None => Api::all_with(client, resource),
+        };
+        let name = object.name_any();
+        // With the uid, an object that was deleted and made anew meanwhile is not meant.
+        let patch = Patch::Merge(json!({ "metadata": { "uid": object.uid() } }));
+        let written = match tried(|| api.patch_metadata(&name, &self.params, &patch)).await {
+            Ok(now) if now.resource_version() == object.resource_version() => Written::AsItWas,
+            Ok(_) => Written::Anew,
+            Err(error) if error.code() == Some(404) => Written::Gone,
+            Err(error) => Written::Not(error.to_string(), error),
+        };
+        (object, written)
+    }
+
+    fn count(&mut self, object: &Metadata, written: Written) -> anyhow::Result<()> {
+        let Tally { rewritten, unchanged, gone, refused } = &mut self.tally;
+        match written {
+            Written::Anew => *rewritten += 1,
+            Written::AsItWas => *unchanged += 1,
+            Written::Gone => *gone += 1,
+            Written::Not(reason, error) => {
+                refused.count += 1;
+                if refused.objects.len() < NAMED {
+                    let namespace = object.namespace().unwrap_or_default();
+                    refused.objects.push(Refusal { namespace, name: object.name_any(), reason: reason.clone() });
+                }
+                self.failed += usize::from(!error.refused());
+                if self.failed > MOST_FAILED {
+                    bail!("the API server could not write {MOST_FAILED} objects; the last time it said: {reason}");
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What has to be done for one CRD, from what is in it.
+
+use anyhow::{Context as _, bail};
+use aws_lc_rs::digest::{SHA256, digest};
+use k8s_openapi::ByteString;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+/// The versions of one kind, as its CRD had them when the migration began.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// How its objects are asked for: in the storage version where that is served.
+    pub(super) resource: ApiResource,
+    /// The same as `group/version`.
+    pub(super) group_version: String,
+    /// The version in which objects are written.
+    pub(super) storage: String,
+    /// The versions that there may be objects in.
+    pub(super) stored: Vec<String>,
+    group: String,
+    generation: i64,
+}
+
+impl Plan {
+    pub(super) fn of(crd: &CustomResourceDefinition) -> anyhow::Result<Self> {
+        let (spec, name) = (&crd.spec, crd.metadata.name.as_deref().unwrap_or_default());
+        let Some(storage) = spec.versions.iter().find(|version| version.storage) else {
+            bail!("CRD {name} has no storage version");
+        };
+        let served = if storage.served { Some(storage) } else { spec.versions.iter().find(|version| version.served) };
+        let served = served.with_context(|| format!("CRD {name} serves no version: its objects cannot be read"))?;
+        let kind = GroupVersionKind::gvk(&spec.group, &served.name, &spec.names.kind);
+        let stored = crd.status.as_ref().and_then(|status| status.stored_versions.clone()).unwrap_or_default();
+        Ok(Self {
+            resource: ApiResource::from_gvk_with_plural(&kind, &spec.names.plural),
+            group_version: format!("{}/{}", spec.group, served.name),
+            storage: storage.name.clone(),
+            stored,
+            group: spec.group.clone(),
+            generation: crd.metadata.generation.unwrap_or_default(),
+        })
+    }
+
+    /// Whether nothing is stored in another version.
+    pub(super) fn settled(&self) -> bool {
+        self.stored == [self.storage.as_str()]
+    }
+
+    /// Whether the API server stores in this version; `None` when it does not say. It says so by a hash: the first eight bytes of the SHA-256 of
+    /// group/version/kind (apiserver's `discovery.StorageVersionHash`).
+    pub(super) fn stored_as(&self, resources: &APIResourceList) -> Option<bool> {
+        let kind = &self.resource.kind;
+        let hash = digest(&SHA256, format!("{}/{}/{kind}", self.group, self.storage).as_bytes());
+        let wanted = serde_json::to_value(ByteString(hash.as_ref().iter().take(8).copied().collect())).ok()?;
+        let said = resources.resources.iter().find(|resource| resource.name == self.resource.plural)?;
+        Some(wanted.as_str() == Some(said.storage_version_hash.as_deref()?))
+    }
+
+    /// The JSON patch that leaves the storage version alone in `status.storedVersions`. It fails when anything was changed in the CRD since it was read: with
+    /// another storage version in between, there may be objects in that one, even if the list still is what it was.
+    pub(super) fn prune(&self) -> Value {
+        json!([
+            { "op": "test", "path": "/metadata/generation", "value": self.generation },
+            { "op": "test", "path": "/status/storedVersions", "value": self.stored },
+            { "op": "replace", "path": "/status/storedVersions", "value": [self.storage] },
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crd(versions: Value, stored: Value) -> CustomResourceDefinition {
+        serde_json::from_value(json!({
+            "metadata": { "name": "people.demo.example", "generation": 7 },
+            "spec": { "group": "demo.example", "scope": "Namespaced", "names": { "kind": "Person", "plural": "people" }, "versions": versions },
+            "status": { "storedVersions": stored },
+        }))
+        .unwrap()
+    }
+
+    fn version(name: &str, served: bool, storage: bool) -> Value {
+        json!({ "name": name, "served": served, "storage": storage })
+    }
+
+    #[test]
+    fn objects_are_asked_for_in_the_storage_version_or_in_one_that_is_served() {
+        let asked = |versions| Plan::of(&crd(versions, json!(["v1"]))).map(|plan| plan.group_version);
+        let (old, new) = (version("v1", true, false), version("v2", true, true));
+        assert_eq!(asked(json!([old, new])).unwrap(), "demo.example/v2");
+        assert_eq!(asked(json!([version("v2", false, true), old])).unwrap(), "demo.example/v1");
+        for (versions, problem) in [
+            (
+                json!([version("v2", false, true)]),
+                "CRD people.demo.example serves no version: its objects cannot be read",
+            ),
+            (json!([old]), "CRD people.demo.example has no storage version"),
+        ] {
+            assert_eq!(asked(versions).unwrap_err().to_string(), problem);
+        }
+    }
+
+    #[test]
+    fn versions_are_pruned_only_from_the_crd_that_was_read() {
+        let crd = crd(json!([version("v1", true, false), version("v2", true, true)]), json!(["v1", "v2"]));
+        let plan = Plan::of(&crd).unwrap();
+        assert!(!plan.settled());
+        assert_eq!(
+            plan.prune(),
+            json!([
+                { "op": "test", "path": "/metadata/generation", "value": 7 },
+                { "op": "test", "path": "/status/storedVersions", "value": ["v1", "v2"] },
+                { "op": "replace", "path": "/status/storedVersions", "value": ["v2"] },
+            ])
+        );
+    }
+}
