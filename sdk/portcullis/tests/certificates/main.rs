@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod crds;
 mod damage;
 mod fights;
 mod fixture;

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use crate::fixture::{PATIENCE, Place};
 
-fn ca(name: &str) -> String {
+pub(crate) fn ca(name: &str) -> String {
     let now = jiff::Timestamp::now();
     let day = jiff::SignedDuration::from_hours(24);
     Ca::generate(name, now - day, now + day * 900).unwrap().cert_pem().to_owned()

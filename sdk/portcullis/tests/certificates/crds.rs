@@ -1,0 +1,230 @@
+//! The CA in the conversion stanza of CRDs: published, put back, and in nobody's way.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use portcullis::certificates::{Bundle, Configurations};
+use portcullis_testing::{ControlPlane, User, wait_until};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::fixture::PATIENCE;
+use crate::publish::ca;
+
+/// A CRD of its own, and an operator that may publish in it and do nothing else.
+struct Kind {
+    cluster: &'static ControlPlane,
+    /// Namespace of the operator, and its name.
+    home: String,
+    user: User,
+}
+
+impl Kind {
+    async fn new() -> Self {
+        let cluster = ControlPlane::shared().await;
+        let home = cluster.namespace("kinds").await;
+        let rule = PolicyRule {
+            api_groups: Some(vec!["apiextensions.k8s.io".to_owned()]),
+            resources: Some(vec!["customresourcedefinitions".to_owned()]),
+            resource_names: Some(vec![format!("things.{home}.example")]),
+            verbs: ["list", "watch", "patch"].map(str::to_owned).to_vec(),
+            ..Default::default()
+        };
+        let user = cluster.client_with_rules(&home, &[rule]).await;
+        Self { cluster, home, user }
+    }
+
+    fn name(&self) -> String {
+        format!("things.{}.example", self.home)
+    }
+
+    fn api(&self) -> Api<CustomResourceDefinition> {
+        Api::all(self.cluster.admin())
+    }
+
+    /// What is generated: two versions, converted by a Service of this namespace.
+    fn manifest(&self, namespace: &str) -> Value {
+        let version = |name: &str, storage: bool| json!({ "name": name, "served": true, "storage": storage, "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } });
+        let service = json!({ "name": "hooks", "namespace": namespace, "path": "/convert/things", "port": 443 });
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": self.name() },
+            "spec": {
+                "group": format!("{}.example", self.home), "scope": "Namespaced", "names": { "kind": "Thing", "plural": "things" },
+                "versions": [version("v1", false), version("v2", true)],
+                "conversion": { "strategy": "Webhook", "webhook": { "clientConfig": { "service": service }, "conversionReviewVersions": ["v1"] } },
+            }
+        })
+    }
+
+    /// What `kubectl apply --server-side`, Helm and GitOps do.
+    async fn apply(&self, manifest: &Value) -> kube::Result<CustomResourceDefinition> {
+        self.api().patch(&self.name(), &PatchParams::apply("installer"), &Patch::Apply(manifest)).await
+    }
+
+    async fn bundle(&self) -> Option<String> {
+        let conversion = self.api().get(&self.name()).await.unwrap().spec.conversion?;
+        let bundle = conversion.webhook?.client_config?.ca_bundle?;
+        Some(String::from_utf8(bundle.0).unwrap())
+    }
+
+    async fn wait_for(&self, what: &str, pem: Option<&str>) {
+        wait_until(what, PATIENCE, || async { (self.bundle().await.as_deref() == pem).then_some(()) }).await;
+    }
+
+    fn publish(&self, pem: &str) -> Publisher {
+        let bundle = Bundle::new(&self.home, pem).of_services_in(&self.home);
+        let configurations = Configurations { crds: vec![self.name()], ..Configurations::default() };
+        let stop = CancellationToken::new();
+        let task = {
+            let (bundle, client, stop) = (bundle.clone(), self.user.client.clone(), stop.clone());
+            let configurations = configurations.clone();
+            tokio::spawn(async move { Box::pin(bundle.maintain(&client, &configurations, &stop)).await })
+        };
+        Publisher { bundle, configurations, stop, task }
+    }
+
+    async fn writes(&self, mark: portcullis_testing::Mark) -> usize {
+        self.cluster.audit().writes_by(&self.user.name, mark).await.len()
+    }
+}
+
+struct Publisher {
+    bundle: Bundle,
+    configurations: Configurations,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Publisher {
+    async fn published(&self) {
+        tokio::time::timeout(PATIENCE, self.bundle.published(&self.configurations, |_| {})).await.unwrap();
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
+    }
+}
+
+// Apply a generated CRD again, in each of the ways that there are, and the conversion goes on working.
+#[tokio::test]
+async fn a_crd_that_is_applied_again_does_not_lose_its_ca() {
+    let kind = Kind::new().await;
+    let (manifest, pem) = (kind.manifest(&kind.home), ca("ours"));
+    kind.apply(&manifest).await.unwrap();
+    let publisher = kind.publish(&pem);
+    publisher.published().await;
+    assert_eq!(kind.bundle().await.as_deref(), Some(&*pem), "the CA itself, and encoded once");
+
+    let version = || async { kind.api().get(&kind.name()).await.unwrap().metadata.resource_version };
+    let (mark, before) = (kind.cluster.audit().mark(), version().await);
+    kind.apply(&manifest).await.unwrap();
+    assert_eq!(version().await, before, "the owner's apply changes nothing");
+    // A client-side apply sends what differs between the manifest and what was applied last: nothing of the bundle.
+    let changed = json!({ "metadata": { "annotations": { "changed": "yes" } } });
+    kind.api().patch(&kind.name(), &PatchParams::default(), &Patch::Merge(changed)).await.unwrap();
+    assert_eq!(kind.bundle().await.as_deref(), Some(&*pem));
+    assert_eq!(kind.writes(mark).await, 0);
+
+    let crd = kind.api().get(&kind.name()).await.unwrap();
+    let manager = Some(format!("{}-ca-bundle", kind.home));
+    let ours = crd.metadata.managed_fields.unwrap().into_iter().find(|entry| entry.manager == manager);
+    assert_eq!(
+        serde_json::to_value(ours.unwrap().fields_v1).unwrap(),
+        json!({ "f:spec": { "f:conversion": { "f:webhook": { "f:clientConfig": { "f:caBundle": {} } } } } }),
+        "the bundle is all we own"
+    );
+    publisher.stop().await;
+}
+
+#[tokio::test]
+async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
+    let kind = Kind::new().await;
+    let pem = ca("ours");
+    kind.apply(&kind.manifest(&kind.home)).await.unwrap();
+    let publisher = kind.publish(&pem);
+    kind.wait_for("the CA", Some(&pem)).await;
+    // What `kubectl replace` does: the manifest as it was generated.
+    let conversion = kind.manifest(&kind.home)["spec"]["conversion"].clone();
+    let replaced = Patch::Json::<()>(
+        serde_json::from_value(json!([{ "op": "replace", "path": "/spec/conversion", "value": conversion }])).unwrap(),
+    );
+    kind.api().patch(&kind.name(), &PatchParams::default(), &replaced).await.unwrap();
+    kind.wait_for("the CA again", Some(&pem)).await;
+    let foreign = json!({ "spec": { "conversion": { "webhook": { "clientConfig": { "caBundle": ByteString(ca("theirs").into_bytes()) } } } } });
+    kind.api().patch(&kind.name(), &PatchParams::default(), &Patch::Merge(foreign)).await.unwrap();
+    kind.wait_for("the CA once more", Some(&pem)).await;
+
+    // A new CA, published once.
+    let (mark, next) = (kind.cluster.audit().mark(), ca("next"));
+    publisher.bundle.publish(&next);
+    publisher.published().await;
+    assert_eq!(kind.bundle().await.as_deref(), Some(&*next));
+    let writes = kind.cluster.audit().writes_by(&kind.user.name, mark).await;
+    assert_eq!(writes.iter().filter(|write| write.code == 200).count(), 1, "{writes:?}");
+    publisher.stop().await;
+}
+
+/// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be read.
+#[tokio::test]
+async fn a_crd_that_another_installation_converts_is_left_alone() {
+    let kind = Kind::new().await;
+    kind.apply(&kind.manifest("elsewhere")).await.unwrap();
+    let (mark, publisher) = (kind.cluster.audit().mark(), kind.publish(&ca("ours")));
+    let said = Mutex::new(String::new());
+    let waiting =
+        publisher.bundle.published(&publisher.configurations, |missing| missing.clone_into(&mut said.lock().unwrap()));
+    let why = "it belongs to the installation in namespace elsewhere; give --namespace, or see 'generate crds'";
+    let told = wait_until("a reason", PATIENCE, || async { said.lock().unwrap().ends_with(why).then_some(()) });
+    tokio::select! {
+        _ = waiting => panic!("it is not published"),
+        () = told => {}
+    }
+    assert_eq!((kind.bundle().await, kind.writes(mark).await), (None, 0));
+    publisher.stop().await;
+}
+
+#[tokio::test]
+async fn readiness_waits_for_the_crd_and_says_what_is_missing() {
+    let kind = Kind::new().await;
+    let pem = ca("ours");
+    let publisher = kind.publish(&pem);
+    let said = Mutex::new(Vec::new());
+    let waiting =
+        publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
+    let steps = async {
+        let heard = |words: &'static str| {
+            let said = &said;
+            let hear = move || async move {
+                said.lock().unwrap().last().is_some_and(|last| last.ends_with(words)).then_some(())
+            };
+            async move { wait_until(words, PATIENCE, hear).await }
+        };
+        heard("it is not installed; see 'generate crds'").await;
+        let mut unconverted = kind.manifest(&kind.home);
+        unconverted["spec"]["conversion"] = json!({ "strategy": "None" });
+        kind.apply(&unconverted).await.unwrap();
+        heard("its conversion strategy is not Webhook; see 'generate crds'").await;
+        assert_eq!(kind.bundle().await, None);
+        kind.apply(&kind.manifest(&kind.home)).await.unwrap();
+    };
+    let (bundle, ()) = tokio::join!(waiting, steps);
+    assert_eq!(*bundle, *pem);
+    let first = said.lock().unwrap()[0].clone();
+    assert_eq!(first, format!("the CA to be published in CustomResourceDefinition {}", kind.name()));
+
+    // Whoever takes the conversion out again takes the CA out, too: it is ours, and the API server wants it gone.
+    let mut unconverted = kind.manifest(&kind.home);
+    unconverted["spec"]["conversion"] = json!({ "strategy": "None" });
+    let refused = kind.apply(&unconverted).await.unwrap_err().to_string();
+    assert!(refused.contains("spec.conversion.webhook"), "{refused}");
+    let patch = Patch::Merge(json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }));
+    kind.api().patch(&kind.name(), &PatchParams::default(), &patch).await.unwrap();
+    kind.apply(&unconverted).await.unwrap();
+    publisher.stop().await;
+    assert_eq!(kind.bundle().await, None);
+}
