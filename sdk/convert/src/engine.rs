@@ -5,7 +5,15 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use crate::STASH;
+use crate::crossing::{Hop, Identity, write_members};
+use crate::fast;
 use crate::graph::{Graph, GraphError};
+use crate::object::{Incomplete, Object, begin, into_string};
+use crate::problem::Problem;
+use crate::stash::Stash;
+use crate::trip::Traveller;
+use crate::version::Codec;
 
 /// Converts the objects of one kind between its versions. Cheap to clone; made by [`Hub::build`](crate::Hub::build).
 #[derive(Clone)]
@@ -32,39 +40,21 @@ pub struct Converted {
     pub problem: Option<Problem>,
 }
 
-/// What keeps an object from being converted whole. Holds no value of the object, so it may be logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Problem {
-    /// Path of the member that did not fit, such as `spec.ports[0].name`; `.` for the object itself.
-    pub path: String,
-    /// What is wrong there.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
-    }
-}
-
 /// An object for which there is no answer at all: not even its metadata could be handed back under the version that
 /// was asked for. The API server sends no such object of a kind whose versions are covered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
     /// The JSON is no object, or its metadata is missing or no object.
-    #[error("object{who} has no {member}; send a Kubernetes object")]
+    #[error("object without {member}; send a Kubernetes object")]
     Incomplete {
-        /// ` namespace/name`, as far as known.
-        who: String,
         /// The member that is missing or of another type.
         member: &'static str,
     },
     /// The object, or the version that is wanted, is of another group or kind than the engine's.
-    #[error("object{who} is {found}, and this converts {expected}; send it to the webhook of its kind")]
+    #[error("object {who} is {found}, and this converts {expected}; send it to the webhook of its kind")]
     OtherKind {
-        /// ` namespace/name`, as far as known.
+        /// `namespace/name` of the object.
         who: String,
         /// What it is.
         found: String,
@@ -72,9 +62,9 @@ pub enum ConvertError {
         expected: String,
     },
     /// No converters are there for the version of the object or for the one that is wanted.
-    #[error("object{who}: version {version} of {kind} has no converters; it is not one of {known}")]
+    #[error("object {who}: version {version} of {kind} has no converters; it is not one of {known}")]
     UnknownVersion {
-        /// ` namespace/name`, as far as known.
+        /// `namespace/name` of the object.
         who: String,
         /// The version.
         version: String,
@@ -125,8 +115,49 @@ impl Engine {
     ///
     /// Panics of converters are caught; the object is then handed back [as far as it goes](Converted::problem).
     pub fn convert(&self, object: &RawValue, desired_api_version: &str) -> Result<Converted, ConvertError> {
-        let _ = (object, desired_api_version);
-        Err(ConvertError::Incomplete { who: String::new(), member: "metadata" })
+        let json = object.get();
+        let object = Object::read(json).map_err(|Incomplete(member)| ConvertError::Incomplete { member })?;
+        let who =
+            Who { namespace: object.metadata.namespace().into_owned(), name: object.metadata.name().into_owned() };
+        if object.kind != self.graph.kind {
+            let found = format!("{} {}", object.api_version, object.kind);
+            return Err(self.other_kind(&who, found));
+        }
+        let from = self.codec(&object.api_version, &who)?;
+        let to = self.codec(desired_api_version, &who)?;
+        let (converted, problem) = if from.version == to.version {
+            (json.to_owned(), None)
+        } else {
+            let hops = self.graph.route(&from.version, &to.version);
+            match fast::convert(&object, &hops) {
+                Some(converted) => (converted, None),
+                None => convert_with_care(&object, &hops, to),
+            }
+        };
+        let (from, to) = (from.version.clone(), to.version.clone());
+        Ok(Converted { object: converted, from, to, namespace: who.namespace, name: who.name, problem })
+    }
+
+    fn codec(&self, api_version: &str, who: &Who) -> Result<&Codec, ConvertError> {
+        let found = self.graph.codecs().find(|codec| codec.api_version == api_version);
+        found.ok_or_else(|| {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            if group != self.graph.group {
+                return self.other_kind(who, format!("{api_version} {}", self.graph.kind));
+            }
+            let known: Vec<&str> = self.versions().collect();
+            ConvertError::UnknownVersion {
+                who: who.to_string(),
+                version: version.to_owned(),
+                kind: self.graph.kind.clone(),
+                known: known.join(", "),
+            }
+        })
+    }
+
+    fn other_kind(&self, who: &Who, found: String) -> ConvertError {
+        let expected = format!("{}/* {}", self.graph.group, self.graph.kind);
+        ConvertError::OtherKind { who: who.to_string(), found, expected }
     }
 }
 
@@ -135,4 +166,53 @@ impl fmt::Debug for Engine {
         let versions: Vec<&str> = self.versions().collect();
         f.debug_struct("Engine").field("kind", &self.kind()).field("versions", &versions).finish_non_exhaustive()
     }
+}
+
+/// Which object it is, as messages say it.
+struct Who {
+    namespace: String,
+    name: String,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// The way of an object that may lose something, has lost something, or does not convert.
+fn convert_with_care(object: &Object<'_>, hops: &[Hop<'_>], to: &Codec) -> (String, Option<Problem>) {
+    let mut out = Vec::with_capacity(object.metadata.raw.len() + 1024);
+    begin(&mut out, &to.api_version, &object.kind);
+    let problem = match object.document() {
+        Ok(document) => {
+            let mut metadata = Vec::new();
+            object.metadata.write_for_converters(&mut metadata);
+            let identity = Identity { kind: &object.kind, metadata: &into_string(metadata) };
+            let stash = Stash::read(object.metadata.annotation(STASH).as_deref());
+            let mut traveller = Traveller { document, stash, problem: None };
+            for hop in hops {
+                traveller.go(*hop, identity);
+            }
+            let problem = traveller.problem.as_ref().map(ToString::to_string);
+            object.metadata.write(&mut out, traveller.stash.write().as_deref(), problem.as_deref());
+            write_members(&mut out, &traveller.document);
+            traveller.problem
+        }
+        // Not even a document: its text goes over, which loses nothing.
+        Err(problem) => {
+            let stash = object.metadata.annotation(STASH);
+            object.metadata.write(&mut out, stash.as_deref(), Some(&problem.to_string()));
+            for member in &object.members {
+                out.push(b',');
+                out.extend_from_slice(member.whole.as_bytes());
+            }
+            Some(problem)
+        }
+    };
+    out.push(b'}');
+    (into_string(out), problem)
 }

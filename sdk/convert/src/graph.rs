@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::crossing::Hop;
 use crate::engine::Engine;
 use crate::version::{Codec, Converter, Version, converter};
 
@@ -22,6 +23,12 @@ pub(crate) struct Spoke {
     pub(crate) codec: Codec,
     pub(crate) to_hub: Converter,
     pub(crate) from_hub: Converter,
+}
+
+impl Spoke {
+    fn up<'g>(&'g self, hub: &'g Codec) -> Hop<'g> {
+        Hop { from: &self.codec, to: hub, there: &self.to_hub, back: &self.from_hub }
+    }
 }
 
 /// Everything that an [`Engine`] knows.
@@ -147,6 +154,14 @@ impl Graph {
     /// All versions, the hub first.
     pub(crate) fn codecs(&self) -> impl Iterator<Item = &Codec> {
         std::iter::once(&self.hub).chain(self.spokes.iter().map(|spoke| &spoke.codec))
+    }
+
+    /// The hops from one version to another one.
+    pub(crate) fn route(&self, from: &str, to: &str) -> Vec<Hop<'_>> {
+        let spoke = |version: &str| self.spokes.iter().find(|spoke| spoke.codec.version == version);
+        let up = spoke(from).map(|spoke| spoke.up(&self.hub));
+        let down = spoke(to).map(|spoke| spoke.up(&self.hub).reversed());
+        up.into_iter().chain(down).collect()
     }
 
     pub(crate) fn cover<'a>(&self, crd_versions: impl IntoIterator<Item = &'a str>) -> Result<(), GraphError> {

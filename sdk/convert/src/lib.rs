@@ -1,13 +1,22 @@
 //! Conversion of Kubernetes objects between the versions of their kind.
 
+mod crossing;
 mod engine;
+mod fast;
 mod graph;
 mod members;
+mod object;
+mod problem;
 mod review;
+mod scan;
+mod stash;
+mod trip;
+mod unknown;
 mod version;
 
-pub use engine::{ConvertError, Converted, Engine, Problem};
+pub use engine::{ConvertError, Converted, Engine};
 pub use graph::{GraphError, Hub};
+pub use problem::Problem;
 pub use review::{EnvelopeError, Review, ReviewVersion};
 pub use version::Version;
 

@@ -3,10 +3,12 @@
 use std::any::Any;
 
 use kube_core::ObjectMeta;
+use portcullis_review::DecodeError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::members;
+use crate::problem::Problem;
 
 /// A type that stands for one version of a kind: whatever kube's `CustomResource` derive makes, and any other resource
 /// type that can be read and written.
@@ -47,6 +49,7 @@ pub(crate) struct Codec {
     pub(crate) version: String,
     pub(crate) api_version: String,
     read: fn(&str, &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>>,
+    explain: fn(&str) -> Option<DecodeError>,
 }
 
 /// Is called with the path of each member that a type does not take.
@@ -54,12 +57,25 @@ pub(crate) type Ignored<'f> = dyn FnMut(&serde_ignored::Path<'_>) + 'f;
 
 impl Codec {
     pub(crate) fn of<V: Version>() -> Self {
-        Self { version: V::version(&()).into_owned(), api_version: V::api_version(&()).into_owned(), read: read::<V> }
+        Self {
+            version: V::version(&()).into_owned(),
+            api_version: V::api_version(&()).into_owned(),
+            read: read::<V>,
+            explain: explain::<V>,
+        }
     }
 
     /// Reads a whole object.
     pub(crate) fn read(&self, json: &str, ignored: &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>> {
         (self.read)(json, ignored)
+    }
+
+    /// Why an object does not read.
+    pub(crate) fn explain(&self, json: &str) -> Problem {
+        match (self.explain)(json) {
+            Some(error) => Problem::reading(&self.version, &error),
+            None => Problem::whole(format!("does not read as {}", self.version)),
+        }
     }
 }
 
@@ -68,6 +84,10 @@ fn read<V: Version>(json: &str, ignored: &mut Ignored<'_>) -> serde_json::Result
     let object: V = serde_ignored::deserialize(&mut from, |path| ignored(&path))?;
     from.end()?;
     Ok(Box::new(object))
+}
+
+fn explain<V: Version>(json: &str) -> Option<DecodeError> {
+    portcullis_review::decode::<V>(serde_json::from_str(json).ok()?).err()
 }
 
 /// A converter with its types erased. None when it is handed another type than its own, which the graph rules out.

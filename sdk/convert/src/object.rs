@@ -1,0 +1,232 @@
+//! A Kubernetes object as raw slices: what the engine reads of it, and how it is put together again.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use portcullis_review::MAX_DEPTH;
+use serde_json::{Map, Value};
+
+use crate::crossing::Document;
+use crate::problem::Problem;
+use crate::review::write_string;
+use crate::scan::{Member, Scan, text};
+use crate::{PROBLEM, STASH};
+
+/// The top level of an object.
+pub(crate) struct Object<'a> {
+    pub(crate) api_version: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
+    pub(crate) metadata: Metadata<'a>,
+    /// `spec`, `status` and whatever else there is; of a key that is there more than once, the last.
+    pub(crate) members: Vec<Member<'a>>,
+    /// How deep arrays and objects are nested in it.
+    pub(crate) depth: usize,
+}
+
+/// The metadata of an object.
+pub(crate) struct Metadata<'a> {
+    /// As it came.
+    pub(crate) raw: &'a str,
+    members: Vec<Member<'a>>,
+    /// The members of `annotations`, where it is an object.
+    annotations: Vec<Member<'a>>,
+}
+
+/// The members of an object that are missing, or not what they must be.
+pub(crate) struct Incomplete(pub(crate) &'static str);
+
+impl<'a> Object<'a> {
+    /// Reads the top level, the metadata and the keys of the annotations, in one pass over the text.
+    pub(crate) fn read(json: &'a str) -> Result<Self, Incomplete> {
+        let (mut metadata, mut annotations) = (None, None);
+        let mut scan = Scan::of(json);
+        let members = scan.members(|scan, key| {
+            if key != "metadata" || !scan.at_object() {
+                return false;
+            }
+            annotations = None;
+            metadata = scan.members(|scan, key| {
+                if key != "annotations" || !scan.at_object() {
+                    return false;
+                }
+                annotations = scan.members(|_, _| false);
+                true
+            });
+            true
+        });
+        let members = last_of_each(members.ok_or(Incomplete("members that end"))?);
+        let find = |key| members.iter().find(|member| member.key == key);
+        let string = |key| find(key).and_then(|member| text(member.value)).ok_or(Incomplete(key));
+        let raw = find("metadata").ok_or(Incomplete("metadata"))?.value;
+        let metadata = Metadata {
+            raw,
+            members: metadata.filter(|_| raw.starts_with('{')).ok_or(Incomplete("metadata"))?,
+            annotations: annotations.unwrap_or_default(),
+        };
+        Ok(Self {
+            api_version: string("apiVersion")?,
+            kind: string("kind")?,
+            metadata,
+            depth: scan.deepest,
+            members: members.into_iter().filter(|member| !is_engines(&member.key)).collect(),
+        })
+    }
+
+    /// The members as a document.
+    pub(crate) fn document(&self) -> Result<Document, Problem> {
+        if self.depth > MAX_DEPTH {
+            return Err(Problem::whole(format!("nested deeper than {MAX_DEPTH}")));
+        }
+        let mut document = Map::new();
+        for member in &self.members {
+            let value = serde_json::from_str(member.value).map_err(|_| Problem {
+                path: member.key.to_string(),
+                message: "holds a number that is out of range".to_owned(),
+            })?;
+            document.insert(member.key.to_string(), value);
+        }
+        Ok(Value::Object(document))
+    }
+
+    /// The object as converters see it: without `metadata.managedFields` and without the engine's annotations.
+    pub(crate) fn for_converters(&self) -> String {
+        let length: usize = self.members.iter().map(|member| member.whole.len() + 1).sum();
+        let mut out = Vec::with_capacity(length + self.metadata.raw.len() + 128);
+        begin(&mut out, &self.api_version, &self.kind);
+        self.metadata.write_for_converters(&mut out);
+        for member in &self.members {
+            out.push(b',');
+            out.extend_from_slice(member.whole.as_bytes());
+        }
+        out.push(b'}');
+        into_string(out)
+    }
+}
+
+impl<'a> Metadata<'a> {
+    fn text(&self, key: &str) -> Cow<'a, str> {
+        let member = self.members.iter().rfind(|member| member.key == key);
+        member.and_then(|member| text(member.value)).unwrap_or_default()
+    }
+
+    /// Empty where there is none.
+    pub(crate) fn name(&self) -> Cow<'a, str> {
+        self.text("name")
+    }
+
+    /// Empty where there is none.
+    pub(crate) fn namespace(&self) -> Cow<'a, str> {
+        self.text("namespace")
+    }
+
+    /// The annotation, where it is a string.
+    pub(crate) fn annotation(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.annotations.iter().rfind(|member| member.key == key).and_then(|member| text(member.value))
+    }
+
+    /// Whether one of the engine's annotations is there, whatever it holds.
+    pub(crate) fn is_annotated(&self) -> bool {
+        self.annotations.iter().any(|member| is_engines_annotation(&member.key))
+    }
+
+    /// Whether annotations can be added: there are some, or nothing is in their place.
+    pub(crate) fn takes_annotations(&self) -> bool {
+        let member = self.members.iter().rfind(|member| member.key == "annotations");
+        member.is_none_or(|member| member.value.starts_with('{') || member.value == "null")
+    }
+
+    pub(crate) fn write_for_converters(&self, out: &mut Vec<u8>) {
+        self.write_without(out, &["managedFields"], &[]);
+    }
+
+    /// As it came, with these annotations of the engine and no other ones of its own.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, stash: Option<&str>, problem: Option<&str>) {
+        let own: Vec<(&str, &str)> =
+            [(PROBLEM, problem), (STASH, stash)].iter().filter_map(|&(key, value)| Some((key, value?))).collect();
+        if own.is_empty() && !self.is_annotated() {
+            out.extend_from_slice(self.raw.as_bytes());
+        } else {
+            self.write_without(out, &[], &own);
+        }
+    }
+
+    fn write_without(&self, out: &mut Vec<u8>, without: &[&str], own: &[(&str, &str)]) {
+        let annotations = self.members.iter().rposition(|member| member.key == "annotations");
+        let rewrite = (self.is_annotated() || !own.is_empty()) && self.takes_annotations();
+        out.push(b'{');
+        let start = out.len();
+        for (index, member) in self.members.iter().enumerate() {
+            if rewrite && Some(index) == annotations {
+                self.write_annotations(out, own);
+            } else if !without.contains(&&*member.key) {
+                out.extend_from_slice(member.whole.as_bytes());
+                out.push(b',');
+            }
+        }
+        if rewrite && annotations.is_none() {
+            self.write_annotations(out, own);
+        }
+        if out.len() > start {
+            out.pop();
+        }
+        out.push(b'}');
+    }
+
+    /// The member with a comma behind it; nothing if no annotation is left.
+    fn write_annotations(&self, out: &mut Vec<u8>, own: &[(&str, &str)]) {
+        let before = out.len();
+        out.extend_from_slice(br#""annotations":{"#);
+        let start = out.len();
+        for member in self.annotations.iter().filter(|member| !is_engines_annotation(&member.key)) {
+            out.extend_from_slice(member.whole.as_bytes());
+            out.push(b',');
+        }
+        for (key, value) in own {
+            write_string(out, key);
+            out.push(b':');
+            write_string(out, value);
+            out.push(b',');
+        }
+        if out.len() == start {
+            out.truncate(before);
+            return;
+        }
+        out.pop();
+        out.extend_from_slice(b"},");
+    }
+}
+
+/// Begins an object, up to where the value of `metadata` goes.
+pub(crate) fn begin(out: &mut Vec<u8>, api_version: &str, kind: &str) {
+    out.extend_from_slice(br#"{"apiVersion":"#);
+    write_string(out, api_version);
+    out.extend_from_slice(br#","kind":"#);
+    write_string(out, kind);
+    out.extend_from_slice(br#","metadata":"#);
+}
+
+/// Whether the engine writes this member of the top level itself.
+pub(crate) fn is_engines(key: &str) -> bool {
+    matches!(key, "apiVersion" | "kind" | "metadata")
+}
+
+fn is_engines_annotation(key: &str) -> bool {
+    key == STASH || key == PROBLEM
+}
+
+/// Pieces of text and of `serde_json`'s output: always UTF-8.
+pub(crate) fn into_string(json: Vec<u8>) -> String {
+    String::from_utf8(json).unwrap_or_default()
+}
+
+fn last_of_each(members: Vec<Member<'_>>) -> Vec<Member<'_>> {
+    let mut last: Vec<Member<'_>> = Vec::with_capacity(members.len());
+    let mut seen = HashSet::with_capacity(members.len());
+    for member in members.into_iter().rev() {
+        if seen.insert(member.key.clone()) {
+            last.push(member);
+        }
+    }
+    last.reverse();
+    last
+}

@@ -1,0 +1,73 @@
+//! Why an object does not convert, told without any of its values.
+
+use std::fmt;
+
+use portcullis_review::DecodeError;
+
+/// What keeps an object from being converted whole. Holds no value of the object, so it may be logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Path of the member that did not fit, such as `spec.ports[0].name`; `.` for the object itself.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl Problem {
+    /// Something about the object as a whole.
+    pub(crate) fn whole(message: String) -> Self {
+        Self { path: ".".to_owned(), message }
+    }
+
+    /// The object does not read as the version it is in.
+    pub(crate) fn reading(version: &str, error: &DecodeError) -> Self {
+        Self { path: error.path.clone(), message: format!("{} (read as {version})", without_values(&error.problem)) }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+/// serde's messages with the value that was found left out. A message that is not serde's own may say anything, so
+/// nothing of it is repeated.
+fn without_values(message: &str) -> String {
+    // What is expected is said by the type, and comes last.
+    let expected = message.rfind(", expected ").map_or("", |at| &message[at..]);
+    if let Some(found) = message.strip_prefix("invalid type: ") {
+        return format!("invalid type: {}{expected}", sort(found));
+    }
+    for begin in ["invalid value", "invalid length", "unknown variant", "unknown field"] {
+        if message.starts_with(begin) {
+            return format!("{begin}{expected}");
+        }
+    }
+    for begin in ["missing field `", "duplicate field `", "recursion limit exceeded", "number out of range"] {
+        if message.starts_with(begin) {
+            return message.to_owned();
+        }
+    }
+    "the type refuses the value".to_owned()
+}
+
+/// Of what sort the value is that was found, as serde says it.
+fn sort(found: &str) -> &'static str {
+    const SORTS: [&str; 12] = [
+        "boolean",
+        "integer",
+        "floating point",
+        "character",
+        "string",
+        "byte array",
+        "null",
+        "sequence",
+        "map",
+        "enum",
+        "Option value",
+        "unit value",
+    ];
+    SORTS.into_iter().find(|sort| found.starts_with(sort)).unwrap_or("another type")
+}

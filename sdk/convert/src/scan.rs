@@ -1,0 +1,156 @@
+//! A reader that finds where the members of a JSON object are, and looks at nothing else.
+//!
+//! It trusts that the text is JSON, which whoever made the [`RawValue`](serde_json::value::RawValue) has checked. What
+//! is not JSON gives None or a wrong slice, never a panic.
+
+use std::borrow::Cow;
+
+/// A member of an object, as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Member<'a> {
+    pub(crate) key: Cow<'a, str>,
+    /// The member as it came, with its key.
+    pub(crate) whole: &'a str,
+    /// The value as it came.
+    pub(crate) value: &'a str,
+}
+
+pub(crate) struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+    /// How many arrays and objects were around the innermost one.
+    pub(crate) deepest: usize,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self { text, at: 0, depth: 0, deepest: 0 }
+    }
+
+    /// The members of the object that starts here. Calls `inner` at each value, with the key; where that returns
+    /// false it has read nothing, and the value is passed over.
+    pub(crate) fn members(&mut self, mut inner: impl FnMut(&mut Self, &str) -> bool) -> Option<Vec<Member<'a>>> {
+        let mut members = Vec::with_capacity(12);
+        self.expect(b'{')?;
+        self.enter();
+        loop {
+            match self.peek()? {
+                b'}' => break,
+                b',' => self.at += 1,
+                b'"' => {
+                    let start = self.at;
+                    let key = text(self.string()?)?;
+                    self.expect(b':')?;
+                    self.peek()?;
+                    let from = self.at;
+                    if !inner(self, &key) {
+                        self.value()?;
+                    }
+                    let (whole, value) = (self.text.get(start..self.at)?, self.text.get(from..self.at)?);
+                    members.push(Member { key, whole, value });
+                }
+                _ => return None,
+            }
+        }
+        self.at += 1;
+        self.depth -= 1;
+        Some(members)
+    }
+
+    pub(crate) fn at_object(&self) -> bool {
+        self.text.as_bytes().get(self.at) == Some(&b'{')
+    }
+
+    fn enter(&mut self) {
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+    }
+
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.text.as_bytes().get(self.at)?;
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    /// Passes over a string and gives it with its quotes.
+    fn string(&mut self) -> Option<&'a str> {
+        let start = self.at;
+        self.at = after_string(self.text.as_bytes(), start + 1)?;
+        self.text.get(start..self.at)
+    }
+
+    /// Passes over a value.
+    fn value(&mut self) -> Option<()> {
+        let bytes = self.text.as_bytes();
+        match bytes.get(self.at)? {
+            b'"' => self.at = after_string(bytes, self.at + 1)?,
+            b'{' | b'[' => {
+                let outside = self.depth;
+                loop {
+                    match bytes.get(self.at)? {
+                        b'"' => {
+                            self.at = after_string(bytes, self.at + 1)?;
+                            continue;
+                        }
+                        b'{' | b'[' => self.enter(),
+                        b'}' | b']' => self.depth -= 1,
+                        _ => {}
+                    }
+                    self.at += 1;
+                    if self.depth == outside {
+                        break;
+                    }
+                }
+            }
+            _ => {
+                let rest = bytes.get(self.at..)?;
+                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                self.at += rest.iter().position(ends).unwrap_or(rest.len());
+            }
+        }
+        Some(())
+    }
+}
+
+/// Where a string ends whose text begins at `at`: behind its closing quote.
+fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES * 0x80;
+    // A bit in the high bit of each byte that equals: exact for the lowest one, which is all that is asked for.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    loop {
+        if let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+            let word = u64::from_le_bytes(*chunk);
+            let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+            if found == 0 {
+                at += 8;
+                continue;
+            }
+            at += found.trailing_zeros() as usize / 8;
+        }
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The text of a string that is given with its quotes.
+pub(crate) fn text(string: &str) -> Option<Cow<'_, str>> {
+    let inner = string.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(string).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
+}

@@ -1,0 +1,152 @@
+//! What a version cannot express, kept in an annotation until the object is back in the version that can.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::crossing::Document;
+
+/// The longest stash that is written, or read, in bytes: 64 KiB. Kubernetes allows 256 KiB for all annotations of an
+/// object together.
+pub(crate) const LIMIT: usize = 64 * 1024;
+
+/// The entries of an object's stash by the version that they are of.
+pub(crate) struct Stash {
+    /// Each as JSON. Those of versions that the engine does not have go along untouched.
+    entries: BTreeMap<String, Box<RawValue>>,
+}
+
+/// What is kept for one version.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry<D = Document> {
+    /// What the document said, where the way there and back changes it.
+    #[serde(rename = "o")]
+    pub(crate) original: D,
+    /// What comes back at the same places. None where the document is kept whole, because it went over as it is or
+    /// because nothing comes back.
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    pub(crate) returned: Option<D>,
+}
+
+/// More than [`LIMIT`].
+pub(crate) struct TooLarge;
+
+impl Stash {
+    /// Reads the annotation. Users can write annotations: what is not a stash is none.
+    pub(crate) fn read(annotation: Option<&str>) -> Self {
+        let entries = annotation.filter(|text| text.len() <= LIMIT).and_then(|text| serde_json::from_str(text).ok());
+        Self { entries: entries.unwrap_or_default() }
+    }
+
+    /// The annotation; None where there is nothing to keep.
+    pub(crate) fn write(&self) -> Option<String> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        serde_json::to_string(&self.entries).ok()
+    }
+
+    /// The entry of a version, unless it is no entry.
+    pub(crate) fn get(&self, version: &str) -> Option<Entry> {
+        // One by one: an entry may be as deep as an object, and is one level deeper than it.
+        let entry: Entry<&RawValue> = serde_json::from_str(self.entries.get(version)?.get()).ok()?;
+        let document = |json: &RawValue| serde_json::from_str::<Map<String, Value>>(json.get()).ok().map(Value::Object);
+        let returned = match entry.returned {
+            Some(json) => Some(document(json)?),
+            None => None,
+        };
+        Some(Entry { original: document(entry.original)?, returned })
+    }
+
+    pub(crate) fn remove(&mut self, version: &str) {
+        self.entries.remove(version);
+    }
+
+    /// Keeps an entry instead of the one that the version has, if there is room.
+    pub(crate) fn keep(&mut self, version: &str, entry: &Entry) -> Result<(), TooLarge> {
+        self.remove(version);
+        let entry = serde_json::value::to_raw_value(entry).map_err(|_| TooLarge)?;
+        let length: usize = self.entries.iter().map(|(version, entry)| version.len() + entry.get().len() + 4).sum();
+        if length + version.len() + entry.get().len() + 6 > LIMIT {
+            return Err(TooLarge);
+        }
+        self.entries.insert(version.to_owned(), entry);
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Where two documents differ, and what each of them says there; nothing else of them. Lists that differ are kept
+    /// whole. A parent stays in both as long as both have it, so that one that is deleted later can be told from one
+    /// that was never there.
+    pub(crate) fn of_difference(original: &Document, returned: &Document) -> Self {
+        let (original, returned) = difference(original, returned);
+        Self { original, returned: Some(returned) }
+    }
+
+    /// A document that has nothing to be compared with.
+    pub(crate) fn of_whole(original: Document) -> Self {
+        Self { original, returned: None }
+    }
+
+    /// One entry for each place at which the two sides differ; None if there are more than `most`.
+    pub(crate) fn places(&self, most: usize) -> Option<Vec<Self>> {
+        let mut places = Vec::new();
+        split(&self.original, self.returned.as_ref()?, most, &mut places, &|original, returned| Self {
+            original,
+            returned: Some(returned),
+        })?;
+        Some(places)
+    }
+}
+
+fn difference(one: &Value, other: &Value) -> (Value, Value) {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return (one.clone(), other.clone()) };
+    let (mut left, mut right) = (Map::new(), Map::new());
+    for (key, value) in one {
+        match other.get(key) {
+            Some(same) if same == value => {}
+            Some(different) => {
+                let (value, different) = difference(value, different);
+                left.insert(key.clone(), value);
+                right.insert(key.clone(), different);
+            }
+            None => {
+                left.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    for (key, value) in other.iter().filter(|(key, _)| !one.contains_key(*key)) {
+        right.insert(key.clone(), value.clone());
+    }
+    (Value::Object(left), Value::Object(right))
+}
+
+/// Calls `wrap` with the two sides of each place alone, within their parents.
+fn split(
+    one: &Value,
+    other: &Value,
+    most: usize,
+    places: &mut Vec<Entry>,
+    wrap: &dyn Fn(Value, Value) -> Entry,
+) -> Option<()> {
+    let (Some(left), Some(right)) = (one.as_object(), other.as_object()) else {
+        places.push(wrap(one.clone(), other.clone()));
+        return (places.len() <= most).then_some(());
+    };
+    let single = |key: &str, value: Value| Value::Object(Map::from_iter([(key.to_owned(), value)]));
+    for (key, value) in left {
+        match right.get(key) {
+            Some(different) => split(value, different, most, places, &|value, different| {
+                wrap(single(key, value), single(key, different))
+            })?,
+            None => places.push(wrap(single(key, value.clone()), Value::Object(Map::new()))),
+        }
+    }
+    for (key, value) in right.iter().filter(|(key, _)| !left.contains_key(*key)) {
+        places.push(wrap(Value::Object(Map::new()), single(key, value.clone())));
+    }
+    (places.len() <= most).then_some(())
+}

@@ -1,0 +1,155 @@
+//! One hop of an object with everything that it must not lose: stash, unknown members, objects that do not convert.
+
+use std::collections::BTreeSet;
+
+use portcullis_review::carry;
+use serde_json::Value;
+
+use crate::crossing::{Crossing, Document, Hop, Identity};
+use crate::problem::Problem;
+use crate::stash::{Entry, LIMIT, Stash, TooLarge};
+use crate::unknown;
+
+/// With more differences than this, what contradicts the object is not looked for one by one.
+const MOST_PLACES: usize = 64;
+
+/// An object on its way.
+pub(crate) struct Traveller {
+    pub(crate) document: Document,
+    pub(crate) stash: Stash,
+    /// The first one of the way.
+    pub(crate) problem: Option<Problem>,
+}
+
+impl Traveller {
+    /// Takes the object over.
+    pub(crate) fn go(&mut self, hop: Hop<'_>, identity: Identity<'_>) {
+        let arrived = match hop.cross(identity, &self.document) {
+            Ok(crossing) => self.arrive(hop, identity, crossing),
+            Err(problem) => self.arrive_as_it_is(hop, identity, problem),
+        };
+        self.document = arrived;
+    }
+
+    fn arrive(&mut self, hop: Hop<'_>, identity: Identity<'_>, crossing: Crossing) -> Document {
+        let arrived = match self.stash.get(&hop.to.version) {
+            Some(entry @ Entry { returned: Some(_), .. }) => restore(hop, identity, &crossing, &entry),
+            Some(entry) if says_the_same(hop, identity, &crossing, &entry.original) => {
+                self.stash.remove(&hop.to.version);
+                return entry.original;
+            }
+            // What was kept whole was unreadable, and somebody has put it right since.
+            Some(_) | None => crossing.arrived,
+        };
+        self.stash.remove(&hop.to.version);
+        self.stash.remove(&hop.from.version);
+        let lost = match hop.reversed().cross(identity, &arrived) {
+            Ok(back) if back.arrived == crossing.whole => None,
+            Ok(back) => Some(Entry::of_difference(&crossing.whole, &back.arrived)),
+            Err(_) => Some(Entry::of_whole(crossing.whole)),
+        };
+        if let Some(entry) = lost {
+            self.keep(hop, &entry);
+        }
+        arrived
+    }
+
+    /// An object that does not convert goes over as it is, so that it does not stand in the way of others, of its own
+    /// deletion, or of someone who wants to put it right.
+    fn arrive_as_it_is(&mut self, hop: Hop<'_>, identity: Identity<'_>, problem: Problem) -> Document {
+        let document = std::mem::take(&mut self.document);
+        let arrived = match self.stash.get(&hop.to.version) {
+            Some(Entry { original, returned: None }) => {
+                self.stash.remove(&hop.to.version);
+                let arrived = match hop.reversed().cross(identity, &original) {
+                    Ok(crossing) if crossing.arrived == document => original.clone(),
+                    Ok(_) => document.clone(),
+                    // It went over as it is. What is missing now may only have been pruned on the other side.
+                    Err(_) => overlay(&original, &document),
+                };
+                if arrived == original || identity.read(hop.to, &arrived).is_ok() {
+                    return arrived;
+                }
+                arrived
+            }
+            // An entry that needs a converted document waits for one.
+            _ => document.clone(),
+        };
+        self.problem.get_or_insert(problem);
+        self.keep(hop, &Entry::of_whole(document));
+        arrived
+    }
+
+    fn keep(&mut self, hop: Hop<'_>, entry: &Entry) {
+        if let Err(TooLarge) = self.stash.keep(&hop.from.version, entry) {
+            let (from, to) = (&hop.from.version, &hop.to.version);
+            self.problem.get_or_insert_with(|| {
+                Problem::whole(format!(
+                    "what {from} has and {to} cannot hold is more than {LIMIT} bytes, so it is lost"
+                ))
+            });
+        }
+    }
+}
+
+/// Whether an object says nothing else than the one that was kept whole said when it went the other way. Members may
+/// be missing that the version does not know (the API server prunes them), or be there that its type writes anyway.
+fn says_the_same(hop: Hop<'_>, identity: Identity<'_>, now: &Crossing, kept: &Document) -> bool {
+    let then = hop.reversed().cross(identity, kept).map(|crossing| crossing.arrived);
+    let then = then.as_ref().unwrap_or(kept);
+    identity.read(hop.from, then).is_ok_and(|reading| reading.known == now.known)
+        && now.unknown.iter().all(|place| unknown::get(&now.whole, place) == unknown::get(then, place))
+}
+
+/// What arrived, with what was kept for its version: where the other side still says what it said, the original; where
+/// it says something else, that. Whatever would contradict what the object says now is left out.
+fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &Entry) -> Document {
+    let arrived = &crossing.arrived;
+    let (original, returned) = (&entry.original, entry.returned.as_ref().unwrap_or(&Value::Null));
+    let restored = carry(original, returned, arrived);
+    if restored == *arrived {
+        return restored;
+    }
+    let back = |document: &Document| hop.reversed().cross(identity, document).map(|crossing| crossing.arrived);
+    let plain = back(arrived).unwrap_or_default();
+    let fits = |restored: &Document| {
+        back(restored).is_ok_and(|back| !contradicts(Some(&crossing.whole), Some(&plain), Some(&back)))
+    };
+    if fits(&restored) {
+        return restored;
+    }
+    let mut best = arrived.clone();
+    for Entry { original, returned } in entry.places(MOST_PLACES).unwrap_or_default() {
+        let restored = carry(&original, returned.as_ref().unwrap_or(&Value::Null), &best);
+        if fits(&restored) {
+            best = restored;
+        }
+    }
+    best
+}
+
+/// Whether what a restored document comes back as differs from what the object says, at a place where the document
+/// that is not restored agrees with it.
+fn contradicts(says: Option<&Value>, plain: Option<&Value>, restored: Option<&Value>) -> bool {
+    if restored == says || restored == plain {
+        return false;
+    }
+    if let (Some(Value::Object(says)), Some(Value::Object(plain)), Some(Value::Object(restored))) =
+        (says, plain, restored)
+    {
+        let keys: BTreeSet<&String> = says.keys().chain(plain.keys()).chain(restored.keys()).collect();
+        return keys.into_iter().any(|key| contradicts(says.get(key), plain.get(key), restored.get(key)));
+    }
+    plain == says
+}
+
+/// `under` with everything that `over` says.
+fn overlay(under: &Value, over: &Value) -> Value {
+    let (Value::Object(under), Value::Object(over)) = (under, over) else { return over.clone() };
+    let mut both = under.clone();
+    for (key, value) in over {
+        let value = both.get(key).map_or_else(|| value.clone(), |under| overlay(under, value));
+        both.insert(key.clone(), value);
+    }
+    Value::Object(both)
+}
