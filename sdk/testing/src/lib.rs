@@ -5,6 +5,7 @@
 //! |---|---|
 //! | a webhook decides and edits as it should | [`admission::Reviews`], in the process, in microseconds |
 //! | a mutation is the same when it is called twice | [`admission::assert_idempotent`] |
+//! | converters lose nothing and undo nothing | [`conversion::assert_laws`], on objects made from the CRD's schemas |
 //! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one |
 //!
 //! # A control plane
@@ -61,7 +62,9 @@ mod audit;
 mod binaries;
 mod cluster;
 mod control_plane;
+pub mod conversion;
 mod credentials;
+mod difference;
 mod error;
 mod users;
 mod wait;

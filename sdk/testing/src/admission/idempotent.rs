@@ -7,7 +7,8 @@ use portcullis::webhooks::Operation;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Answer, Request, Reviews, differences};
+use super::{Answer, Request, Reviews};
+use crate::difference::differences;
 
 /// Mutating twice is mutating once: `mutate(mutate(x)) = mutate(x)`.
 ///

@@ -38,7 +38,6 @@
 //! test: the API server would never send it.
 
 mod answer;
-mod difference;
 mod idempotent;
 mod request;
 mod target;
@@ -47,7 +46,6 @@ use portcullis::manifest::Webhook;
 use portcullis::webhooks::{RegistrationError, Routes, Webhooks};
 
 pub use answer::{Answer, AnswerCause};
-pub(crate) use difference::differences;
 pub use idempotent::assert_idempotent;
 pub use request::Request;
 
