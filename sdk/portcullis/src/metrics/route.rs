@@ -13,8 +13,7 @@ use crate::routes::Rejected;
 pub(crate) struct RouteMetrics {
     metrics: Metrics,
     path: Box<str>,
-    /// Calls under way.
-    pub(crate) in_flight: Gauge,
+    in_flight: Gauge,
     /// By reason; a series begins with its first event.
     rejected: [OnceLock<Counter>; Rejected::COUNT],
 }
@@ -27,6 +26,18 @@ impl RouteMetrics {
             path: path.into(),
             rejected: Default::default(),
         }
+    }
+
+    /// Counts a review as under way until what is returned is dropped.
+    pub(crate) fn begin(&self) -> impl Drop + Send + use<'_> {
+        struct UnderWay<'a>(&'a Gauge);
+        impl Drop for UnderWay<'_> {
+            fn drop(&mut self) {
+                self.0.dec();
+            }
+        }
+        self.in_flight.inc();
+        UnderWay(&self.in_flight)
     }
 
     /// Counts a call that got no review for an answer.

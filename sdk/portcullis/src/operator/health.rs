@@ -1,25 +1,27 @@
-//! `/healthz` and `/readyz`.
+//! `/healthz`, `/readyz` and `/metrics`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::watch;
 
-use crate::server::Handler;
+use crate::metrics::Metrics;
+use crate::server::{Handler, RequestBody};
 
 /// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook whose endpoints go away because
 /// of a passing fault takes the cluster's writes with it.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     waiting_for: watch::Sender<Option<Arc<str>>>,
+    metrics: Metrics,
 }
 
 impl Health {
-    pub(super) fn new(waiting_for: &str) -> Self {
-        Self { waiting_for: watch::Sender::new(Some(Arc::from(waiting_for))) }
+    pub(super) fn new(waiting_for: &str, metrics: Metrics) -> Self {
+        Self { waiting_for: watch::Sender::new(Some(Arc::from(waiting_for))), metrics }
     }
 
     pub(super) fn waiting_for(&self, what: impl Into<Arc<str>>) {
@@ -32,16 +34,21 @@ impl Health {
 }
 
 impl Handler for Health {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn handle(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return answer(StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned());
+        }
         let waiting_for = self.waiting_for.borrow().clone();
-        match (request.method(), request.uri().path(), waiting_for) {
-            (&Method::GET | &Method::HEAD, "/healthz", _) | (&Method::GET | &Method::HEAD, "/readyz", None) => {
-                answer(StatusCode::OK, "ok\n".to_owned())
+        match (request.uri().path(), waiting_for) {
+            ("/healthz", _) | ("/readyz", None) => answer(StatusCode::OK, "ok\n".to_owned()),
+            ("/readyz", Some(what)) => answer(StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {what}\n")),
+            ("/metrics", _) => {
+                let mut response = answer(StatusCode::OK, self.metrics.encode());
+                let text = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, text);
+                response
             }
-            (&Method::GET | &Method::HEAD, "/readyz", Some(what)) => {
-                answer(StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {what}\n"))
-            }
-            _ => answer(StatusCode::NOT_FOUND, "GET /healthz or /readyz\n".to_owned()),
+            _ => answer(StatusCode::NOT_FOUND, "GET /healthz, /readyz or /metrics\n".to_owned()),
         }
     }
 }
@@ -50,4 +57,46 @@ fn answer(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::server::{Limits, Server};
+
+    async fn ask(address: SocketAddr, line: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("{line} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        timeout(Duration::from_secs(10), stream.read_to_string(&mut reply)).await.expect("an answer").unwrap();
+        reply
+    }
+
+    #[tokio::test]
+    async fn probes_and_metrics_are_answered_on_one_plain_listener() {
+        let health = Health::new("certificates", Metrics::new());
+        let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Limits::default()).await.unwrap();
+        let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
+        let _stop = stop.clone().drop_guard();
+        tokio::spawn(server.serve_plain(Arc::new(health.clone()), stop));
+
+        assert!(ask(address, "GET /healthz").await.starts_with("HTTP/1.1 200"));
+        let waiting = ask(address, "GET /readyz").await;
+        assert!(waiting.starts_with("HTTP/1.1 503") && waiting.contains("waiting for certificates"), "{waiting}");
+        health.ready();
+        assert!(ask(address, "HEAD /readyz").await.starts_with("HTTP/1.1 200"));
+        let metrics = ask(address, "GET /metrics").await;
+        assert!(metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
+        assert!(ask(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
+        assert!(ask(address, "GET /").await.starts_with("HTTP/1.1 404"));
+    }
 }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use portcullis_manifest::ServiceRef;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::cli::RunFlags;
+use super::connect::connect;
 use super::endpoint::Endpoint;
 use super::health::Health;
 use super::tasks::Tasks;
@@ -35,10 +34,11 @@ pub(super) async fn run<A: clap::Args>(
 ) -> anyhow::Result<()> {
     // First of all: a process with the id 1 does not end by a signal that it does not listen to.
     let mut signals = Signals::new()?;
-    let client = client(&flags).await?;
+    let client = connect(flags.kubeconfig.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let (stop, probes_stop) = (CancellationToken::new(), CancellationToken::new());
-    let health = Health::new("the operator to start");
+    let routes = parts.webhooks.routes()?;
+    let health = Health::new("the operator to start", routes.metrics().clone());
     let mut tasks = Tasks::default();
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };
@@ -64,7 +64,7 @@ pub(super) async fn run<A: clap::Args>(
             server: listen("--bind", flags.bind, Limits::default()).await?,
             server_name: service.server_name(),
             configurations: names.configurations(&parts.webhooks)?,
-            routes: parts.webhooks.routes()?,
+            routes,
             source,
             health: health.clone(),
         };
@@ -82,18 +82,6 @@ pub(super) async fn run<A: clap::Args>(
 
 async fn listen(flag: &str, address: SocketAddr, limits: Limits) -> anyhow::Result<Server> {
     Server::bind(address, limits).await.with_context(|| format!("cannot listen on {flag} {address}"))
-}
-
-async fn client(flags: &RunFlags) -> anyhow::Result<Client> {
-    let config = match &flags.kubeconfig {
-        None => Config::infer().await.context("no cluster found; give --kubeconfig FILE")?,
-        Some(file) => {
-            let unusable = || format!("cannot use --kubeconfig {}", file.display());
-            let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(unusable)?
-        }
-    };
-    Client::try_from(config).context("cannot make a client")
 }
 
 /// The signals that ask the process to end.

@@ -1,9 +1,13 @@
-//! Memory that many calls share.
+//! What many calls share: memory, places.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-/// A number of bytes that calls take from and give back. Nobody waits for it: what does not fit is refused at once.
+use tokio::time::Instant;
+
+/// A number of bytes, or of calls, that calls take from and give back. Nobody waits for it: what does not fit is refused
+/// at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     shared: Arc<Shared>,
@@ -13,41 +17,59 @@ pub(crate) struct Budget {
 struct Shared {
     total: usize,
     taken: AtomicUsize,
+    made: Instant,
+    /// When something was last refused, in milliseconds since it was made; 0 for never.
+    refused: AtomicU64,
 }
 
-/// Bytes taken from a budget, given back when dropped.
+/// How long it counts as short after a refusal.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// What was taken from a budget, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Budget,
-    bytes: usize,
+    amount: usize,
 }
 
 impl Budget {
-    /// A budget of this many bytes.
-    pub(crate) fn of(bytes: usize) -> Self {
-        Self { shared: Arc::new(Shared { total: bytes, taken: AtomicUsize::new(0) }) }
+    /// A budget of this many.
+    pub(crate) fn of(total: usize) -> Self {
+        let (taken, refused) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { shared: Arc::new(Shared { total, taken, made: Instant::now(), refused }) }
     }
 
     /// An empty share, to [grow](Share::grow).
     pub(crate) fn share(&self) -> Share {
-        Share { of: self.clone(), bytes: 0 }
+        Share { of: self.clone(), amount: 0 }
     }
 
-    /// All that can be taken.
-    pub(crate) fn total(&self) -> usize {
-        self.shared.total
+    /// Whether something has been refused a moment ago: who holds some without need should give it back.
+    pub(crate) fn short(&self, now: Instant) -> bool {
+        match self.shared.refused.load(Ordering::Relaxed) {
+            0 => false,
+            refused => now < self.shared.made + Duration::from_millis(refused) + SHORT,
+        }
+    }
+
+    /// Whether there is nothing left.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.shared.taken.load(Ordering::Relaxed) >= self.shared.total
     }
 }
 
 impl Share {
     /// Takes more; false, and nothing taken, when there is not as much left.
     #[must_use]
-    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
-        let Shared { total, taken } = &*self.of.shared;
-        let fits = |taken: usize| taken.checked_add(bytes).filter(|sum| sum <= total);
+    pub(crate) fn grow(&mut self, amount: usize) -> bool {
+        let Shared { total, taken, made, refused } = &*self.of.shared;
+        let fits = |taken: usize| taken.checked_add(amount).filter(|sum| sum <= total);
         let grown = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         if grown {
-            self.bytes += bytes;
+            self.amount += amount;
+        } else {
+            let now = u64::try_from(made.elapsed().as_millis()).unwrap_or(u64::MAX);
+            refused.store(now.max(1), Ordering::Relaxed);
         }
         grown
     }
@@ -55,7 +77,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.of.shared.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.of.shared.taken.fetch_sub(self.amount, Ordering::Relaxed);
     }
 }
 
@@ -70,6 +92,8 @@ mod tests {
         assert!(one.grow(6) && !two.grow(5) && two.grow(4) && !one.grow(1) && !two.grow(usize::MAX));
         drop(one);
         assert!(!two.grow(7) && two.grow(6));
+        assert!(budget.short(Instant::now()) && !budget.short(Instant::now() + 2 * SHORT));
+        assert!(budget.exhausted());
         drop(two);
         assert!(budget.share().grow(10));
     }

@@ -1,21 +1,21 @@
 //! Requests over HTTP, each to its endpoint.
 
+mod body;
 mod budget;
 mod deadline;
 mod endpoint;
 mod trace;
 
 use std::collections::HashMap;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
+use http::request::Parts;
+use http_body_util::Full;
+use hyper::body::Body;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tracing::debug;
 
 pub(crate) use budget::Budget;
@@ -23,7 +23,9 @@ pub(crate) use endpoint::{Call, Endpoint, HttpError, Rejected, RouteLimits};
 pub(crate) use trace::TraceId;
 
 use crate::metrics::{Metrics, RouteMetrics};
-use crate::server::Handler;
+use crate::server::{Handler, RequestBody, come_again, discard};
+use body::Reading;
+use budget::Share;
 use deadline::time_for_answer;
 
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for
@@ -42,17 +44,25 @@ pub struct Routes {
 struct Route {
     endpoint: Arc<dyn Endpoint>,
     limits: RouteLimits,
+    /// Reviews under way.
+    reviews: Budget,
     metrics: RouteMetrics,
 }
 
-/// How long the rest of a body that is too large is read before the answer.
-const LINGER: Duration = Duration::from_millis(500);
-/// And how much of it, in bytes.
-const DISCARDED: usize = 8 * 1024 * 1024;
+/// Answers above this many bytes keep their calls' part of the memory until they are written.
+const HELD: usize = 64 * 1024;
 
 impl Handler for Routes {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        self.respond(request).await
+    async fn handle(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+        let crowded = request.body().crowded();
+        self.perform(request, &move || crowded.get()).await
+    }
+
+    async fn shed(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        discard(body).await;
+        let problem = HttpError::shed("all connections of this server are at work");
+        http_error(&head, self.routes.get(head.uri.path()), problem)
     }
 }
 
@@ -60,7 +70,9 @@ impl Routes {
     /// The endpoints by their paths, and the metrics that they all count in.
     pub(crate) fn new(endpoints: impl IntoIterator<Item = (String, Arc<dyn Endpoint>)>, metrics: Metrics) -> Self {
         let route = |(path, endpoint): (String, Arc<dyn Endpoint>)| {
-            let route = Route { limits: endpoint.limits(), metrics: metrics.route(&path), endpoint };
+            let limits = endpoint.limits();
+            let reviews = Budget::of(limits.concurrent);
+            let route = Route { limits, reviews, metrics: metrics.route(&path), endpoint };
             (path, route)
         };
         Self { routes: Arc::new(endpoints.into_iter().map(route).collect()), metrics }
@@ -84,100 +96,111 @@ impl Routes {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let path = request.uri().path().to_owned();
-        match self.review(request).await {
+        self.perform(request, &|| false).await
+    }
+
+    async fn perform<B>(&self, request: Request<B>, crowded: &(dyn Fn() -> bool + Sync)) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let route = self.routes.get(head.uri.path());
+        match review(route, &head, body, crowded).await {
             Ok(answer) => {
                 let mut response = Response::new(Full::new(answer));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 response
             }
-            Err(HttpError { status, problem, .. }) => {
-                debug!(%path, status = status.as_u16(), %problem, "request is answered with an HTTP error");
-                let mut response = Response::new(Full::new(Bytes::from(problem.into_owned() + "\n")));
-                *response.status_mut() = status;
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-                match status {
-                    StatusCode::METHOD_NOT_ALLOWED => _ = headers.insert(ALLOW, HeaderValue::from_static("POST")),
-                    // What is left of the body is not read, so nothing can follow it.
-                    StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
-                        headers.insert(CONNECTION, HeaderValue::from_static("close"));
-                    }
-                    _ => {}
-                }
-                response
-            }
+            Err(error) => http_error(&head, route, error),
         }
-    }
-
-    async fn review<B>(&self, request: Request<B>) -> Result<Bytes, HttpError>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let began = Instant::now();
-        let (head, body) = request.into_parts();
-        let path = head.uri.path();
-        let Route { endpoint, limits, .. } = self.routes.get(path).ok_or_else(|| {
-            HttpError::new(StatusCode::NOT_FOUND, Rejected::NotServed, format!("no webhook is served at {path}"))
-        })?;
-        if head.method != Method::POST {
-            let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, "send reviews with POST");
-            return Err(HttpError::new(status, Rejected::NotServed, problem));
-        }
-        if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
-            let (status, problem) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type application/json");
-            return Err(HttpError::new(status, Rejected::NotServed, problem));
-        }
-        let deadline = began + time_for_answer(head.uri.query(), limits.timeout);
-        let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        let body = read(body, announced, limits.body, deadline).await?;
-        let trace = head.headers.get("traceparent").and_then(|header| TraceId::of_traceparent(header.as_bytes()));
-        endpoint.answer(body, Call { began, deadline, trace }).await
     }
 }
 
-/// The whole body, if it keeps to the limit and comes in time.
-async fn read<B>(body: B, announced: Option<usize>, limit: usize, deadline: Instant) -> Result<Bytes, HttpError>
+/// The answer to a review, or why there is none.
+async fn review<B>(
+    route: Option<&Route>,
+    head: &Parts,
+    body: B,
+    crowded: &(dyn Fn() -> bool + Sync),
+) -> Result<Bytes, HttpError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut body = pin!(body);
-    if announced.is_some_and(|length| length > limit) {
-        discard(body).await;
-        return Err(too_large(limit));
-    }
-    match timeout_at(deadline, Limited::new(body.as_mut(), limit).collect()).await {
-        Ok(Ok(read)) => Ok(read.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            discard(body).await;
-            Err(too_large(limit))
-        }
-        Ok(Err(error)) => Err(HttpError::malformed(format!("body broke off: {error}"))),
-        Err(_) => Err(HttpError::new(StatusCode::REQUEST_TIMEOUT, Rejected::Timeout, "body did not come in time")),
-    }
-}
-
-/// Takes what a peer is still sending, within bounds. Closing a socket with unread bytes in it resets the connection,
-/// and the peer would lose the answer that says why.
-async fn discard<B: Body<Data = Bytes>>(mut body: Pin<&mut B>) {
-    let rest = async {
-        let mut left = DISCARDED;
-        while let Some(Ok(frame)) = body.frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                break;
-            }
-        }
+    let began = Instant::now();
+    let Some(Route { endpoint, limits, reviews, metrics }) = route else {
+        let problem = format!("no webhook is served at {}", head.uri.path());
+        return Err(HttpError::new(StatusCode::NOT_FOUND, Rejected::NotServed, problem));
     };
-    // Whether it ended or not: the connection is closed after the answer.
-    _ = timeout_at(Instant::now() + LINGER, rest).await;
+    if head.method != Method::POST {
+        let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, "send reviews with POST");
+        return Err(HttpError::new(status, Rejected::NotServed, problem));
+    }
+    if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
+        let (status, problem) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type application/json");
+        return Err(HttpError::new(status, Rejected::NotServed, problem));
+    }
+    let deadline = began + time_for_answer(head.uri.query(), limits.timeout);
+    let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let reading = Reading { began, deadline, announced, limit: limits.body, budget: &limits.budget, crowded };
+    if reviews.exhausted() {
+        // Known before the body is read, which is what costs most.
+        discard(body).await;
+        return Err(busy());
+    }
+    let (body, memory) = reading.whole(body).await?;
+    // Not before: bodies that do not come must not keep others out.
+    let mut place = reviews.share();
+    if !place.grow(1) {
+        return Err(busy());
+    }
+    let _counted = metrics.begin();
+    let trace = head.headers.get("traceparent").and_then(|header| TraceId::of_traceparent(header.as_bytes()));
+    let answer = endpoint.answer(body, Call { began, deadline, trace }).await?;
+    Ok(if answer.len() > HELD { Bytes::from_owner(Answer { answer, _memory: memory }) } else { answer })
 }
 
-fn too_large(limit: usize) -> HttpError {
-    let problem = format!("body is larger than {limit} bytes");
-    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, Rejected::TooLarge, problem)
+/// A large answer, with the memory that its call was granted.
+struct Answer {
+    answer: Bytes,
+    _memory: Share,
+}
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
+fn busy() -> HttpError {
+    HttpError::shed("as many reviews as this webhook takes are under way")
+}
+
+/// An answer that is not a review.
+fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response<Full<Bytes>> {
+    let HttpError { status, problem, reason } = error;
+    if let Some(route) = route {
+        route.metrics.rejected(reason);
+    }
+    debug!(path = head.uri.path(), status = status.as_u16(), %problem, "request is answered with an HTTP error");
+    let mut response = if reason == Rejected::Shed {
+        come_again(&problem)
+    } else {
+        Response::new(Full::new(Bytes::from(problem.into_owned() + "\n")))
+    };
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => _ = headers.insert(ALLOW, HeaderValue::from_static("POST")),
+        // What is left of the body is not read, so nothing can follow it.
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        _ => {}
+    }
+    response
 }
 
 /// `application/json`, with or without parameters.

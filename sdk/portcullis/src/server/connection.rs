@@ -1,11 +1,16 @@
 //! One connection, from the first byte to the last.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -14,25 +19,27 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::places::Place;
+use super::body::RequestBody;
+use super::places::{Place, Told};
 use super::stall::Stall;
 use super::{Handler, Limits};
 
-/// Time for a connection that gives way to another one to end in order.
+/// Time for a connection that gives way to another one to end in order, when it has asked something before: an answer
+/// may be on its way.
 const LEAVE: Duration = Duration::from_secs(1);
+/// The same for one that never asked anything.
+const LEAVE_UNHEARD: Duration = Duration::from_millis(100);
 
-/// Serves a connection until it ends, or until `stop` and then the end of the answer under way. Whatever a peer does
-/// wrong ends its own connection and nothing else.
+/// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a peer
+/// does wrong ends its own connection and nothing else.
 pub(super) async fn serve<H: Handler>(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
     handler: Arc<H>,
     limits: Limits,
     place: Place,
-    stop: CancellationToken,
 ) {
     // Answers are one small write each: waiting to fill a segment would add the peer's delayed ACK to every one.
     if let Err(error) = stream.set_nodelay(true) {
@@ -40,18 +47,19 @@ pub(super) async fn serve<H: Handler>(
         return;
     }
     let Some(config) = tls else {
-        return requests(stream, handler, limits, place, stop).await;
+        return requests(stream, handler, limits, place).await;
     };
     let handshake = timeout(limits.handshake, TlsAcceptor::from(config).accept(stream));
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        () = place.wanted() => debug!("a handshake gives way to another connection"),
-        shaken = handshake => match shaken {
-            Ok(Ok(stream)) => requests(stream, handler, limits, place, stop).await,
-            Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
-            Err(_) => debug!("TLS handshake took too long"),
-        }
+    let mut handshake = pin!(handshake);
+    let shaken = poll_fn(|cx| match place.listen(cx.waker()) {
+        Told::Stay => handshake.as_mut().poll(cx).map(Some),
+        Told::Leave | Told::End => Poll::Ready(None),
+    });
+    match shaken.await {
+        Some(Ok(Ok(stream))) => requests(stream, handler, limits, place).await,
+        Some(Ok(Err(error))) => debug!(%error, "TLS handshake failed"),
+        Some(Err(_)) => debug!("TLS handshake took too long"),
+        None => debug!("a handshake gives way"),
     }
 }
 
@@ -60,17 +68,23 @@ async fn requests<H: Handler>(
     handler: Arc<H>,
     limits: Limits,
     place: Place,
-    stop: CancellationToken,
 ) {
-    let asked = Arc::new(AtomicBool::new(false));
+    let (asked, beyond) = (Arc::new(AtomicBool::new(false)), place.beyond());
     let service = service_fn({
         let (asked, place) = (Arc::clone(&asked), place.clone());
-        move |request| {
+        move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            let (handler, counted) = (Arc::clone(&handler), place.request());
+            let (handler, busy) = (Arc::clone(&handler), place.request());
+            let request = request.map(|body| RequestBody::new(body, place.crowded()));
             async move {
-                let answer = handler.handle(request).await;
-                drop(counted);
+                let answer = if beyond {
+                    let mut answer = handler.shed(request).await;
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    answer
+                } else {
+                    handler.handle(request).await
+                };
+                drop(busy);
                 Ok::<_, Infallible>(answer)
             }
         }
@@ -85,36 +99,39 @@ async fn requests<H: Handler>(
         .serve_connection(TokioIo::new(Stall::new(stream, limits.write)), service);
     let mut connection = pin!(connection);
     let mut patience = pin!(sleep(limits.first_request));
-    let (mut waiting, mut draining) = (true, false);
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    debug!(%error, "connection ended early");
-                }
-                return;
-            }
-            () = stop.cancelled(), if !draining => {
+    let (mut waiting, mut told) = (true, Told::Stay);
+    // By hand and not with `select!`: this runs at every wake-up, and locks of timers and tokens cost more than the
+    // rest of it.
+    let ended = poll_fn(|cx| {
+        let news = place.listen(cx.waker());
+        if news > told {
+            if told == Told::Stay {
                 // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that
                 // the API server's pool does not send its next request here.
                 connection.as_mut().graceful_shutdown();
-                draining = true;
             }
-            () = place.wanted(), if !draining => {
+            if news == Told::Leave {
                 // The same, and no time for a head that is only begun.
-                connection.as_mut().graceful_shutdown();
-                draining = true;
-                asked.store(place.busy(), Ordering::Relaxed);
-                patience.as_mut().reset(Instant::now() + LEAVE);
+                let leave = if asked.swap(place.busy(), Ordering::Relaxed) { LEAVE } else { LEAVE_UNHEARD };
+                patience.as_mut().reset(Instant::now() + leave);
                 waiting = true;
             }
-            () = patience.as_mut(), if waiting => {
-                if !asked.load(Ordering::Relaxed) {
-                    debug!("no request came");
-                    return;
-                }
-                waiting = false;
-            }
+            told = news;
         }
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(ended));
+        }
+        if waiting && patience.as_mut().poll(cx).is_ready() {
+            if !asked.load(Ordering::Relaxed) {
+                return Poll::Ready(None);
+            }
+            waiting = false;
+        }
+        Poll::Pending
+    });
+    match ended.await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => debug!(%error, "connection ended early"),
+        None => debug!("no request came"),
     }
 }

@@ -5,6 +5,7 @@
 //! port, a deadline for everything a peer can be slow at, and an end that closes kept connections, so that no request
 //! is lost to a process that is going.
 
+mod body;
 mod connection;
 mod limits;
 mod places;
@@ -19,8 +20,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::{Request, Response};
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -28,26 +29,49 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use body::RequestBody;
 pub use limits::Limits;
 pub use tls::{TlsError, tls_config};
 
+pub(crate) use body::discard;
 use places::Places;
+
+/// Connections beyond [`Limits::connections`] that are told to come again, at the same time.
+const BEYOND: usize = 32;
 
 /// Answers requests. Implemented by [`Routes`](crate::webhooks::Routes), and by every function from a request to a
 /// future response.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. Dropped when the peer hangs up.
-    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+    fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+
+    /// Answers one request of a connection that came when all places were at work: at once, and without work. 429 with
+    /// `Retry-After: 1`, unless written otherwise; the API server's client asks again then, while its own time lasts.
+    /// The connection is closed after it.
+    fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Full<Bytes>>> + Send {
+        async move {
+            discard(request.into_body()).await;
+            come_again("all connections of this server are at work")
+        }
+    }
 }
 
 impl<F, R> Handler for F
 where
-    F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
+    F: Fn(Request<RequestBody>) -> R + Send + Sync + 'static,
     R: Future<Output = Response<Full<Bytes>>> + Send,
 {
-    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send {
+    fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Full<Bytes>>> + Send {
         self(request)
     }
+}
+
+/// 429 with `Retry-After: 1`.
+pub(crate) fn come_again(why: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{why}; ask again in a second\n")));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// A bound listener that does not serve yet.
@@ -100,14 +124,19 @@ impl Server {
         let (mut connections, mut places) = (JoinSet::new(), Places::default());
         let mut next: Option<TcpStream> = None;
         loop {
-            if connections.len() >= limits.connections {
-                if next.is_some() {
-                    places.free_one();
-                }
-            } else if let Some(stream) = next.take() {
+            let full = connections.len() >= limits.connections;
+            if next.is_some() || !full {
+                // And it stays so until there is room, though those beyond the limit come and go.
+                places.crowded(full);
+            }
+            // Those that are asked to leave make room soon. Where all are at work, a few more are let in to be told so,
+            // and the rest waits in the kernel's queue.
+            let room =
+                |places: &mut Places| !full || (connections.len() < limits.connections + BEYOND && !places.free_some());
+            if let Some(stream) = next.take_if(|_| room(&mut places)) {
                 let config = tls.as_ref().map(|tls| tls.load_full());
-                let (handler, stop) = (Arc::clone(&handler), stop.clone());
-                connections.spawn(connection::serve(stream, config, handler, limits, places.take(), stop));
+                let (handler, place) = (Arc::clone(&handler), places.take(full));
+                connections.spawn(connection::serve(stream, config, handler, limits, place));
             }
             tokio::select! {
                 biased;
@@ -118,6 +147,7 @@ impl Server {
             }
         }
         drop(listener);
+        places.end();
         let all = async { while connections.join_next().await.is_some() {} };
         if timeout(limits.drain, all).await.is_err() {
             warn!(connections = connections.len(), "answers under way did not finish in time and are cut off");

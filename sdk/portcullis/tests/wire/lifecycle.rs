@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::{Request, Response};
-use portcullis::server::{Limits, TlsError, tls_config};
+use portcullis::server::{Limits, RequestBody, TlsError, tls_config};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -59,7 +58,7 @@ struct Held {
 async fn held(limits: Limits) -> Held {
     let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (came, go) = (Arc::clone(&arrived), Arc::clone(&release));
-    let handler = move |request: Request<Incoming>| {
+    let handler = move |request: Request<RequestBody>| {
         let (came, go) = (Arc::clone(&came), Arc::clone(&go));
         async move {
             if request.uri().path() == "/held" {
@@ -104,18 +103,4 @@ async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
     held.serving.stop.cancel();
     timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();
     assert!(is_closed(&mut stuck).await);
-}
-
-#[tokio::test]
-async fn a_connection_at_work_is_finished_and_one_over_the_limit_waits_for_its_turn() {
-    let held = held(Limits { connections: 1, ..Limits::default() }).await;
-    let mut busy = connect(&held.serving).await;
-    busy.write_all(post("/held", "").as_bytes()).await.unwrap();
-    busy.flush().await.unwrap();
-    timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
-    let mut waiting = Box::pin(async { send(&mut connect(&held.serving).await, &post("/", "")).await.status });
-    assert!(timeout(Duration::from_millis(300), &mut waiting).await.is_err(), "there is one connection already");
-    held.release.notify_one();
-    assert_eq!(read_reply(&mut busy).await.expect("its own answer").text(), "done");
-    assert_eq!(timeout(PATIENCE, waiting).await.expect("its turn came"), 200);
 }

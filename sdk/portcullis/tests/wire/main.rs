@@ -7,4 +7,5 @@ mod client;
 mod fixture;
 mod http;
 mod lifecycle;
+mod shed;
 mod slow;
