@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{
     Access, FailurePolicy, Grant, MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind,
-    mutating_configuration, to_yaml, validating_configuration,
+    mutating_configuration, to_yaml, validating_configuration, with_conversion,
 };
 use serde_json::{Value, json};
 
@@ -174,4 +174,32 @@ fn yaml_drops_nulls_and_puts_first_what_people_look_for() {
     ])
     .unwrap();
     assert_eq!(yaml, "apiVersion: v1\nkind: K\nmetadata:\n  name: x\nspec:\n  b: 1\n");
+}
+
+// K5: what KubeOps' generator gets wrong, and kubebuilder leaves to patches. With another name or none, the API server refuses the CRD or calls nobody.
+#[test]
+fn a_conversion_stanza_names_the_service_that_is_served_and_nothing_is_left_to_fill_in() {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    let crd: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": { "name": "entities.demo.example" },
+        "spec": {
+            "group": "demo.example", "scope": "Namespaced", "names": { "kind": "Entity", "plural": "entities" },
+            "versions": [{ "name": "v1", "served": true, "storage": true }],
+            "conversion": { "strategy": "None" },
+        }
+    }))
+    .unwrap();
+    let converted = with_conversion(crd.clone(), "/convert/entities", &service());
+    let value = serde_json::to_value(&converted).unwrap();
+    assert_eq!(
+        value["spec"]["conversion"],
+        json!({
+            "strategy": "Webhook",
+            "webhook": {
+                "clientConfig": { "service": { "name": "hooks", "namespace": "demo", "path": "/convert/entities", "port": 443 } },
+                "conversionReviewVersions": ["v1"]
+            }
+        })
+    );
+    assert_eq!((converted.spec.versions, converted.metadata), (crd.spec.versions, crd.metadata));
 }

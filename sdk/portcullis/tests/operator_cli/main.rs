@@ -1,9 +1,12 @@
-//! The command line of an operator's binary: `examples/entity_operator.rs`, started as a process.
+//! The command line of an operator's binary: `examples/entity_operator.rs` and `examples/versions_operator.rs`, started as processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cluster;
 mod failures;
 mod generate;
+mod migrate;
 mod process;
+mod refusal;
 mod run;
+mod versions;

@@ -1,4 +1,4 @@
-//! The example as a process.
+//! The examples as processes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,22 @@ use tokio::task::JoinHandle;
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 
-/// The example's binary, which cargo builds with the tests.
-fn binary() -> PathBuf {
+const ENTITIES: &str = "entity_operator";
+/// The example with a kind in three versions.
+pub(crate) const VERSIONS: &str = "versions_operator";
+
+/// The binary of an example, which cargo builds with the tests.
+fn binary(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
-    let binary = profile.join("examples/entity_operator");
+    let binary = profile.join("examples").join(example);
     assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
     binary
 }
 
 /// A command line that starts without what the environment of the tests would add.
-pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+fn command(example: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary(example));
     command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
     for variable in ["KUBECONFIG", "POD_NAMESPACE", "RUST_LOG", "RUST_BACKTRACE", "HOME"] {
         command.env_remove(variable);
@@ -37,7 +41,12 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 
 /// Runs it to its end.
 pub(crate) async fn output(arguments: &[&str]) -> Output {
-    tokio::time::timeout(PATIENCE, command(arguments).output()).await.unwrap().unwrap()
+    output_of(ENTITIES, arguments).await
+}
+
+/// Runs this one to its end.
+pub(crate) async fn output_of(example: &str, arguments: &[&str]) -> Output {
+    tokio::time::timeout(PATIENCE, command(example, arguments).output()).await.unwrap().unwrap()
 }
 
 /// Runs it to its end, which must be with this exit code; returns its standard error.
@@ -57,8 +66,18 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::run(ENTITIES, arguments)
+    }
+
+    /// Starts this one's `run`.
+    pub(crate) fn run(example: &str, arguments: &[&str]) -> Self {
         let fixed = ["run", "--log-format", "json", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
-        let mut child = command(&[&fixed, arguments].concat()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::spawn(example, &[&fixed, arguments].concat())
+    }
+
+    /// Starts this one with any command.
+    pub(crate) fn spawn(example: &str, arguments: &[&str]) -> Self {
+        let mut child = command(example, arguments).stderr(Stdio::piped()).spawn().unwrap();
         let (log, stderr) = (Arc::new(Mutex::new(Vec::new())), child.stderr.take().unwrap());
         let lines = Arc::clone(&log);
         let reader = tokio::spawn(async move {
@@ -82,12 +101,19 @@ impl Running {
         self.log.lock().unwrap().last().cloned().unwrap_or_default()
     }
 
+    /// Waits for a line on standard error that holds these words, whatever its form.
+    pub(crate) async fn says(&self, words: &str) {
+        wait_until(words, PATIENCE, || async { self.log().contains(words).then_some(()) }).await;
+    }
+
     /// Waits for a log line with this message, and returns its fields.
     pub(crate) async fn logged(&self, message: &str) -> Value {
         let find = || async {
             let log = self.log.lock().unwrap();
             let parsed = log.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            parsed.map(|mut line| line["fields"].take()).find(|fields| fields["message"] == message)
+            parsed
+                .map(|mut line| line["fields"].take())
+                .find(|fields| fields["message"].as_str().is_some_and(|said| said.starts_with(message)))
         };
         let Ok(found) = tokio::time::timeout(PATIENCE, wait_until(message, PATIENCE * 2, find)).await else {
             panic!("'{message}' was not logged:\n{}", self.log())

@@ -154,9 +154,9 @@ impl Migration<'_> {
         let params = PatchParams::default();
         match tried(|| api.patch_status(self.name, &params, &patch)).await {
             Ok(_) => Ok(()),
-            Err(error) if error.refused() => {
-                // What the test of the patch met is not said in words that a person could use.
-                Err(error).context("the CRD was changed while its objects were written; run it again")
+            // The test of the patch: what it met, the API server does not say.
+            Err(error) if error.code() == Some(422) => {
+                bail!("the CRD was changed while its objects were written; run it again")
             }
             Err(error) => Err(error).context("cannot write status.storedVersions of the CRD"),
         }

@@ -19,10 +19,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(super) enum NoAnswer {
     /// What the API server said; asking again does not help.
     #[error("{}", said(.0))]
-    Refused(#[source] kube::Error),
+    Refused(kube::Error),
     /// What it said, or what kept it from saying anything, however often it was asked.
     #[error("{}; tried {TRIES} times", said(.0))]
-    Failed(#[source] kube::Error),
+    Failed(kube::Error),
     /// It said nothing.
     #[error("the API server did not answer within {} s; tried {TRIES} times", ANSWER.as_secs())]
     Slow,
