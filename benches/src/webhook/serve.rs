@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use kube::ResourceExt as _;
+use portcullis::conversion::Convert;
 use portcullis::server::{Limits, Server, tls_config};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 use rustls::ServerConfig;
@@ -16,7 +17,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::entity::{FORBIDDEN, LABEL, OVERWRITE, OVERWRITTEN, REFUSAL, v3};
+use super::entity::{FORBIDDEN, LABEL, OVERWRITE, OVERWRITTEN, REFUSAL, v1_to_v3, v2_to_v3, v3, v3_to_v1, v3_to_v2};
 
 /// What every server is told.
 #[derive(clap::Parser, Debug)]
@@ -71,6 +72,7 @@ pub fn webhooks() -> Webhooks {
             Validate::<v3::Entity>::named("entity").on_create(|new, _| judge(new)).on_update(|_, new, _| judge(new)),
         )
         .mutate(Mutate::<v3::Entity>::named("entity").on_create(overwrite))
+        .convert(Convert::<v3::Entity>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2).path("/convert"))
 }
 
 async fn judge(new: Arc<v3::Entity>) -> Verdict {

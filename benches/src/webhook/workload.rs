@@ -55,10 +55,24 @@ impl Workload {
         matches!(self.expected, Expected::Allowed | Expected::Converted(_))
     }
 
-    /// All of them, admission first.
-    pub fn all() -> Vec<Self> {
+    /// The names of all, admission first.
+    pub const NAMES: [&str; 10] = [
+        "validate-4k",
+        "validate-10k",
+        "update-10k",
+        "deny-4k",
+        "mutate-none-10k",
+        "mutate-patch-10k",
+        "convert-1",
+        "convert-1-to-v1",
+        "convert-100",
+        "convert-1500",
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &'static str) -> Option<Self> {
         let one = |bytes, username, stored| entity(Wanted { version: "v3", bytes, seed: 7, username, stored });
-        let validate = |name, object: Value, old: Option<Value>, expected| Self {
+        let validate = |object: Value, old: Option<Value>, expected| Self {
             name,
             path: "/validate/entity?timeout=10s",
             body: admission(&object, old.as_ref()),
@@ -66,7 +80,7 @@ impl Workload {
             callers: 8,
             goal: 6.0,
         };
-        let mutate = |name, object: &Value, expected, goal| Self {
+        let mutate = |object: &Value, expected, goal| Self {
             name,
             path: "/mutate/entity?timeout=10s",
             body: admission(object, None),
@@ -74,27 +88,25 @@ impl Workload {
             callers: 8,
             goal,
         };
-        let overwrite = one(LARGE, OVERWRITE, false);
-        let mut overwritten = overwrite.clone();
-        overwritten["spec"]["username"] = OVERWRITTEN.into();
-        overwritten["metadata"]["labels"][LABEL] = "true".into();
-        vec![
-            validate("validate-4k", one(SMALL, "jane", true), None, Expected::Allowed),
-            validate("validate-10k", one(LARGE, "jane", true), None, Expected::Allowed),
-            validate("update-10k", one(LARGE, "jane", true), Some(one(LARGE, "joan", true)), Expected::Allowed),
-            validate("deny-4k", one(SMALL, FORBIDDEN, true), None, Expected::Refused),
-            mutate("mutate-none-10k", &one(LARGE, "jane", false), Expected::Allowed, 6.0),
-            mutate(
-                "mutate-patch-10k",
-                &overwrite,
-                Expected::Patched { before: overwrite.clone(), after: overwritten },
-                10.0,
-            ),
-            convert("convert-1", "v1", "v3", 1, 8, 6.0),
-            convert("convert-1-to-v1", "v3", "v1", 1, 8, 6.0),
-            convert("convert-100", "v1", "v3", 100, 8, 4.0),
-            convert("convert-1500", "v1", "v3", 1500, 1, 4.0),
-        ]
+        Some(match name {
+            "validate-4k" => validate(one(SMALL, "jane", true), None, Expected::Allowed),
+            "validate-10k" => validate(one(LARGE, "jane", true), None, Expected::Allowed),
+            "update-10k" => validate(one(LARGE, "jane", true), Some(one(LARGE, "joan", true)), Expected::Allowed),
+            "deny-4k" => validate(one(SMALL, FORBIDDEN, true), None, Expected::Refused),
+            "mutate-none-10k" => mutate(&one(LARGE, "jane", false), Expected::Allowed, 6.0),
+            "mutate-patch-10k" => {
+                let before = one(LARGE, OVERWRITE, false);
+                let mut after = before.clone();
+                after["spec"]["username"] = OVERWRITTEN.into();
+                after["metadata"]["labels"][LABEL] = "true".into();
+                mutate(&before.clone(), Expected::Patched { before, after }, 10.0)
+            }
+            "convert-1" => convert(name, "v1", "v3", 1, 8, 6.0),
+            "convert-1-to-v1" => convert(name, "v3", "v1", 1, 8, 6.0),
+            "convert-100" => convert(name, "v1", "v3", 100, 8, 4.0),
+            "convert-1500" => convert(name, "v1", "v3", 1500, 1, 4.0),
+            _ => return None,
+        })
     }
 }
 
