@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -180,30 +180,42 @@ impl<'a> Review<'a> {
     /// Reads the envelope. Takes time in proportion to the body, and decodes none of the objects in it.
     pub fn parse(body: &'a [u8]) -> Result<Self, EnvelopeError> {
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Envelope<'a> {
+        #[serde(rename_all = "camelCase", bound(deserialize = "R: Deserialize<'de>"))]
+        struct Envelope<'a, R> {
             #[serde(default, borrow)]
             api_version: Cow<'a, str>,
             #[serde(default, borrow)]
             kind: Cow<'a, str>,
-            // Held back: a body of another kind has another request, and that is worth its own message.
-            #[serde(default, borrow)]
-            request: Option<&'a RawValue>,
+            request: R,
         }
-        let envelope: Envelope<'a> = serde_json::from_slice(body)?;
-        let version = match (&*envelope.api_version, &*envelope.kind) {
-            ("admission.k8s.io/v1", "AdmissionReview") => ReviewVersion::V1,
-            ("admission.k8s.io/v1beta1", "AdmissionReview") => ReviewVersion::V1beta1,
-            (api_version, kind) => {
-                return Err(EnvelopeError::Kind { api_version: api_version.into(), kind: kind.into() });
-            }
+        let Envelope { api_version, kind, request } = match serde_json::from_slice::<Envelope<'a, Request<'a>>>(body) {
+            Ok(envelope) => envelope,
+            // A body of another kind has another request or none, and that is worth its own message.
+            Err(error) => match serde_json::from_slice::<Envelope<'a, Option<IgnoredAny>>>(body) {
+                Ok(other) if version(&other.api_version, &other.kind).is_none() => {
+                    return Err(other_kind(other.api_version, other.kind));
+                }
+                _ => return Err(error.into()),
+            },
         };
-        let request: Request<'a> = serde_json::from_str(envelope.request.map_or("null", RawValue::get))?;
+        let Some(version) = version(&api_version, &kind) else { return Err(other_kind(api_version, kind)) };
         if request.uid.is_empty() {
             return Err(EnvelopeError::NoUid);
         }
         Ok(Self { version, request })
     }
+}
+
+fn version(api_version: &str, kind: &str) -> Option<ReviewVersion> {
+    match (api_version, kind) {
+        ("admission.k8s.io/v1", "AdmissionReview") => Some(ReviewVersion::V1),
+        ("admission.k8s.io/v1beta1", "AdmissionReview") => Some(ReviewVersion::V1beta1),
+        _ => None,
+    }
+}
+
+fn other_kind(api_version: Cow<'_, str>, kind: Cow<'_, str>) -> EnvelopeError {
+    EnvelopeError::Kind { api_version: api_version.into_owned(), kind: kind.into_owned() }
 }
 
 /// An object that does not fit its type.
@@ -216,11 +228,11 @@ pub struct DecodeError {
     pub problem: String,
 }
 
-/// Decodes a raw object, with the path of the field where it does not fit.
-pub fn decode<T: DeserializeOwned>(raw: &RawValue) -> Result<T, DecodeError> {
+/// Decodes an object from its JSON, with the path of the field where it does not fit.
+pub fn decode<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
     // Two passes only for what fails: keeping track of the path slows down every object that decodes.
-    serde_json::from_str(raw.get()).or_else(|_| {
-        let mut from = serde_json::Deserializer::from_str(raw.get());
+    serde_json::from_str(object).or_else(|_| {
+        let mut from = serde_json::Deserializer::from_str(object);
         serde_path_to_error::deserialize(&mut from)
             .map_err(|error| DecodeError { path: error.path().to_string(), problem: without_position(error.inner()) })
     })

@@ -4,7 +4,8 @@
 //!
 //! * [`Review::parse`] reads the envelope first. Objects stay raw slices of the request body, so the `uid` can be
 //!   echoed even when the object does not decode, and nothing is decoded that nobody asks for.
-//! * [`decode`] turns a raw object into a type, with the path of the field that did not fit.
+//! * [`decode`] turns a raw object into a type, with the path of the field that did not fit;
+//!   [`without_managed_fields`] leaves out what is half of most objects and of use to few handlers.
 //! * [`edit`] carries what a handler changed on a *typed* object over to the *raw* object: members that the type does
 //!   not know stay, defaults that only the type writes do not become changes. The patch is applied here and compared
 //!   before anyone may send it.
@@ -28,19 +29,24 @@
 //! ```
 
 mod answer;
+mod edit;
 mod envelope;
 mod field;
 mod merge;
+mod object;
 mod patch;
+mod scan;
 mod verdict;
 
+pub use edit::{Edited, edit};
 pub use envelope::{
     DecodeError, EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion,
     UserInfo, decode,
 };
 pub use field::Field;
 pub use merge::merge as carry;
-pub use patch::{Edited, Patch, PatchError, diff, edit};
+pub use object::{is_being_deleted, without_managed_fields};
+pub use patch::{Patch, PatchError, diff};
 pub use verdict::{Cause, Denial, Verdict};
 
 /// The largest admission review that is read, in bytes: 7 MiB.

@@ -2,10 +2,7 @@
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-
-use crate::merge::merge;
 
 /// A JSON Patch that turned the raw object into the edited one when it was tried.
 #[derive(Clone, Debug)]
@@ -15,6 +12,11 @@ pub struct Patch {
 }
 
 impl Patch {
+    pub(crate) fn new(operations: json_patch::Patch) -> Result<Self, PatchError> {
+        let json = serde_json::to_vec(&operations).map_err(PatchError::Write)?;
+        Ok(Self { operations, json })
+    }
+
     /// The operations as a JSON array.
     pub fn as_json(&self) -> &[u8] {
         &self.json
@@ -26,20 +28,11 @@ impl Patch {
     }
 }
 
-/// A raw object with the edits of a handler, and the patch that leads there.
-#[derive(Clone, Debug)]
-pub struct Edited {
-    /// Leads from the raw object to `object`.
-    pub patch: Patch,
-    /// The raw object with the edits in it.
-    pub object: Value,
-}
-
 /// A patch that may not be sent: the API server treats a bad patch as an internal error whatever the failure policy is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// The raw object is not a JSON object that can be followed.
+    /// A document is not JSON, or too deep to follow.
     #[error("object does not read as JSON: {0}")]
     Object(#[source] serde_json::Error),
     /// The patch does not apply to the raw object.
@@ -51,30 +44,6 @@ pub enum PatchError {
     /// The patch could not be written.
     #[error("patch does not write as JSON: {0}")]
     Write(#[source] serde_json::Error),
-}
-
-/// Carries the changes from `before` to `after`, both written by a type, over to the raw object that the type was
-/// decoded from. None when there is nothing to change.
-///
-/// What the type does not know stays as it is in `raw`. What the type writes without it being in `raw` (a default) is
-/// no change as long as `before` and `after` agree on it.
-pub fn edit(raw: &RawValue, before: &Value, after: &Value) -> Result<Option<Edited>, PatchError> {
-    if before == after {
-        return Ok(None);
-    }
-    let raw: Value = serde_json::from_str(raw.get()).map_err(PatchError::Object)?;
-    let object = merge(&raw, before, after);
-    let operations = diff(&raw, &object);
-    if operations.0.is_empty() {
-        return Ok(None);
-    }
-    let mut tried = raw;
-    json_patch::patch(&mut tried, &operations)?;
-    if tried != object {
-        return Err(PatchError::Mismatch);
-    }
-    let json = serde_json::to_vec(&operations).map_err(PatchError::Write)?;
-    Ok(Some(Edited { patch: Patch { operations, json }, object }))
 }
 
 /// The operations that lead from one document to another, always the same for the same two documents.

@@ -1,14 +1,16 @@
 //! What validating and mutating webhooks have in common: which requests reach a handler, and with what.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use portcullis_manifest::{Scope, Webhook};
-use portcullis_review::{Operation, Patch, PatchError, Request, Verdict, decode};
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use portcullis_review::{
+    Operation, Patch, PatchError, Request, Verdict, decode, is_being_deleted, without_managed_fields,
+};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::Context;
@@ -85,49 +87,47 @@ pub(super) enum Failure {
     Unstable(String),
 }
 
-/// Whether the stored object waits for its finalizers only. Judging it could keep it from ever going, and with it its
-/// namespace; so it is not even decoded. Only what is stored says that it is going: in what a client sends, the time of
-/// deletion is a claim (and a way past every webhook) or left out.
+/// Allows what happens to an object that waits for its finalizers only. Judging it could keep it from ever going, and
+/// with it its namespace; so it is not even decoded. Only what is stored says that it is going: in what a client sends,
+/// the time of deletion is a claim (and a way past every webhook) or left out.
 pub(super) fn being_deleted(request: &Request<'_>) -> Option<Decision> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata {
-        deletion_timestamp: Option<IgnoredAny>,
-    }
-    let going = |object: &RawValue| {
-        serde_json::from_str::<Object>(object.get()).is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
-    };
-    request.old_object.is_some_and(going).then(|| Decision::skipped("the object is being deleted"))
+    let going = request.old_object.is_some_and(is_being_deleted);
+    going.then(|| Decision::skipped("the object is being deleted"))
+}
+
+/// An object of the request as text, with what handlers want to see of it.
+pub(super) fn text<'r>(
+    request: &Request<'r>,
+    object: Option<&'r RawValue>,
+    settings: &Settings,
+) -> Result<Cow<'r, str>, Failure> {
+    let raw = object.ok_or(Failure::NoObject(request.operation))?;
+    Ok(if settings.managed_fields { Cow::Borrowed(raw.get()) } else { without_managed_fields(raw) })
 }
 
 /// Decodes an object of the request, or says no: a handler cannot judge what it cannot read, and the user is told the
 /// field.
-fn object<T: DeserializeOwned>(
-    request: &Request<'_>,
-    raw: Option<&RawValue>,
-    which: &str,
-) -> Result<Result<T, Decision>, Failure> {
-    let raw = raw.ok_or(Failure::NoObject(request.operation))?;
-    Ok(decode(raw).map_err(|error| {
+fn read<T: DeserializeOwned>(request: &Request<'_>, text: &str, which: &str) -> Result<T, Decision> {
+    decode(text).map_err(|error| {
         let kind = &request.kind.kind;
         let field = error.path.trim_start_matches('.');
         let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
         // The problem may repeat a value of the object, and objects stay out of the log.
         let note = Some(format!("{which} does not decode as {kind} at {}", error.path));
         Decision { verdict, patch: None, note }
-    }))
+    })
 }
 
 /// The object as it shall be.
-pub(super) fn new_object<T: DeserializeOwned>(request: &Request<'_>) -> Result<Result<T, Decision>, Failure> {
-    object(request, request.object, "the object")
+pub(super) fn new_object<T: DeserializeOwned>(request: &Request<'_>, text: &str) -> Result<T, Decision> {
+    read(request, text, "the object")
 }
 
 /// The object as it is.
-pub(super) fn old_object<T: DeserializeOwned>(request: &Request<'_>) -> Result<Result<Arc<T>, Decision>, Failure> {
-    Ok(object(request, request.old_object, "the stored object")?.map(Arc::new))
+pub(super) fn old_object<T: DeserializeOwned>(
+    request: &Request<'_>,
+    settings: &Settings,
+) -> Result<Result<Arc<T>, Decision>, Failure> {
+    let text = text(request, request.old_object, settings)?;
+    Ok(read(request, &text, "the stored object").map(Arc::new))
 }

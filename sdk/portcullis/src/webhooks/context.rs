@@ -117,6 +117,6 @@ impl Context {
     /// # Errors
     /// When they are options of another kind.
     pub fn options<T: DeserializeOwned>(&self) -> Result<Option<T>, DecodeError> {
-        self.options.as_deref().map(decode).transpose()
+        self.options.as_deref().map(|options| decode(options.get())).transpose()
     }
 }

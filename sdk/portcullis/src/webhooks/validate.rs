@@ -10,7 +10,7 @@ use portcullis_manifest::{self as manifests, Webhook, WebhookKind};
 use portcullis_review::{Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object, text};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -223,30 +223,31 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());
-            let verdict = match request.operation {
+            let new = || -> Result<_, Failure> {
+                Ok(new_object::<T>(request, &text(request, request.object, &self.settings)?).map(Arc::new))
+            };
+            let judged = match request.operation {
                 Operation::Create | Operation::Connect => {
                     let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
                     let handler = handler.as_ref().ok_or_else(no_handler)?;
-                    match new_object(request)? {
-                        Ok(new) => handler(Arc::new(new), context),
-                        Err(unread) => return Ok(unread),
-                    }
+                    new()?.map(|new| handler(new, context))
                 }
                 Operation::Update => {
                     let handler = self.update.as_ref().ok_or_else(no_handler)?;
-                    match (old_object(request)?, new_object(request)?) {
-                        (Ok(old), Ok(new)) => handler(old, Arc::new(new), context),
-                        // What the user sent comes first: that is what can be mended.
-                        (_, Err(unread)) | (Err(unread), _) => return Ok(unread),
+                    // What the user sent comes first: that is what can be mended.
+                    match (new()?, old_object(request, &self.settings)?) {
+                        (Ok(new), Ok(old)) => Ok(handler(old, new, context)),
+                        (Err(unread), _) | (_, Err(unread)) => Err(unread),
                     }
                 }
                 Operation::Delete => {
                     let handler = self.delete.as_ref().ok_or_else(no_handler)?;
-                    match old_object(request)? {
-                        Ok(old) => handler(old, context),
-                        Err(unread) => return Ok(unread),
-                    }
+                    old_object(request, &self.settings)?.map(|old| handler(old, context))
                 }
+            };
+            let verdict = match judged {
+                Ok(verdict) => verdict,
+                Err(unread) => return Ok(unread),
             };
             Ok(Decision::by_handler(verdict.await))
         }

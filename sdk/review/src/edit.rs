@@ -1,0 +1,135 @@
+//! Carries a handler's edits on a type over to the raw object, and makes the patch for them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::MAX_DEPTH;
+use crate::merge::merge;
+use crate::patch::{Patch, PatchError, diff};
+use crate::scan::members;
+
+/// A raw object with the edits of a handler, and the patch that leads there.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Edited {
+    /// Leads from the raw object to `object`.
+    pub patch: Patch,
+    /// The raw object with the edits in it, as JSON.
+    pub object: String,
+}
+
+/// Carries the changes from `before` to `after`, both written by a type, over to the `raw` object that the type was
+/// decoded from. None when there is nothing to change.
+///
+/// What the type does not know stays as it is in `raw`. What the type writes without it being in `raw` (a default) is
+/// no change as long as `before` and `after` agree on it.
+///
+/// All three are JSON as text: members whose text is the same before and after are passed over unread, so the time is
+/// that of what was edited, and not that of the object. What is not JSON gives an error or a patch of no use.
+pub fn edit(raw: &str, before: &str, after: &str) -> Result<Option<Edited>, PatchError> {
+    if before == after {
+        return Ok(None);
+    }
+    let Some(differing) = narrow(raw, before, after, 0)? else { return Ok(None) };
+    let edited = merge(&differing.raw, &differing.before, &differing.after);
+    let patch = diff(&differing.raw, &edited);
+    if patch.0.is_empty() {
+        return Ok(None);
+    }
+    let mut tried = differing.raw.clone();
+    json_patch::patch(&mut tried, &patch)?;
+    if tried != edited {
+        return Err(PatchError::Mismatch);
+    }
+    let mut object = Vec::with_capacity(raw.len() + after.len() / 4);
+    splice(raw, &differing.raw, &edited, &mut object)?;
+    let object = String::from_utf8(object).map_err(|_| PatchError::Mismatch)?;
+    Ok(Some(Edited { patch: Patch::new(patch)?, object }))
+}
+
+/// The three documents, without the members of objects that are the same before and after.
+struct Differing {
+    raw: Value,
+    before: Value,
+    after: Value,
+}
+
+fn narrow(raw: &str, before: &str, after: &str, depth: usize) -> Result<Option<Differing>, PatchError> {
+    let is_object = |text: &str| text.trim_start().starts_with('{');
+    if depth >= MAX_DEPTH || ![raw, before, after].into_iter().all(is_object) {
+        let read = |text| serde_json::from_str(text).map_err(PatchError::Object);
+        return Ok(Some(Differing { raw: read(raw)?, before: read(before)?, after: read(after)? }));
+    }
+    let (raws, befores, afters) = (index(raw), index(before), index(after));
+    let [mut raw, mut before, mut after] = std::array::from_fn(|_| Map::new());
+    let keys = afters.keys().chain(befores.keys().filter(|key| !afters.contains_key(*key)));
+    for key in keys {
+        let member = [raws.get(key), befores.get(key), afters.get(key)].map(|text| text.copied());
+        match member {
+            [_, Some(was), Some(is)] if was == is => {}
+            [Some(under), Some(was), Some(is)] => {
+                if let Some(differing) = narrow(under, was, is, depth + 1)? {
+                    raw.insert(key.to_string(), differing.raw);
+                    before.insert(key.to_string(), differing.before);
+                    after.insert(key.to_string(), differing.after);
+                }
+            }
+            _ => {
+                for (text, map) in member.into_iter().zip([&mut raw, &mut before, &mut after]) {
+                    if let Some(text) = text {
+                        map.insert(key.to_string(), serde_json::from_str(text).map_err(PatchError::Object)?);
+                    }
+                }
+            }
+        }
+    }
+    if before.is_empty() && after.is_empty() {
+        return Ok(None);
+    }
+    let [raw, before, after] = [raw, before, after].map(Value::Object);
+    Ok(Some(Differing { raw, before, after }))
+}
+
+fn index(object: &str) -> BTreeMap<Cow<'_, str>, &str> {
+    members(object).map(|member| (member.key, member.value)).collect()
+}
+
+/// Writes the `raw` document with the edits in it: `from` are the members of it that were looked at, and `to` is what
+/// became of them.
+fn splice(raw: &str, from: &Value, to: &Value, out: &mut Vec<u8>) -> Result<(), PatchError> {
+    let write = |value: &Value, out: &mut Vec<u8>| serde_json::to_writer(out, value).map_err(PatchError::Write);
+    let (Value::Object(from), Value::Object(to)) = (from, to) else { return write(to, out) };
+    out.push(b'{');
+    let start = out.len();
+    let comma = |out: &mut Vec<u8>| {
+        if out.len() > start {
+            out.push(b',')
+        }
+    };
+    for member in members(raw) {
+        match (from.get(&*member.key), to.get(&*member.key)) {
+            (None, _) => {
+                comma(out);
+                out.extend_from_slice(raw.get(member.from..member.to).unwrap_or_default().as_bytes());
+            }
+            (Some(from), Some(to)) => {
+                comma(out);
+                out.extend_from_slice(
+                    raw.get(member.from..member.to - member.value.len()).unwrap_or_default().as_bytes(),
+                );
+                splice(member.value, from, to, out)?;
+            }
+            (Some(_), None) => {}
+        }
+    }
+    for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
+        comma(out);
+        serde_json::to_writer(&mut *out, key).map_err(PatchError::Write)?;
+        out.push(b':');
+        write(value, out)?;
+    }
+    out.push(b'}');
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Finds the members of a JSON object in its text, and reads nothing else.
+//!
+//! It trusts that the text is JSON: whoever has it as a [`RawValue`](serde_json::value::RawValue), has decoded it or
+//! has written it knows that. Other text gives fewer members or wrong ones, and never a panic. Nothing here recurses.
+
+use std::borrow::Cow;
+
+/// A member of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Member<'a> {
+    pub(crate) key: Cow<'a, str>,
+    /// The value as it is written.
+    pub(crate) value: &'a str,
+    /// Where in the text of the object the member begins (with its key) and ends.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// The members of the object that `text` is; none if it is no object.
+pub(crate) fn members(text: &str) -> Members<'_> {
+    let mut members = Members { text, at: 0 };
+    // Past the end there is nothing to find.
+    members.at = if members.peek() == Some(b'{') { members.at + 1 } else { text.len() };
+    members
+}
+
+/// The value of a member, the last one of that name as JSON readers have it.
+pub(crate) fn member<'a>(text: &'a str, key: &str) -> Option<Member<'a>> {
+    members(text).filter(|member| member.key == key).last()
+}
+
+pub(crate) struct Members<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Member<'a>;
+
+    fn next(&mut self) -> Option<Member<'a>> {
+        if self.peek()? == b',' {
+            self.at += 1;
+            self.peek()?;
+        }
+        let from = self.at;
+        self.string()?;
+        let quoted = self.text.get(from..self.at)?;
+        let key = if quoted.contains('\\') {
+            Cow::Owned(serde_json::from_str(quoted).ok()?)
+        } else {
+            Cow::Borrowed(quoted.get(1..quoted.len() - 1)?)
+        };
+        if self.peek()? != b':' {
+            return None;
+        }
+        self.at += 1;
+        self.peek()?;
+        let value = self.at;
+        self.value()?;
+        Some(Member { key, value: self.text.get(value..self.at)?, from, to: self.at })
+    }
+}
+
+impl Members<'_> {
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Option<u8> {
+        while let b' ' | b'\n' | b'\r' | b'\t' = self.byte()? {
+            self.at += 1;
+        }
+        self.byte()
+    }
+
+    fn string(&mut self) -> Option<()> {
+        if self.byte()? != b'"' {
+            return None;
+        }
+        self.at += 1;
+        loop {
+            match self.byte()? {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at += 1;
+        Some(())
+    }
+
+    /// Goes past a value.
+    fn value(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        loop {
+            match self.byte()? {
+                b'"' => self.string()?,
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                    continue;
+                }
+                b'}' | b']' if depth > 0 => {
+                    depth -= 1;
+                    self.at += 1;
+                }
+                b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => return Some(()),
+                _ => {
+                    self.at += 1;
+                    continue;
+                }
+            }
+            if depth == 0 {
+                return Some(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_as_they_are_written() {
+        let text =
+            " { \"a\" : 1 ,\"b\\\"\":\"x\\\\\\\"},\" , \"c\":{\"d\":[1,{\"e\":\"]\"}]} , \"n\":null,\"f\":-1.5e3\n}";
+        let found: Vec<_> = members(text).map(|m| (m.key.into_owned(), m.value)).collect();
+        let expected = [
+            ("a", "1"),
+            ("b\"", "\"x\\\\\\\"},\""),
+            ("c", "{\"d\":[1,{\"e\":\"]\"}]}"),
+            ("n", "null"),
+            ("f", "-1.5e3"),
+        ];
+        assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value)));
+        assert_eq!(members(text).map(|m| &text[m.from..m.to]).nth(2).unwrap(), "\"c\":{\"d\":[1,{\"e\":\"]\"}]}");
+        assert_eq!(member("{\"a\":1,\"a\":2}", "a").unwrap().value, "2");
+    }
+
+    #[test]
+    fn what_is_no_object_has_no_members_and_what_is_no_json_does_not_panic() {
+        for text in [
+            "", "1", "[]", "\"a\"", "null", "{}", "{ }", "{\"", "{\"a", "{\"a\"", "{\"a\":", "{\"a\\", "{a:1}",
+            "{\"ä\\", "}{", "{,",
+        ] {
+            assert_eq!(members(text).count(), 0, "{text}");
+        }
+        for text in ["{\"a\":1", "{\"a\":[", "{\"a\":\"ä", "{\"a\":]]", "{\"a\":1 2}", "{\"a\":1,,}", "{\"\\u\":1}"] {
+            _ = members(text).count();
+        }
+    }
+}
