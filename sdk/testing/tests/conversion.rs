@@ -2,11 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
+use kube::core::crd::merge_crds;
+use kube::{CustomResource, CustomResourceExt as _};
+use portcullis::conversion::Convert;
+use portcullis::webhooks::Webhooks;
+use portcullis_convert::Hub;
+use portcullis_testing::admission::Reviews;
 use portcullis_testing::conversion::{Converter, assert_laws};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// A kind whose versions have these schemas for their specs.
@@ -199,4 +208,93 @@ fn the_same_objects_are_tried_in_every_run() {
     for needle in ["  ", "漢", "\\\"", "\\n", "\"\""] {
         assert!(texts.iter().any(|text| text.contains(needle)), "no text with {needle} among {}", texts.len());
     }
+}
+
+mod v1 {
+    use super::*;
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "demo.example", version = "v1", kind = "Person", plural = "people", namespaced)]
+    pub(crate) struct PersonSpec {
+        pub(crate) name: String,
+        /// What only this version can say.
+        pub(crate) nicknames: Option<Vec<String>>,
+    }
+}
+
+mod v2 {
+    use super::*;
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "demo.example", version = "v2", kind = "Person", plural = "people", namespaced)]
+    pub(crate) struct PersonSpec {
+        pub(crate) first: String,
+        pub(crate) last: Option<String>,
+        /// What only this version can say.
+        pub(crate) address: Option<BTreeMap<String, String>>,
+    }
+}
+
+fn to_v2(old: v1::Person) -> v2::Person {
+    let (first, last) = match old.spec.name.split_once(' ') {
+        Some((first, last)) => (first.to_owned(), Some(last.to_owned())),
+        None => (old.spec.name, None),
+    };
+    v2::Person::new("", v2::PersonSpec { first, last, address: None })
+}
+
+fn to_v1(hub: v2::Person) -> v1::Person {
+    let v2::PersonSpec { first, last, .. } = hub.spec;
+    let name = last.map_or(first.clone(), |last| format!("{first} {last}"));
+    v1::Person::new("", v1::PersonSpec { name, nicknames: None })
+}
+
+fn people() -> CustomResourceDefinition {
+    merge_crds(vec![v1::Person::crd(), v2::Person::crd()], "v2").unwrap()
+}
+
+/// K8
+#[test]
+fn an_engine_keeps_the_laws_for_versions_of_which_each_says_what_the_other_cannot() {
+    let convert = Convert::<v2::Person>::hub().spoke(to_v2, to_v1);
+    assert_laws(&Webhooks::new().convert(convert), &people());
+    assert!(failure(Webhooks::new(), &people()).contains("no conversion of \"Person\" is registered"));
+}
+
+#[test]
+fn mistakes_of_converters_are_found_behind_an_engine_that_makes_up_for_losses() {
+    let with = |to_v2: fn(v1::Person) -> v2::Person, to_v1: fn(v2::Person) -> v1::Person| {
+        failure(Hub::<v2::Person>::new().spoke(to_v2, to_v1).build().unwrap(), &people())
+    };
+    let message = with(to_v2, |hub| {
+        assert!(hub.spec.first.len() < 5, "too long");
+        to_v1(hub)
+    });
+    assert!(message.contains("every object that the schema admits can be converted to"), "{message}");
+    assert!(message.contains("panicked"), "{message}");
+
+    // A way back that does not look at the name: what was kept beside the object hides the edit.
+    let message = with(to_v2, |_| v1::Person::new("", v1::PersonSpec { name: "always".into(), nicknames: None }));
+    assert!(message.contains("an edit in v2 shows in v1, whatever was kept beside the object"), "{message}");
+}
+
+/// Members that the schemas know and the types do not, as when an older operator meets a newer CRD.
+#[test]
+fn an_engine_keeps_the_laws_for_members_that_its_types_do_not_know() {
+    let mut crd = people();
+    let free: JSONSchemaProps =
+        serde_json::from_value(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})).unwrap();
+    for version in &mut crd.spec.versions {
+        let schema = version.schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+        spec.properties.as_mut().unwrap().insert("later".into(), free.clone());
+    }
+    assert_laws(&Hub::<v2::Person>::new().spoke(to_v2, to_v1).build().unwrap(), &crd);
+}
+
+#[tokio::test]
+async fn a_single_object_goes_through_a_review() {
+    let reviews = Reviews::of(&Webhooks::new().convert(Convert::<v2::Person>::hub().spoke(to_v2, to_v1))).unwrap();
+    let person = v1::Person::new("ada", v1::PersonSpec { name: "Ada Lovelace".into(), nicknames: None });
+    let converted = reviews.convert(&person, "v2").await;
+    assert_eq!(converted["spec"], json!({"first": "Ada", "last": "Lovelace", "address": null}));
+    assert_eq!(reviews.convert(&converted, "v1").await["spec"]["name"], "Ada Lovelace");
 }

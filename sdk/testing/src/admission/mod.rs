@@ -38,10 +38,12 @@
 //! test: the API server would never send it.
 
 mod answer;
+mod convert;
 mod idempotent;
 mod request;
 mod target;
 
+use portcullis::conversion::Conversion;
 use portcullis::manifest::Webhook;
 use portcullis::webhooks::{RegistrationError, Routes, Webhooks};
 
@@ -54,6 +56,7 @@ pub use request::Request;
 pub struct Reviews {
     routes: Routes,
     webhooks: Vec<Webhook>,
+    conversions: Vec<Conversion>,
 }
 
 impl Reviews {
@@ -62,6 +65,7 @@ impl Reviews {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn of(webhooks: &Webhooks) -> Result<Self, RegistrationError> {
-        Ok(Self { routes: webhooks.routes()?, webhooks: webhooks.manifests()? })
+        let (routes, conversions) = (webhooks.routes()?, webhooks.conversions()?);
+        Ok(Self { routes, webhooks: webhooks.manifests()?, conversions })
     }
 }

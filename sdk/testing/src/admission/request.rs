@@ -150,17 +150,10 @@ impl Request<'_> {
         let webhook = self.reviews.webhook(kind, name);
         let review = self.review(webhook);
         let asked = asked(kind, name, &review["request"]);
-        let uri = format!("{}?timeout={}s", webhook.path, webhook.timeout_seconds);
-        let request = http::Request::post(uri)
-            .header("content-type", "application/json")
-            .body(Full::from(review.to_string()))
-            .unwrap_or_else(|error| panic!("webhook {name} is at {}: {error}", webhook.path));
-        let (head, body) = self.reviews.routes.respond(request).await.into_parts();
-        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
-        if head.status != StatusCode::OK {
-            return Answer::http_error(asked, head.status.as_u16(), String::from_utf8_lossy(&body).trim_end());
+        match self.reviews.post(&webhook.path, webhook.timeout_seconds, &review).await {
+            Ok(body) => Answer::read(asked, &review["request"], &body).unwrap_or_else(|broken| panic!("{broken}")),
+            Err((code, text)) => Answer::http_error(asked, code, &text),
         }
-        Answer::read(asked, &review["request"], &body).unwrap_or_else(|broken| panic!("{broken}"))
     }
 
     /// The whole review, and the objects as they travel in it.
@@ -204,6 +197,20 @@ impl Request<'_> {
 }
 
 impl Reviews {
+    /// Sends a review, as the API server does; an error is the code and the text of an HTTP error.
+    pub(super) async fn post(&self, path: &str, seconds: u8, review: &Value) -> Result<Vec<u8>, (u16, String)> {
+        let request = http::Request::post(format!("{path}?timeout={seconds}s"))
+            .header("content-type", "application/json")
+            .body(Full::from(review.to_string()))
+            .unwrap_or_else(|error| panic!("nothing can be sent to {path}: {error}"));
+        let (head, body) = self.routes.respond(request).await.into_parts();
+        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        if head.status == StatusCode::OK {
+            return Ok(body.into());
+        }
+        Err((head.status.as_u16(), String::from_utf8_lossy(&body).trim_end().to_owned()))
+    }
+
     /// Names are unique among the webhooks of a type, and the registered name begins with the one they were given.
     fn webhook(&self, kind: WebhookKind, name: &str) -> &Webhook {
         let mut of_kind = self.webhooks.iter().filter(|webhook| webhook.kind == kind);
@@ -220,7 +227,7 @@ impl Reviews {
     }
 }
 
-fn written(object: &impl Serialize) -> Value {
+pub(super) fn written(object: &impl Serialize) -> Value {
     match serde_json::to_value(object) {
         Ok(value @ Value::Object(_)) => value,
         Ok(other) => panic!("not an object: {other}"),
@@ -228,7 +235,7 @@ fn written(object: &impl Serialize) -> Value {
     }
 }
 
-fn group_version_kind(object: &Value) -> (String, String, String) {
+pub(super) fn group_version_kind(object: &Value) -> (String, String, String) {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     assert!(!api_version.is_empty() && !kind.is_empty(), "the object has no apiVersion and kind: {object}");

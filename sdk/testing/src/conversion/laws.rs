@@ -40,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///    object is stored in `v3` or written there without a change.
 /// 4. What is changed in `v3` in between stays: after `v1` → `v3`, an edit, → `v1` → `v3` the object is the one that was
 ///    edited. Nothing that was kept beside it comes back in the edit's place.
+/// 5. And it shows in `v1`: what was kept beside the object does not make it say something else than what it says without.
 ///
 /// The search stops after 20 s.
 ///
@@ -65,7 +66,7 @@ pub fn assert_laws(converter: &impl Converter, crd: &CustomResourceDefinition) {
 /// A version of the CRD.
 struct Version<'c> {
     name: &'c str,
-    group_version: String,
+    served_as: String,
     schema: JSONSchemaProps,
     objects: BoxedStrategy<Value>,
 }
@@ -73,9 +74,9 @@ struct Version<'c> {
 impl<'c> Version<'c> {
     fn new(crd: &CustomResourceDefinition, version: &'c CustomResourceDefinitionVersion) -> Self {
         let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.clone()).unwrap_or_default();
-        let group_version = format!("{}/{}", crd.spec.group, version.name);
-        let objects = object(&group_version, &crd.spec.names.kind, crd.spec.scope == "Namespaced", &schema);
-        Self { name: &version.name, group_version, schema, objects }
+        let served_as = format!("{}/{}", crd.spec.group, version.name);
+        let objects = object(&served_as, &crd.spec.names.kind, crd.spec.scope == "Namespaced", &schema);
+        Self { name: &version.name, served_as, schema, objects }
     }
 
     /// What the API server makes of an object when it is written or read in this version.
@@ -136,7 +137,7 @@ impl<C: Converter> Pair<'_, C> {
             Ok(()) => Ok(()),
             Err(TestError::Fail(_, (object, donor, picks))) => self.laws(&object, &donor, &picks),
             Err(TestError::Abort(reason)) => {
-                panic!("cannot generate objects of {} or {}: {reason}", self.from.group_version, self.to.group_version)
+                panic!("cannot generate objects of {} or {}: {reason}", self.from.served_as, self.to.served_as)
             }
         }
     }
@@ -171,15 +172,23 @@ impl<C: Converter> Pair<'_, C> {
         let edited = self.to.stored(edited);
         trail.push(format!("{to}, edited: {}", told.join(", ")), &edited);
         let back = self.step(&mut trail, &edited, self.from)?;
-        let back = self.from.stored(back);
-        trail.push(format!("{from}, pruned and defaulted by its schema"), &back);
-        let again = self.step(&mut trail, &back, self.to)?;
-        trail.same(&edited, &again, || format!("an edit in {to} stays, on the way to {from} and back"))
+        let mut shown = trail.fork();
+        let stored = self.from.stored(back.clone());
+        trail.push(format!("{from}, pruned and defaulted by its schema"), &stored);
+        let again = self.step(&mut trail, &stored, self.to)?;
+        trail.same(&edited, &again, || format!("an edit in {to} stays, on the way to {from} and back"))?;
+
+        shown.push(format!("{from}, without what was kept beside it"), &bare(&back));
+        let seen = self.step(&mut shown, &bare(&back), self.to)?;
+        shown.push(format!("{to}, as it was edited, without what was kept beside it"), &bare(&edited));
+        let fresh = self.step(&mut shown, &bare(&edited), self.from)?;
+        let expected = self.step(&mut shown, &bare(&fresh), self.to)?;
+        shown.same(&expected, &seen, || format!("an edit in {to} shows in {from}, whatever was kept beside the object"))
     }
 
     /// Converts, and sees to the first law.
     fn step(&self, trail: &mut Trail, object: &Value, to: &Version<'_>) -> Result<Value, Broken> {
-        let convert = || self.converter.convert(object, &to.group_version);
+        let convert = || self.converter.convert(object, &to.served_as);
         let converted = match convert() {
             Ok(converted) => converted,
             Err(problem) => {
@@ -191,7 +200,7 @@ impl<C: Converter> Pair<'_, C> {
         let again = convert().unwrap_or_else(Value::from);
         trail.equal(&converted, &again, || format!("what is converted to {} twice is twice the same", to.name))?;
         let head = |object: &Value| json!({"apiVersion": object["apiVersion"], "kind": object["kind"]});
-        let expected = json!({"apiVersion": to.group_version, "kind": object["kind"]});
+        let expected = json!({"apiVersion": to.served_as, "kind": object["kind"]});
         trail.equal(&expected, &head(&converted), || {
             "an object comes out in the version that was asked for".to_owned()
         })?;
@@ -209,6 +218,15 @@ fn metadata(object: &Value) -> Value {
         annotations.iter().filter(|(key, _)| !own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
     metadata["annotations"] = if users.is_empty() { Value::Null } else { Value::Object(users) };
     metadata
+}
+
+/// The object without what the engine keeps beside it.
+fn bare(object: &Value) -> Value {
+    let mut bare = object.clone();
+    if let Some(annotations) = bare["metadata"]["annotations"].as_object_mut() {
+        annotations.retain(|key, _| !own(key));
+    }
+    bare
 }
 
 /// Annotations of the engine.
