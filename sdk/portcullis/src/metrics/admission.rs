@@ -8,7 +8,8 @@ use portcullis_review::Operation;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::{Metrics, label};
+use super::{Metrics, RouteMetrics, label};
+use crate::routes::Rejected;
 
 /// What became of a review, as metrics and the log tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub(crate) struct AdmissionMetrics {
     path: Box<str>,
     duration: Histogram,
     patch_bytes: Counter,
+    rejected: RouteMetrics,
     /// By operation, decision and dry run; a series begins with its first event.
     requests: [[[OnceLock<Counter>; 2]; 4]; 4],
 }
@@ -47,6 +49,7 @@ impl AdmissionMetrics {
         Self {
             duration: metrics.families.admission_duration.get_or_create_owned(&webhook),
             patch_bytes: metrics.families.admission_patch_bytes.get_or_create_owned(&webhook),
+            rejected: metrics.route(path),
             metrics: metrics.clone(),
             path: path.into(),
             requests: Default::default(),
@@ -70,5 +73,10 @@ impl AdmissionMetrics {
     /// Counts the bytes of a patch.
     pub(crate) fn patched(&self, bytes: usize) {
         self.patch_bytes.inc_by(bytes as u64);
+    }
+
+    /// Counts a failure that became a denial, which HTTP does not tell from a handler's own.
+    pub(crate) fn denied_for(&self, reason: Rejected) {
+        self.rejected.rejected(reason);
     }
 }

@@ -8,7 +8,7 @@
 //! | `portcullis_admission_requests_total` | `webhook`, `operation`, `decision` (`allow`, `deny`, `patch`, `error`), `dry_run` | reviews that were answered |
 //! | `portcullis_admission_duration_seconds` | `webhook` | from the head of the request to the answer |
 //! | `portcullis_admission_patch_bytes_total` | `webhook` | JSON patches sent, before base64 |
-//! | `portcullis_webhook_in_flight` | `webhook` | calls under way, from the head of the request to the answer |
+//! | `portcullis_webhook_in_flight` | `webhook` | reviews under way, from the end of the body to the answer |
 //! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
@@ -88,7 +88,7 @@ impl Metrics {
             "Bytes of JSON patches sent, before base64",
             families.admission_patch_bytes.clone(),
         );
-        registry.register("webhook_in_flight", "Webhook calls under way", families.in_flight.clone());
+        registry.register("webhook_in_flight", "Reviews under way", families.in_flight.clone());
         registry.register(
             "webhook_rejected",
             "Webhook calls that got no review for an answer, by reason",

@@ -69,7 +69,7 @@ impl Reading<'_> {
         if body.is_end_stream() {
             // Most bodies come whole, and stay where they are.
             self.fits(first.len())?;
-            self.take(&mut share, first.len())?;
+            Self::take(&mut share, first.len())?;
             return Ok((first, share));
         }
         let (mut whole, mut part) = (Vec::new(), Some(first));
@@ -79,7 +79,7 @@ impl Reading<'_> {
             if length > whole.capacity() {
                 let most = self.announced.unwrap_or(self.limit).max(length);
                 let capacity = (2 * whole.capacity()).clamp(FIRST_BUFFER, self.limit).min(most).max(length);
-                self.take(&mut share, capacity - whole.capacity())?;
+                Self::take(&mut share, capacity - whole.capacity())?;
                 whole.reserve_exact(capacity - whole.len());
             }
             whole.extend_from_slice(&bytes);
@@ -97,11 +97,12 @@ impl Reading<'_> {
         let mut glance = self.began + GLANCE;
         loop {
             match timeout_at(glance.min(self.deadline), body.frame()).await {
-                Ok(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => return Ok(Some(data)),
+                Ok(Some(Ok(frame))) => {
                     // Trailers say nothing that is asked here.
-                    Err(_) => {}
-                },
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
                 Ok(Some(Err(error))) => {
                     return Err(HttpError::malformed(format!("body broke off: {}", error.into())));
                 }
@@ -132,7 +133,7 @@ impl Reading<'_> {
         if length > self.limit { Err(self.too_large()) } else { Ok(()) }
     }
 
-    fn take(&self, share: &mut Share, bytes: usize) -> Result<(), HttpError> {
+    fn take(share: &mut Share, bytes: usize) -> Result<(), HttpError> {
         if share.grow(bytes) { Ok(()) } else { Err(HttpError::shed("no memory is left for further bodies")) }
     }
 

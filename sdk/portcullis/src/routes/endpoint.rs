@@ -29,7 +29,7 @@ pub(crate) struct RouteLimits {
     pub(crate) body: usize,
     /// Time for an answer where the call's `?timeout=` does not say.
     pub(crate) timeout: std::time::Duration,
-    /// Calls under way at the same time, from the head of the request to the answer. Further ones are shed.
+    /// Reviews under way at the same time, from the end of the body to the answer. Further ones are shed.
     pub(crate) concurrent: usize,
     /// What the bodies are counted against while they are read and held; shared with other paths or not.
     pub(crate) budget: Budget,
@@ -96,19 +96,19 @@ impl HttpError {
         Self { status, problem: problem.into(), reason }
     }
 
-    /// 400: there is no uid to answer to.
+    /// HTTP 400: there is no uid to answer to.
     pub(crate) fn malformed(problem: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, Rejected::Malformed, problem)
     }
 
-    /// 429 with `Retry-After: 1`, which the API server's client obeys within its own timeout.
+    /// HTTP 429 with `Retry-After: 1`, which the API server's client obeys within its own timeout.
     pub(crate) fn shed(problem: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, Rejected::Shed, problem)
     }
 
-    /// 500. Always this one, though 504 and 400 would sometimes be more to the point: it is the one status whose text
-    /// the API server passes on to the user (apimachinery's `NewGenericServerResponse` has a sentence of its own for the
-    /// others).
+    /// HTTP 500. Always this one, though 504 and 400 would sometimes be more to the point: it is the one status whose
+    /// text the API server passes on to the user (apimachinery's `NewGenericServerResponse` has a sentence of its own
+    /// for the others).
     pub(crate) fn failed(reason: Rejected, problem: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason, problem)
     }

@@ -31,9 +31,14 @@ use deadline::time_for_answer;
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for
 /// [`Server::serve_tls`](crate::server::Server::serve_tls).
 ///
-/// Everything that keeps it from a decision is an HTTP error, so that the webhook's failure policy decides: 400 for
-/// what is no admission review, 404, 405, 408 for a body that does not come, 413 above 7 MiB, 415 for what is not JSON,
-/// 500 for a handler that panicked or did not finish in the time that the API server waits.
+/// Everything that keeps it from an answer is an HTTP error, so that an admission webhook's failure policy decides: 400
+/// for what is no review, 404, 405, 408 for a body that does not come, 413 for one that is too large (admission: above
+/// 7 MiB), 415 for what is not JSON, 500 for a handler that panicked or did not finish in the time that the API server
+/// waits.
+///
+/// What there is no room for is answered at once with 429 and `Retry-After: 1`: reviews above a webhook's concurrency,
+/// bodies above the memory that all of them share (64 MiB for admission), slow bodies while others wait. The API server
+/// then asks again, within the webhook's timeout.
 #[derive(Clone)]
 pub struct Routes {
     routes: Arc<HashMap<String, Route>>,

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -69,11 +68,9 @@ async fn requests<H: Handler>(
     limits: Limits,
     place: Place,
 ) {
-    let (asked, beyond) = (Arc::new(AtomicBool::new(false)), place.beyond());
     let service = service_fn({
-        let (asked, place) = (Arc::clone(&asked), place.clone());
+        let (place, beyond) = (place.clone(), place.beyond());
         move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
             let (handler, busy) = (Arc::clone(&handler), place.request());
             let request = request.map(|body| RequestBody::new(body, place.crowded()));
             async move {
@@ -99,7 +96,7 @@ async fn requests<H: Handler>(
         .serve_connection(TokioIo::new(Stall::new(stream, limits.write)), service);
     let mut connection = pin!(connection);
     let mut patience = pin!(sleep(limits.first_request));
-    let (mut waiting, mut told) = (true, Told::Stay);
+    let (mut waiting, mut asked, mut told) = (true, 0, Told::Stay);
     // By hand and not with `select!`: this runs at every wake-up, and locks of timers and tokens cost more than the
     // rest of it.
     let ended = poll_fn(|cx| {
@@ -112,9 +109,10 @@ async fn requests<H: Handler>(
             }
             if news == Told::Leave {
                 // The same, and no time for a head that is only begun.
-                let leave = if asked.swap(place.busy(), Ordering::Relaxed) { LEAVE } else { LEAVE_UNHEARD };
+                asked = place.asked();
+                let leave = if asked > 0 { LEAVE } else { LEAVE_UNHEARD };
                 patience.as_mut().reset(Instant::now() + leave);
-                waiting = true;
+                waiting = !place.busy();
             }
             told = news;
         }
@@ -122,7 +120,8 @@ async fn requests<H: Handler>(
             return Poll::Ready(Some(ended));
         }
         if waiting && patience.as_mut().poll(cx).is_ready() {
-            if !asked.load(Ordering::Relaxed) {
+            // One that was told to leave may have been asked something in that moment.
+            if place.asked() == asked {
                 return Poll::Ready(None);
             }
             waiting = false;

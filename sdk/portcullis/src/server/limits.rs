@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Bounds of one listener. Nothing on it waits without one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections held at the same time. When there are more, those without a request under way give way, the oldest
-    /// first; where all are at work, further ones wait in the kernel's queue.
+    /// Connections held at the same time. When there are more, those without a request under way give way: first those
+    /// that never asked anything, then the oldest. Where all are at work, a few more are answered with 429 at once and
+    /// the rest waits in the kernel's queue, while bodies that come slowly give up their places.
     pub connections: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,

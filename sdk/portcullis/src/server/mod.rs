@@ -23,7 +23,7 @@ use http_body_util::Full;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,10 @@ pub use tls::{TlsError, tls_config};
 pub(crate) use body::discard;
 use places::Places;
 
+/// Connections that the kernel holds until they are accepted. Where that queue is full, a peer's kernel tries again after
+/// a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own limit,
+/// `somaxconn`, is 4096 unless set.)
+const QUEUE: u32 = 4096;
 /// Connections beyond [`Limits::connections`] that are told to come again, at the same time.
 const BEYOND: usize = 32;
 
@@ -86,8 +90,13 @@ impl Server {
     ///
     /// # Errors
     /// When the address cannot be bound.
+    #[allow(clippy::unused_async, reason = "binding a listener registers it with the runtime: only inside of one")]
     pub async fn bind(address: SocketAddr, limits: Limits) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, limits })
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // As `TcpListener::bind` does: the port of a process that has just ended is free.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(Self { listener: socket.listen(QUEUE)?, limits })
     }
 
     /// The address that is bound.

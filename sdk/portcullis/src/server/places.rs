@@ -16,7 +16,8 @@ const LEAVING: usize = 16;
 /// The places of one listener, in the order in which they were taken.
 ///
 /// Peers that open connections and ask nothing must not keep the API server out: while all places are taken and someone
-/// waits for one, those that are at no request are ended, the oldest first. A request under way is never cut off.
+/// waits for one, those that are at no request are ended: first those that never asked anything, then the oldest. A
+/// request under way is never cut off.
 #[derive(Default)]
 pub(super) struct Places {
     taken: Vec<Place>,
@@ -31,7 +32,10 @@ pub(super) struct Place {
 }
 
 struct State {
+    /// Requests under way.
     requests: AtomicUsize,
+    /// Requests that have begun.
+    asked: AtomicUsize,
     told: AtomicU8,
     /// The connection's task.
     task: AtomicWaker,
@@ -60,6 +64,7 @@ impl Places {
         let place = Place {
             state: Arc::new(State {
                 requests: AtomicUsize::new(0),
+                asked: AtomicUsize::new(0),
                 told: AtomicU8::new(Told::Stay as u8),
                 task: AtomicWaker::new(),
                 beyond,
@@ -71,19 +76,21 @@ impl Places {
         place
     }
 
-    /// Has some connections without a request leave, the oldest first. False when none is on its way out: then all are
-    /// at work.
+    /// Has some connections without a request leave. False when none is on its way out: then all are at work.
     pub(super) fn free_some(&mut self) -> bool {
         self.taken.retain(Place::held);
         // One that is told while its request arrives still answers it, and is not idle meanwhile.
-        let idle = self.taken.iter().filter(|place| !place.busy());
-        let mut leaving = idle.clone().filter(|place| place.told() >= Told::Leave).count();
-        for place in idle.filter(|place| place.told() == Told::Stay) {
-            if leaving >= LEAVING.min(self.taken.len().div_ceil(4)) {
-                break;
+        let idle = |place: &&Place| !place.busy();
+        let mut leaving = self.taken.iter().filter(idle).filter(|place| place.told() >= Told::Leave).count();
+        for heard in [false, true] {
+            let stays = |place: &&Place| place.told() == Told::Stay && (place.asked() > 0) == heard;
+            for place in self.taken.iter().filter(idle).filter(stays) {
+                if leaving >= LEAVING.min(self.taken.len().div_ceil(4)) {
+                    return true;
+                }
+                place.tell(Told::Leave);
+                leaving += 1;
             }
-            place.tell(Told::Leave);
-            leaving += 1;
         }
         leaving > 0
     }
@@ -129,6 +136,11 @@ impl Place {
         self.state.requests.load(Ordering::Relaxed) > 0
     }
 
+    /// The number of requests that have begun.
+    pub(super) fn asked(&self) -> usize {
+        self.state.asked.load(Ordering::Relaxed)
+    }
+
     /// Whether it was taken beyond the limit.
     pub(super) fn beyond(&self) -> bool {
         self.state.beyond
@@ -141,6 +153,7 @@ impl Place {
 
     /// Counts a request until what is returned is dropped.
     pub(super) fn request(&self) -> Busy {
+        self.state.asked.fetch_add(1, Ordering::Relaxed);
         self.state.requests.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
     }

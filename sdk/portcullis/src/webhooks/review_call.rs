@@ -116,6 +116,7 @@ impl ReviewCalls {
         let decided = if deny { Decided::Deny } else { Decided::Error };
         self.conclude(review, decided, &Outcome::Failed { problem: logged }, call);
         if deny {
+            self.metrics.denied_for(reason);
             return Ok(review.answer(&Verdict::deny(said).code(500), None).into());
         }
         Err(HttpError::failed(reason, said))

@@ -7,5 +7,6 @@ mod client;
 mod fixture;
 mod http;
 mod lifecycle;
+mod metrics;
 mod shed;
 mod slow;

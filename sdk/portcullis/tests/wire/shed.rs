@@ -177,12 +177,12 @@ async fn bodies_take_no_more_memory_than_is_granted_and_slow_ones_give_it_back()
          content-length: {size}\r\n\r\n"
     );
     let part = vec![b' '; size - 1];
-    let mut held = Vec::new();
+    let mut unfinished = Vec::new();
     for _ in 0..9 {
         let mut connection = connect(&slow.serving).await;
         write(&mut connection, head.as_bytes()).await;
         write(&mut connection, &part).await;
-        held.push(connection);
+        unfinished.push(connection);
     }
     let mut refused = 0;
     let goes_through = async {
@@ -203,7 +203,7 @@ async fn bodies_take_no_more_memory_than_is_granted_and_slow_ones_give_it_back()
         }
     };
     timeout(PATIENCE, goes_through).await.expect("memory, long before the bodies' own deadline");
-    let words = said(&mut held).await;
+    let words = said(&mut unfinished).await;
     assert!(
         !words.is_empty() && words.iter().all(|word| word.contains("429") && word.contains("too slowly")),
         "{words:?}"

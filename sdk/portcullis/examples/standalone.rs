@@ -1,0 +1,81 @@
+//! Webhooks in a process of your own: certificates from files, no operator, no client.
+//!
+//! ```text
+//! cargo run -p portcullis --example standalone -- --bind 127.0.0.1:9443 --cert tls.crt --key tls.key
+//! ```
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use clap::Parser;
+use k8s_openapi::api::core::v1::ConfigMap;
+use portcullis::server::{Limits, Server, tls_config};
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+#[derive(Parser)]
+struct Flags {
+    /// Address of the webhooks
+    #[arg(long, default_value = "127.0.0.1:9443")]
+    bind: SocketAddr,
+    /// Certificate chain in PEM
+    #[arg(long)]
+    cert: PathBuf,
+    /// Private key in PEM
+    #[arg(long)]
+    key: PathBuf,
+    /// Reviews that each webhook has under way at a time
+    #[arg(long, default_value_t = 256)]
+    concurrency: usize,
+    /// What to log
+    #[arg(long, default_value = "info")]
+    log: String,
+}
+
+/// Asks an inventory that takes its time, as the ConfigMap says.
+async fn inventory(new: Arc<ConfigMap>, _: Context) -> Verdict {
+    let think = new.data.as_ref().and_then(|data| data.get("think-ms")?.parse().ok()).unwrap_or_default();
+    tokio::time::sleep(Duration::from_millis(think)).await;
+    Verdict::allow()
+}
+
+/// Decides at once.
+async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
+    if new.data.iter().flatten().any(|(key, _)| key == "password") {
+        return Verdict::deny("passwords belong into Secrets").code(422).cause("data.password", "is a password");
+    }
+    Verdict::allow()
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let flags = Flags::parse();
+    tracing_subscriber::fmt().with_env_filter(&flags.log).with_writer(std::io::stderr).with_ansi(false).init();
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = tls_config(provider, &read(&flags.cert)?, &read(&flags.key)?)?;
+
+    let webhooks = Webhooks::new()
+        .validate(Validate::<ConfigMap>::named("inventory").on_create(inventory).concurrency(flags.concurrency))
+        .validate(Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords).concurrency(flags.concurrency));
+    let server = Server::bind(flags.bind, Limits::default()).await?;
+    info!(address = %server.local_addr()?, "serving webhooks");
+
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let ended = async {
+        terminate.recv().await;
+        stop.cancel();
+    };
+    let routes = Arc::new(webhooks.routes()?);
+    // Store another configuration there to change certificates.
+    let tls = Arc::new(ArcSwap::from_pointee(tls));
+    tokio::join!(server.serve_tls(tls, routes, stop.clone()), ended);
+    Ok(())
+}
