@@ -1,0 +1,78 @@
+//! The requests: each writes on condition of what was read.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use crate::{LeaseError, Record, Write};
+
+#[derive(Clone, Debug)]
+pub(super) struct LeaseApi {
+    api: Api<Lease>,
+    namespace: String,
+    name: String,
+}
+
+pub(super) enum Answer {
+    Stored(Record),
+    Conflict,
+}
+
+impl LeaseApi {
+    pub(super) fn new(client: Client, namespace: &str, name: &str) -> Self {
+        let api = Api::namespaced(client, namespace);
+        Self { api, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    pub(super) async fn read(&self) -> Result<Option<Record>, kube::Error> {
+        Ok(self.api.get_opt(&self.name).await?.as_ref().map(Record::from))
+    }
+
+    pub(super) async fn write(&self, write: &Write) -> Result<Answer, kube::Error> {
+        let answer = match &write.replaces {
+            None => {
+                let mut lease = Lease { spec: Some(spec(&write.record)), ..Lease::default() };
+                lease.metadata.name = Some(self.name.clone());
+                self.api.create(&PostParams::default(), &lease).await
+            }
+            // A merge leaves labels, owners and what else others wrote; the version makes it a compare-and-swap.
+            Some(version) => {
+                let patch = json!({ "metadata": { "resourceVersion": version }, "spec": spec(&write.record) });
+                self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
+            }
+        };
+        match answer {
+            Ok(stored) => Ok(Answer::Stored(Record::from(&stored))),
+            // 409: it exists already, or changed. 404 on a patch: it was deleted; on a create, the namespace is missing.
+            Err(kube::Error::Api(status)) if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => {
+                Ok(Answer::Conflict)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn error(&self, action: &'static str, error: kube::Error) -> LeaseError {
+        let (namespace, name) = (self.namespace.clone(), self.name.clone());
+        LeaseError::Api { action, namespace, name, source: Box::new(error) }
+    }
+
+    pub(super) fn late(&self, action: &'static str, limit: Duration) -> LeaseError {
+        LeaseError::Late { action, what: format!("the Lease {}/{}", self.namespace, self.name), limit }
+    }
+}
+
+fn spec(record: &Record) -> LeaseSpec {
+    LeaseSpec {
+        // Empty, as client-go releases: a field left out of a merge would stay.
+        holder_identity: Some(record.holder.clone().unwrap_or_default()),
+        acquire_time: record.acquired.map(MicroTime),
+        renew_time: record.renewed.map(MicroTime),
+        lease_duration_seconds: record.duration.and_then(|duration| i32::try_from(duration.as_secs()).ok()),
+        lease_transitions: i32::try_from(record.transitions).ok(),
+        ..LeaseSpec::default()
+    }
+}

@@ -1,0 +1,185 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+
+use crate::changes::Hub;
+use crate::{Change, Changes, Clock, Elector, Epoch, Hold, LeaseError, Moment, Ownership, Reason, Record};
+
+/// What one campaign knows, for those who act on it. Cheap to clone; every answer is as of now.
+#[derive(Clone)]
+pub struct LeaseHandle(Arc<Shared>);
+
+/// How a lease is, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseHealth {
+    /// Whether one may act on it.
+    pub held: bool,
+    /// Who holds it, as far as was seen; none when it is free or nothing was seen.
+    pub holder: Option<String>,
+    /// How often it changed hands, as `leaseTransitions` says.
+    pub transitions: u32,
+    /// How long ago our last successful renewal was begun; none while we hold nothing.
+    pub renewal_age: Option<Duration>,
+    /// How many requests failed since the last success.
+    pub failures: u32,
+    /// Why our last hold ended.
+    pub ended: Option<Reason>,
+    /// What the last failed request said.
+    pub last_error: Option<String>,
+}
+
+pub(super) struct Shared {
+    pub(super) clock: Arc<dyn Clock>,
+    namespace: String,
+    state: Mutex<State>,
+    hub: Hub,
+}
+
+struct State {
+    elector: Elector,
+    told: Option<Epoch>,
+    stopped: bool,
+    last_error: Option<String>,
+}
+
+impl LeaseHandle {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    /// The hold on which one may act now. Ask at the entry of every action; what begins on the answer has the margin
+    /// between deadline and duration to end.
+    pub fn held(&self) -> Option<Hold> {
+        let now = self.0.clock.now();
+        self.0.acting(now)
+    }
+
+    /// Who owns this namespace, asked by a restricted operator whose scope this lease is: its own namespace while it
+    /// holds, no other ever.
+    pub fn owns(&self, namespace: &str) -> Ownership {
+        let now = self.0.clock.now();
+        if namespace != self.0.namespace {
+            let (holder, epoch) = (String::new(), Epoch::default());
+            return Ownership::Theirs { holder, epoch, since: Moment::default(), until: None };
+        }
+        if let Some(Hold { epoch, since, .. }) = self.0.acting(now) {
+            return Ownership::Mine { epoch, since };
+        }
+        let state = self.0.lock();
+        let identity = state.elector.identity();
+        let observation = state.elector.observation();
+        let other = observation.present().filter(|record| record.holder.as_deref().is_some_and(|h| h != identity));
+        other.map_or(Ownership::Unknown, |Record { holder, transitions, duration, .. }| Ownership::Theirs {
+            holder: holder.clone().unwrap_or_default(),
+            epoch: Epoch::hold(*transitions),
+            since: observation.changed(),
+            until: duration.map(|duration| observation.changed() + duration),
+        })
+    }
+
+    /// Tells the namespace whenever one begins or ends to be allowed to act on it.
+    pub fn changes(&self) -> Changes {
+        self.0.hub.listen()
+    }
+
+    /// Ends when one may act, with the hold; `None` when the driver ended before.
+    pub async fn acquired(&self) -> Option<Hold> {
+        let mut changes = self.changes();
+        loop {
+            if let Some(hold) = self.held() {
+                return Some(hold);
+            }
+            changes.next().await?;
+        }
+    }
+
+    /// Ends when one may no longer act in this epoch: select on it beside long work.
+    pub async fn lost(&self, epoch: Epoch) {
+        let mut changes = self.changes();
+        while self.held().is_some_and(|hold| hold.epoch == epoch) {
+            if changes.next().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// How it is now.
+    pub fn health(&self) -> LeaseHealth {
+        let now = self.0.clock.now();
+        let held = self.0.acting(now).is_some();
+        let state = self.0.lock();
+        let record = state.elector.observation().present();
+        LeaseHealth {
+            held,
+            holder: record.and_then(|record| record.holder.clone()),
+            transitions: state.elector.observation().last().map_or(0, |record| record.transitions),
+            renewal_age: state.elector.hold().map(|hold| now.since(hold.confirmed)),
+            failures: state.elector.failures(),
+            ended: state.elector.ended(),
+            last_error: state.last_error.clone(),
+        }
+    }
+
+    /// The identity under which this campaign holds.
+    pub fn identity(&self) -> String {
+        self.0.lock().elector.identity().to_owned()
+    }
+}
+
+impl fmt::Debug for LeaseHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LeaseHandle").field(&self.0).finish()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(clock: Arc<dyn Clock>, namespace: String, elector: Elector) -> Self {
+        let state = State { elector, told: None, stopped: false, last_error: None };
+        Self { clock, namespace, state: Mutex::new(state), hub: Hub::default() }
+    }
+
+    /// Lets the elector do something; tells who listens when that changed whether one may act.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Elector) -> T) -> T {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let result = act(&mut state.elector);
+        let acting = if state.stopped { None } else { state.elector.acting(now).map(|hold| hold.epoch) };
+        let changed = std::mem::replace(&mut state.told, acting) != acting;
+        drop(state);
+        if changed {
+            self.hub.tell([Change::Namespace(self.namespace.clone())]);
+        }
+        result
+    }
+
+    pub(super) fn note(&self, error: LeaseError) {
+        // kube's own text, with what the API server said, is the source.
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        self.lock().last_error = Some(format!("{error}{source}"));
+    }
+
+    /// Nothing is held any more, and nothing more is told.
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.with(|_| ());
+        self.hub.end();
+    }
+
+    fn acting(&self, now: Moment) -> Option<Hold> {
+        let state = self.lock();
+        if state.stopped { None } else { state.elector.acting(now) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}

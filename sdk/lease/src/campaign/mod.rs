@@ -1,0 +1,194 @@
+//! Holding one lease: what to configure, and the driver that does it.
+
+mod api;
+mod handle;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use kube::Client;
+
+use crate::limits::{REQUEST, until};
+use crate::{Clock, Elector, End, LeaseError, Step, SystemClock, Timing, Write};
+
+use api::{Answer, LeaseApi};
+use handle::Shared;
+pub use handle::{LeaseHandle, LeaseHealth};
+
+/// Takes part in the election for one Lease: acquires it when it is free, renews it, and gives it back.
+///
+/// Of the identity that is given, every campaign makes one of its own, `<identity>_<uuid>`: two pods of one name, or
+/// one before and after a restart, are not the same holder.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    namespace: String,
+    name: String,
+    identity: String,
+    timing: Timing,
+    end: End,
+    clock: Arc<dyn Clock>,
+}
+
+impl Campaign {
+    /// Leader election among the replicas of one operator: [`Timing::LEADER`], [`End::Release`].
+    ///
+    /// # Errors
+    /// [`LeaseError::Unnamed`].
+    pub fn leader_election(namespace: &str, name: &str, identity: &str) -> Result<Self, LeaseError> {
+        Self::new(namespace, name, identity, Timing::LEADER, End::Release)
+    }
+
+    /// The scope of a namespace-restricted operator: the Lease is in the namespace that it owns. [`Timing::SCOPE`],
+    /// [`End::HandOver`]. It is leader election at the same time: of several replicas, one holds.
+    ///
+    /// # Errors
+    /// [`LeaseError::Unnamed`].
+    pub fn scope(namespace: &str, name: &str, identity: &str) -> Result<Self, LeaseError> {
+        Self::new(namespace, name, identity, Timing::SCOPE, End::HandOver)
+    }
+
+    fn new(namespace: &str, name: &str, identity: &str, timing: Timing, end: End) -> Result<Self, LeaseError> {
+        for (field, value) in [("namespace", namespace), ("name", name), ("identity", identity)] {
+            if value.is_empty() {
+                return Err(LeaseError::Unnamed { field });
+            }
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            identity: format!("{identity}_{}", uuid::Uuid::new_v4()),
+            timing,
+            end,
+            clock: Arc::new(SystemClock::new()),
+        })
+    }
+
+    /// Other durations.
+    #[must_use]
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Another end of a graceful stop.
+    #[must_use]
+    pub fn end(mut self, end: End) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// Another clock, for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The handle that answers, and the driver that has to run for it.
+    pub fn with(self, client: Client) -> (LeaseHandle, CampaignDriver) {
+        // Half of a fresh uuid: as good a seed as another.
+        let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+        let elector = Elector::new(self.identity, self.timing, seed);
+        let shared = Arc::new(Shared::new(self.clock, self.namespace.clone(), elector));
+        let api = LeaseApi::new(client, &self.namespace, &self.name);
+        (LeaseHandle::new(Arc::clone(&shared)), CampaignDriver { shared, api, end: self.end })
+    }
+}
+
+/// Does what has to be done for a [`LeaseHandle`].
+#[derive(Debug)]
+pub struct CampaignDriver {
+    shared: Arc<Shared>,
+    api: LeaseApi,
+    end: End,
+}
+
+impl CampaignDriver {
+    /// Takes part until `shutdown` ends, then gives the lease back. Let `shutdown` end when your work has ended: from
+    /// then on another may act. What fails meanwhile is tried again and shows in [`LeaseHandle::health`].
+    ///
+    /// Dropping the future is a crash: the lease stays until it lapses, and the handle holds nothing at once.
+    ///
+    /// # Errors
+    /// When the lease could not be given back: it lapses.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), LeaseError> {
+        let mut shutdown = std::pin::pin!(shutdown);
+        // However this ends, nothing is held when nobody renews.
+        let stopped = Stopped(Arc::clone(&self.shared));
+        loop {
+            let work = std::pin::pin!(self.once());
+            if let Either::Left(_) = select(shutdown.as_mut(), work).await {
+                break;
+            }
+        }
+        let clock = &*self.shared.clock;
+        let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
+        drop(stopped);
+        let Some(write) = write else { return Ok(()) };
+        match until(clock, clock.now() + REQUEST, self.api.write(&write)).await {
+            // Somebody else has it already.
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(self.api.error("release", error)),
+            None => Err(self.api.late("release", REQUEST)),
+        }
+    }
+
+    async fn once(&self) {
+        let clock = &*self.shared.clock;
+        match self.shared.with(|elector| elector.step(clock.now(), clock.wall())) {
+            Step::Sleep(at) => {
+                // Settled or late: somebody has to tell those who wait for it.
+                let turn = self.shared.with(|elector| elector.turns_at(clock.now()));
+                clock.sleep_until(turn.map_or(at, |turn| turn.min(at))).await;
+            }
+            Step::Read => {
+                let limit = self.limit(clock);
+                let answer = until(clock, clock.now() + limit, self.api.read()).await;
+                let now = clock.now();
+                match answer {
+                    Some(Ok(found)) => self.shared.with(|elector| elector.read(found, now)),
+                    Some(Err(error)) => self.failed(self.api.error("read", error)),
+                    None => self.failed(self.api.late("read", limit)),
+                }
+            }
+            Step::Write(write) => self.write(&write, clock).await,
+        }
+    }
+
+    async fn write(&self, write: &Write, clock: &dyn Clock) {
+        let limit = self.limit(clock);
+        let answer = until(clock, clock.now() + limit, self.api.write(write)).await;
+        let now = clock.now();
+        match answer {
+            Some(Ok(Answer::Stored(stored))) => self.shared.with(|elector| elector.written(write, stored, now)),
+            Some(Ok(Answer::Conflict)) => self.shared.with(|elector| elector.conflicted(now)),
+            Some(Err(error)) => self.failed(self.api.error("write", error)),
+            None => self.failed(self.api.late("write", limit)),
+        }
+    }
+
+    /// No request of a holder outlasts its hold.
+    fn limit(&self, clock: &dyn Clock) -> Duration {
+        self.shared.with(|elector| {
+            let rest = elector.hold().map(|hold| (hold.confirmed + elector.timing().deadline()).since(clock.now()));
+            rest.map_or(REQUEST, |rest| rest.min(REQUEST)).min(elector.timing().deadline())
+        })
+    }
+
+    fn failed(&self, error: LeaseError) {
+        tracing::warn!(%error, "a lease request failed; it is tried again");
+        let now = self.shared.clock.now();
+        self.shared.note(error);
+        self.shared.with(|elector| elector.failed(now));
+    }
+}
+
+struct Stopped(Arc<Shared>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}

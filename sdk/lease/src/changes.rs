@@ -1,0 +1,97 @@
+//! Which namespaces changed hands, without loss and without growth: what was not taken yet is kept once.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::task::AtomicWaker;
+
+/// What has to be looked at again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// All of it: it is known again who owns what.
+    Everywhere,
+    /// This namespace: its owner changed.
+    Namespace(String),
+}
+
+/// A stream of [`Change`]s. A slow reader loses none and gets each once. It ends with its driver.
+#[derive(Debug)]
+pub struct Changes(Arc<Slot>);
+
+#[derive(Debug, Default)]
+struct Slot {
+    pending: Mutex<BTreeSet<Change>>,
+    ended: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Stream for Changes {
+    type Item = Change;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Change>> {
+        self.0.waker.register(cx.waker());
+        match self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).pop_first() {
+            Some(change) => Poll::Ready(Some(change)),
+            None if self.0.ended.load(Ordering::Acquire) => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Where changes are told to all who listen.
+#[derive(Debug, Default)]
+pub(crate) struct Hub(Mutex<Vec<Weak<Slot>>>);
+
+impl Hub {
+    pub(crate) fn listen(&self) -> Changes {
+        let slot = Arc::new(Slot::default());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&slot));
+        Changes(slot)
+    }
+
+    pub(crate) fn tell(&self, changes: impl IntoIterator<Item = Change>) {
+        for change in changes {
+            self.each(|slot| {
+                slot.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(change.clone());
+            });
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.each(|slot| slot.ended.store(true, Ordering::Release));
+    }
+
+    fn each(&self, act: impl Fn(&Slot)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|slot| {
+            let Some(slot) = slot.upgrade() else { return false };
+            act(&slot);
+            slot.waker.wake();
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_slow_reader_gets_each_namespace_once_and_none_is_lost() {
+        let hub = Hub::default();
+        let changes = hub.listen();
+        for namespace in ["b", "a", "b", "a", "b"] {
+            hub.tell([Change::Namespace(namespace.to_owned())]);
+        }
+        hub.tell([Change::Everywhere]);
+        hub.end();
+        let seen: Vec<Change> = changes.collect().await;
+        let expected = [Change::Everywhere, Change::Namespace("a".to_owned()), Change::Namespace("b".to_owned())];
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,232 @@
+//! One holder or candidate as a state machine: what to do next, and what came of it. No IO, no clock.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Candidate, Decision, Epoch, Hold, Moment, Observation, Reason, Record, Role, Timing, decide};
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a few of them in a lifetime of seconds")]
+pub enum Step {
+    /// Read the Lease, then call [`Elector::read`] or [`Elector::failed`].
+    Read,
+    /// Write it, then call [`Elector::written`], [`Elector::conflicted`] or [`Elector::failed`].
+    Write(Write),
+    /// Nothing until then.
+    Sleep(Moment),
+}
+
+/// A write on a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// What the Lease is to say. Its `version` is empty.
+    pub record: Record,
+    /// The version that it replaces; `None`: it must not exist.
+    pub replaces: Option<String>,
+    /// When it was begun: the hold counts from here.
+    pub begun: Moment,
+}
+
+/// How a hold ends when its holder ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// Free for everybody after one second, as client-go writes it.
+    Release,
+    /// Free for candidates at once; a cluster-wide operator still waits for duration and grace. A rolling update hands
+    /// a namespace to the new pod without a turn of the cluster-wide operator in between.
+    #[default]
+    HandOver,
+}
+
+/// A holder or candidate.
+#[derive(Clone, Debug)]
+pub struct Elector {
+    identity: String,
+    timing: Timing,
+    observation: Observation,
+    hold: Option<Hold>,
+    ended: Option<Reason>,
+    next_read: Moment,
+    failures: u32,
+    retry_at: Moment,
+    chance: u64,
+}
+
+impl Elector {
+    /// A candidate that has seen nothing. `identity` is of this run of this process and of no other; `seed` makes
+    /// candidates differ in when they look.
+    pub fn new(identity: impl Into<String>, timing: Timing, seed: u64) -> Self {
+        Self {
+            identity: identity.into(),
+            timing,
+            observation: Observation::default(),
+            hold: None,
+            ended: None,
+            next_read: Moment::default(),
+            failures: 0,
+            retry_at: Moment::default(),
+            // Zero is the one state that the generator never leaves.
+            chance: seed | 1,
+        }
+    }
+
+    /// What to do at `now`. `wall` is only written down.
+    pub fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
+        let me = Candidate { identity: &self.identity, role: Role::Holder(self.timing), hold: self.hold };
+        let decision = decide(&self.observation, now, &me);
+        if let Decision::Yield { reason } = decision {
+            self.yields(reason, now);
+        }
+        // A hold ends in time even while tries pause.
+        if now < self.retry_at {
+            let limit = self.hold.map(|hold| hold.confirmed + self.timing.deadline());
+            return Step::Sleep(limit.map_or(self.retry_at, |limit| limit.min(self.retry_at)));
+        }
+        if self.next_read <= now {
+            return Step::Read;
+        }
+        match decision {
+            Decision::Acquire { epoch } => Step::Write(self.write(epoch, Some(wall), now, wall)),
+            Decision::Renew { epoch } => {
+                let acquired = self.observation.present().and_then(|record| record.acquired);
+                Step::Write(self.write(epoch, acquired, now, wall))
+            }
+            Decision::Wait { until } => Step::Sleep(until.map_or(self.next_read, |until| until.min(self.next_read))),
+            Decision::Yield { .. } => Step::Read,
+        }
+    }
+
+    /// What a read that ended at `now` found.
+    pub fn read(&mut self, found: Option<Record>, now: Moment) {
+        self.failures = 0;
+        self.observation.see(found, now);
+        self.next_read = if self.hold.is_some() { END_OF_TIME } else { now + self.jittered(self.timing.retry()) };
+    }
+
+    /// A write succeeded; `stored` is what the API server returned at `now`.
+    pub fn written(&mut self, write: &Write, stored: Record, now: Moment) {
+        self.failures = 0;
+        let epoch = Epoch::hold(stored.transitions);
+        let since = self.hold.filter(|hold| hold.epoch == epoch).map_or(now, |hold| hold.since);
+        let renew_at = write.begun + self.jittered(self.timing.renew());
+        self.observation.see(Some(stored), now);
+        self.hold = Some(Hold { epoch, since, confirmed: write.begun, renew_at });
+        self.ended = None;
+        self.next_read = END_OF_TIME;
+    }
+
+    /// Somebody was quicker: what they wrote has to be read.
+    pub fn conflicted(&mut self, now: Moment) {
+        self.failed(now);
+    }
+
+    /// A read or write failed, or its answer did not come. What it did is found out by reading, after a pause that
+    /// grows with each failure.
+    pub fn failed(&mut self, now: Moment) {
+        let pause = self.timing.retry() / 8 * 2_u32.saturating_pow(self.failures);
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.jittered(pause.min(self.timing.retry()));
+        self.retry_at = now + pause;
+        self.next_read = now;
+    }
+
+    /// Ends the hold; returns what to write so that others need not wait, if there is a hold.
+    pub fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
+        let hold = self.hold.take()?;
+        self.ended = Some(Reason::Gone);
+        self.next_read = now;
+        let mut write = self.write(hold.epoch, self.observation.last().and_then(|record| record.acquired), now, wall);
+        write.record.holder = None;
+        if end == End::Release {
+            write.record.duration = Some(Duration::from_secs(1));
+        }
+        write.replaces.is_some().then_some(write)
+    }
+
+    /// The hold on which one may act at `now`: confirmed, settled and within its deadline.
+    pub fn acting(&self, now: Moment) -> Option<Hold> {
+        self.hold
+            .filter(|hold| now >= hold.since + self.timing.settling() && now < hold.confirmed + self.timing.deadline())
+    }
+
+    /// The hold that is believed in, whether one may act on it already or still.
+    pub fn hold(&self) -> Option<Hold> {
+        self.hold
+    }
+
+    /// Why the last hold ended; none while there is one, or never was.
+    pub fn ended(&self) -> Option<Reason> {
+        self.ended
+    }
+
+    /// What was seen.
+    pub fn observation(&self) -> &Observation {
+        &self.observation
+    }
+
+    /// Its identity.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Its durations.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// How many tries failed since the last that did not.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// When whether one may act changes by itself: settled, or late.
+    pub fn turns_at(&self, now: Moment) -> Option<Moment> {
+        let hold = self.hold?;
+        let turns = [hold.since + self.timing.settling(), hold.confirmed + self.timing.deadline()];
+        turns.into_iter().find(|at| now < *at)
+    }
+
+    fn yields(&mut self, reason: Reason, now: Moment) {
+        self.hold = None;
+        self.ended = Some(reason);
+        self.next_read = now;
+    }
+
+    fn write(&self, epoch: Epoch, acquired: Option<Timestamp>, now: Moment, wall: Timestamp) -> Write {
+        let known = self.observation.present();
+        // Others see that we live by the change alone: two renewals in one microsecond, or on a clock that stands, differ.
+        let stood = known.and_then(|record| record.renewed).is_some_and(|last| last == micros(wall));
+        let renewed = if stood { wall.saturating_add(SignedDuration::from_micros(1)).unwrap_or(wall) } else { wall };
+        let seconds = self.timing.duration().as_secs() + u64::from(self.timing.duration().subsec_nanos() > 0);
+        Write {
+            record: Record {
+                holder: Some(self.identity.clone()),
+                acquired: acquired.map(micros),
+                renewed: Some(micros(renewed)),
+                duration: Some(Duration::from_secs(seconds)),
+                transitions: epoch.transitions,
+                version: String::new(),
+            },
+            replaces: known.map(|record| record.version.clone()),
+            begun: now,
+        }
+    }
+
+    /// Up to a fifth shorter: never later than promised. Xorshift is enough for candidates to differ.
+    fn jittered(&mut self, pause: Duration) -> Duration {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        let fraction = u32::try_from(self.chance % 256).unwrap_or_default();
+        pause - pause / (5 * 256) * fraction
+    }
+}
+
+const END_OF_TIME: Moment = Moment::since_origin(Duration::MAX);
+
+/// A Lease keeps microseconds.
+fn micros(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}

@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+/// What goes wrong with leases.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// A duration is zero.
+    #[error("{field} is zero: give it a positive duration")]
+    Zero {
+        /// Which one.
+        field: &'static str,
+    },
+    /// Two durations are in the wrong order.
+    #[error("{shorter} ({is:?}) must be less than {longer} ({limit:?})")]
+    Order {
+        /// The one that is too long.
+        shorter: &'static str,
+        /// How long it is.
+        is: Duration,
+        /// The one that bounds it.
+        longer: &'static str,
+        /// How long that is.
+        limit: Duration,
+    },
+    /// A name is empty.
+    #[error("{field} is empty: name it")]
+    Unnamed {
+        /// Which one.
+        field: &'static str,
+    },
+    /// The API server refused, or did not answer.
+    #[error("cannot {action} the Lease {namespace}/{name}{}", advice(.source))]
+    Api {
+        /// What was attempted: `read`, `write` or `release`.
+        action: &'static str,
+        /// Where.
+        namespace: String,
+        /// Which one.
+        name: String,
+        /// What the API server, or the connection to it, said.
+        source: Box<kube::Error>,
+    },
+    /// Leases could not be listed or watched in all namespaces.
+    #[error("cannot {action} the Leases named {name} in all namespaces{}", advice(.source))]
+    Watch {
+        /// `list` or `watch`.
+        action: &'static str,
+        /// Which ones.
+        name: String,
+        /// What the API server, or the connection to it, said.
+        source: Box<kube::Error>,
+    },
+    /// Nothing was answered in time.
+    #[error("no answer within {limit:?} on an attempt to {action} {what}")]
+    Late {
+        /// What was attempted.
+        action: &'static str,
+        /// On what.
+        what: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The leases of all namespaces were not known in time.
+    #[error("the leases of all namespaces are not known after {waited:?}: {reason}")]
+    NotSynced {
+        /// How long was waited.
+        waited: Duration,
+        /// What the last attempt failed of.
+        reason: String,
+    },
+}
+
+/// What to do about it, where that is known.
+fn advice(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            "; grant get, create and patch on leases in the namespace, or list and watch in all namespaces to the cluster-wide operator"
+        }
+        kube::Error::Api(status) if status.code == 404 => "; create the namespace first",
+        _ => "",
+    }
+}

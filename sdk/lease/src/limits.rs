@@ -1,0 +1,20 @@
+//! Every request ends: with its answer, or when the driver's clock says so.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+
+use crate::{Clock, Moment};
+
+/// The longest that one request may take.
+pub(crate) const REQUEST: Duration = Duration::from_secs(5);
+
+/// The answer, or `None` at `limit`.
+pub(crate) async fn until<T>(clock: &dyn Clock, limit: Moment, request: impl Future<Output = T>) -> Option<T> {
+    let request = std::pin::pin!(request);
+    match select(request, clock.sleep_until(limit)).await {
+        Either::Left((answer, _)) => Some(answer),
+        Either::Right(_) => None,
+    }
+}

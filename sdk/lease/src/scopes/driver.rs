@@ -1,0 +1,287 @@
+//! Watches the Leases of restricted operators in all namespaces.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{join_all, select};
+use futures::stream::{BoxStream, StreamExt as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt as _};
+
+use super::{Claim, ScopeTiming, ScopeView};
+use crate::changes::Hub;
+use crate::limits::{REQUEST, until};
+use crate::{Changes, Clock, LeaseError, Moment, Ownership, Record, SystemClock};
+
+/// Whether a Lease counts, by its namespace and what it says.
+type Recognized = dyn Fn(&str, &Record) -> bool + Send + Sync;
+
+/// What a cluster-wide operator knows of all namespaces. Cheap to clone; every answer is as of now.
+///
+/// Anyone who may create a Lease of that name in a namespace takes the cluster-wide operator off it. Let it count only
+/// what the restricted operators' installation vouches for: [`Scopes::recognizing`].
+#[derive(Clone)]
+pub struct Scopes(Arc<Shared>);
+
+/// Does what has to be done for [`Scopes`].
+#[derive(Debug)]
+pub struct ScopesDriver {
+    shared: Arc<Shared>,
+    api: Api<Lease>,
+    names: Vec<String>,
+}
+
+/// How the watch on scopes is, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScopesHealth {
+    /// Whether what is known counts.
+    pub fresh: bool,
+    /// How long ago what is known was complete; none before the first time.
+    pub age: Option<Duration>,
+    /// How many namespaces are another's.
+    pub theirs: usize,
+    /// What the last failed request said; none since a request succeeded.
+    pub last_error: Option<String>,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    recognized: Box<Recognized>,
+    state: Mutex<State>,
+    hub: Hub,
+}
+
+struct State {
+    view: ScopeView,
+    stopped: bool,
+    last_error: Option<String>,
+}
+
+impl Scopes {
+    /// Leases of these names, in all namespaces. Several, where operators of other makes or ages have to be left alone.
+    ///
+    /// # Errors
+    /// [`LeaseError::Unnamed`] when there is none.
+    pub fn new(client: Client, names: &[&str], timing: ScopeTiming) -> Result<(Self, ScopesDriver), LeaseError> {
+        Self::recognizing(client, names, timing, Arc::new(SystemClock::new()), |_, _| true)
+    }
+
+    /// The same with another clock, and counting only Leases for which `recognized` says so: it is given the namespace
+    /// and what the Lease says, and asked again for every Lease about every [`ScopeTiming::confirm`].
+    ///
+    /// # Errors
+    /// [`LeaseError::Unnamed`] when there is no name.
+    pub fn recognizing(
+        client: Client,
+        names: &[&str],
+        timing: ScopeTiming,
+        clock: Arc<dyn Clock>,
+        recognized: impl Fn(&str, &Record) -> bool + Send + Sync + 'static,
+    ) -> Result<(Self, ScopesDriver), LeaseError> {
+        let names: BTreeSet<&str> = names.iter().copied().collect();
+        if names.is_empty() || names.contains("") {
+            return Err(LeaseError::Unnamed { field: "names" });
+        }
+        let view = ScopeView::new(timing, names.iter().copied());
+        let state = Mutex::new(State { view, stopped: false, last_error: None });
+        let shared = Arc::new(Shared { clock, recognized: Box::new(recognized), state, hub: Hub::default() });
+        let names = names.into_iter().map(str::to_owned).collect();
+        let driver = ScopesDriver { shared: Arc::clone(&shared), api: Api::all(client), names };
+        Ok((Self(shared), driver))
+    }
+
+    /// Who owns this namespace now. Ask at the entry of a webhook and of a reconcile.
+    pub fn owns(&self, namespace: &str) -> Ownership {
+        self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
+    }
+
+    /// Tells every namespace whose owner changed, and when it is known again who owns what.
+    pub fn changes(&self) -> Changes {
+        self.0.hub.listen()
+    }
+
+    /// Waits until it is known who owns what, at most for `limit`.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotSynced`], with what is missing.
+    pub async fn synced(&self, limit: Duration) -> Result<(), LeaseError> {
+        let clock = &*self.0.clock;
+        let mut changes = self.changes();
+        let known = async {
+            while !self.health().fresh {
+                changes.next().await?;
+            }
+            Some(())
+        };
+        if let Some(Some(())) = until(clock, clock.now() + limit, known).await {
+            return Ok(());
+        }
+        let reason = self.health().last_error.unwrap_or_else(|| "its driver does not run".to_owned());
+        Err(LeaseError::NotSynced { waited: limit, reason })
+    }
+
+    /// How it is now.
+    pub fn health(&self) -> ScopesHealth {
+        self.0.with(|state, now| ScopesHealth {
+            fresh: !state.stopped && state.view.is_fresh(now),
+            age: state.view.confirmed().map(|at| now.since(at)),
+            theirs: state.view.theirs_count(),
+            last_error: state.last_error.clone(),
+        })
+    }
+
+    /// Every lease that is known, for metrics and diagnosis.
+    pub fn claims(&self) -> Vec<Claim> {
+        self.0.with(|state, now| state.view.claims(now))
+    }
+}
+
+impl ScopesDriver {
+    /// Watches until `shutdown` ends. What fails is tried again and shows in [`Scopes::health`]; without this running,
+    /// every namespace is [`Ownership::Unknown`].
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let stopped = Stopped(Arc::clone(&self.shared));
+        let follow = join_all(self.names.iter().map(|name| self.follow(name)));
+        let work = std::pin::pin!(futures::future::join(follow, self.turn()));
+        select(std::pin::pin!(shutdown), work).await;
+        drop(stopped);
+    }
+
+    /// Lets what ends by itself end, and tells it.
+    async fn turn(&self) {
+        let clock = &*self.shared.clock;
+        loop {
+            let next = self.shared.with(|state, now| {
+                state.view.advance(now);
+                // What is seen later ends no sooner than a confirmation from now.
+                let latest = now + state.view.confirm();
+                state.view.turns_at().map_or(latest, |at| at.min(latest))
+            });
+            clock.sleep_until(next).await;
+        }
+    }
+
+    /// A watch for speed, and a list every now and then because a watch that says nothing may also be dead.
+    async fn follow(&self, name: &str) {
+        let clock = &*self.shared.clock;
+        let selector = format!("metadata.name={name}");
+        let mut watch: Option<BoxStream<'_, Result<WatchEvent<Lease>, kube::Error>>> = None;
+        let confirm = self.shared.with(|state, _| state.view.confirm());
+        loop {
+            let begun = clock.now();
+            let limit = REQUEST.min(self.shared.with(|state, _| state.view.freshness()));
+            let listed = until(clock, begun + limit, self.api.list(&ListParams::default().fields(&selector))).await;
+            match listed {
+                Some(Ok(list)) => {
+                    let version = list.metadata.resource_version.unwrap_or_default();
+                    self.shared.listed(name, &list.items, &version, begun);
+                    if watch.is_none() {
+                        let params = WatchParams::default().fields(&selector);
+                        match until(clock, clock.now() + limit, self.api.watch(&params, &version)).await {
+                            Some(Ok(stream)) => watch = Some(stream.boxed()),
+                            Some(Err(error)) => self.shared.failed(watch_error("watch", name, error)),
+                            None => self.shared.failed(late("watch", name, limit)),
+                        }
+                    }
+                }
+                Some(Err(error)) => self.shared.failed(watch_error("list", name, error)),
+                None => self.shared.failed(late("list", name, limit)),
+            }
+            // A failure waits as long as a success: never more than one list in that time.
+            let next = begun + confirm;
+            while let Some(stream) = &mut watch {
+                match until(clock, next, stream.next()).await {
+                    Some(Some(Ok(event))) => {
+                        if !self.shared.event(name, event) {
+                            watch = None;
+                        }
+                    }
+                    // Ended, as each does after some minutes, or broken: the next list begins another.
+                    Some(_) => watch = None,
+                    None => break,
+                }
+            }
+            clock.sleep_until(next).await;
+        }
+    }
+}
+
+impl Shared {
+    fn with<T>(&self, act: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Inside the lock: moments that reach the view do not go backwards.
+        let result = act(&mut state, self.clock.now());
+        let changes = state.view.take_changes();
+        drop(state);
+        self.hub.tell(changes);
+        result
+    }
+
+    fn listed(&self, name: &str, leases: &[Lease], version: &str, begun: Moment) {
+        let found = leases.iter().filter_map(|lease| {
+            let namespace = lease.namespace()?;
+            let record = Record::from(lease);
+            (self.recognized)(&namespace, &record).then_some((namespace, record))
+        });
+        let found: Vec<(String, Record)> = found.collect();
+        self.with(|state, now| {
+            state.last_error = None;
+            state.view.listed(name, found, version, begun, now);
+        });
+    }
+
+    /// Returns whether the watch can go on.
+    fn event(&self, name: &str, event: WatchEvent<Lease>) -> bool {
+        let (lease, deleted) = match event {
+            WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, false),
+            WatchEvent::Deleted(lease) => (lease, true),
+            WatchEvent::Bookmark(_) => return true,
+            WatchEvent::Error(_) => return false,
+        };
+        let Some(namespace) = lease.namespace() else { return true };
+        let record = Record::from(&lease);
+        let record = Some(record).filter(|record| !deleted && (self.recognized)(&namespace, record));
+        self.with(|state, now| state.view.see(&namespace, name, record, now));
+        true
+    }
+
+    fn failed(&self, error: LeaseError) {
+        tracing::warn!(%error, "the leases of all namespaces are not known; it is tried again");
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        self.with(|state, _| state.last_error = Some(format!("{error}{source}")));
+    }
+}
+
+struct Stopped(Arc<Shared>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.with(|state, _| state.stopped = true);
+        self.0.hub.end();
+    }
+}
+
+fn watch_error(action: &'static str, name: &str, error: kube::Error) -> LeaseError {
+    LeaseError::Watch { action, name: name.to_owned(), source: Box::new(error) }
+}
+
+fn late(action: &'static str, name: &str, limit: Duration) -> LeaseError {
+    LeaseError::Late { action, what: format!("the Leases named {name}"), limit }
+}
+
+impl fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Scopes").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,7 @@
+//! What a cluster-wide operator needs: who owns which namespace.
+
+mod driver;
+mod view;
+
+pub use driver::{Scopes, ScopesDriver, ScopesHealth};
+pub use view::{Claim, ScopeTiming, ScopeView};

@@ -1,0 +1,87 @@
+//! Time as this crate sees it: a monotonic clock that is ours alone, and a wall clock that is only written down.
+
+use std::fmt::Debug;
+use std::ops::Add;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+/// A point on the monotonic clock of this process: the time since an origin that nobody else knows.
+///
+/// It can be compared with other moments of the same clock and with nothing else, which is why no timestamp that
+/// another process wrote can move an expiry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment `elapsed` after the clock's origin.
+    pub const fn since_origin(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// How long ago `earlier` was; zero when it is not past.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    /// Later by this much; the end of time when that is past what can be counted.
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(by))
+    }
+}
+
+/// Where a driver has its time from. Tests give one that they can stop and skew.
+pub trait Clock: Debug + Send + Sync + 'static {
+    /// Now, monotonic. Everything is decided by this one.
+    fn now(&self) -> Moment;
+
+    /// Now by the wall, for `acquireTime` and `renewTime`. People and other implementations read them; we never do.
+    fn wall(&self) -> Timestamp;
+
+    /// Ends when `now` has reached `until`.
+    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()>;
+}
+
+/// The clock of the machine.
+///
+/// Its monotonic part stands still while the machine is suspended, or the virtual machine is stopped: after that, a
+/// holder thinks it holds until its next renewal, at most the rest of its deadline. That is what epochs are for.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    origin: tokio::time::Instant,
+}
+
+impl SystemClock {
+    /// A clock with its origin now.
+    pub fn new() -> Self {
+        Self { origin: tokio::time::Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Moment {
+        Moment(self.origin.elapsed())
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+        // A moment past what tokio can count is never reached; it sleeps for some thirty years.
+        let pause = until.since(self.now());
+        Box::pin(tokio::time::sleep(pause))
+    }
+}
