@@ -1,0 +1,29 @@
+//! An operator for entities, people with a user name: a rule, a default, a field that may not change, and three versions
+//! of the kind. One file for each of them:
+//!
+//! | file | what it shows |
+//! |---|---|
+//! | `v1.rs`, `v2.rs`, `v3.rs` | the versions of the kind; `v3` is stored |
+//! | `webhooks.rs` | validation, mutation, and everything registered as one value |
+//! | `conversion.rs` | the way from each version to the stored one and back |
+//! | `main.rs` | the binary: `run`, `generate`, `migrate-storage` |
+
+mod conversion;
+pub mod v1;
+pub mod v2;
+pub mod v3;
+mod webhooks;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+use kube::core::crd::{MergeError, merge_crds};
+
+pub use webhooks::webhooks;
+
+/// The kind with all its versions.
+///
+/// # Errors
+/// When the versions are not of one kind.
+pub fn crd() -> Result<CustomResourceDefinition, MergeError> {
+    merge_crds(vec![v1::Entity::crd(), v2::Entity::crd(), v3::Entity::crd()], "v3")
+}
