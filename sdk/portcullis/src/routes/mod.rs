@@ -190,7 +190,7 @@ fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response
     }
     debug!(path = head.uri.path(), status = status.as_u16(), %problem, "request is answered with an HTTP error");
     let mut response = if reason == Rejected::Shed {
-        come_again(&problem)
+        come_again(status, &problem)
     } else {
         Response::new(Full::new(Bytes::from(problem.into_owned() + "\n")))
     };

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,7 +23,7 @@ use tracing::debug;
 use super::body::RequestBody;
 use super::places::{Place, Told};
 use super::stall::Stall;
-use super::{Handler, Limits};
+use super::{Handler, Limits, come_again};
 
 /// Time for a connection that gives way to another one to end in order, when it has asked something before: an answer
 /// may be on its way.
@@ -52,7 +52,7 @@ pub(super) async fn serve<H: Handler>(
     let mut handshake = pin!(handshake);
     let shaken = poll_fn(|cx| match place.listen(cx.waker()) {
         Told::Stay => handshake.as_mut().poll(cx).map(Some),
-        Told::Leave | Told::End => Poll::Ready(None),
+        _ => Poll::Ready(None),
     });
     match shaken.await {
         Some(Ok(Ok(stream))) => requests(stream, handler, limits, place).await,
@@ -74,13 +74,22 @@ async fn requests<H: Handler>(
             let (handler, busy) = (Arc::clone(&handler), place.request());
             let request = request.map(|body| RequestBody::new(body, place.crowded()));
             async move {
-                let answer = if beyond {
-                    let mut answer = handler.shed(request).await;
-                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                    answer
-                } else {
-                    handler.handle(request).await
+                let answer = async {
+                    if beyond {
+                        let mut answer = handler.shed(request).await;
+                        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                        answer
+                    } else {
+                        handler.handle(request).await
+                    }
                 };
+                let mut answer = pin!(answer);
+                let answer = poll_fn(|cx| match busy.place().told() {
+                    // Another replica, or the next process, can do better.
+                    Told::Cut => Poll::Ready(come_again(StatusCode::SERVICE_UNAVAILABLE, "this server is ending")),
+                    _ => answer.as_mut().poll(cx),
+                });
+                let answer = answer.await;
                 drop(busy);
                 Ok::<_, Infallible>(answer)
             }

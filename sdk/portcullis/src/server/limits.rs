@@ -21,7 +21,8 @@ pub struct Limits {
     pub write: Duration,
     /// Bytes that the head of a request may have; also the size of a connection's read buffer.
     pub head_bytes: usize,
-    /// Time for answers under way to be finished when the server stops; what is left is then cut off.
+    /// Time for answers under way to be finished when the server stops; what is left is then answered with 503 and
+    /// `Retry-After: 1`.
     pub drain: Duration,
 }
 

@@ -34,12 +34,14 @@ pub use limits::Limits;
 pub use tls::{TlsError, tls_config};
 
 pub(crate) use body::discard;
-use places::Places;
+use places::{Places, Told};
 
 /// Connections that the kernel holds until they are accepted. Where that queue is full, a peer's kernel tries again after
 /// a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own limit,
 /// `somaxconn`, is 4096 unless set.)
 const QUEUE: u32 = 4096;
+/// Time for those whose answers are cut off to be told so.
+const CUT: Duration = Duration::from_secs(1);
 /// Connections beyond [`Limits::connections`] that are told to come again, at the same time.
 const BEYOND: usize = 32;
 
@@ -55,7 +57,7 @@ pub trait Handler: Send + Sync + 'static {
     fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Full<Bytes>>> + Send {
         async move {
             discard(request.into_body()).await;
-            come_again("all connections of this server are at work")
+            come_again(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are at work")
         }
     }
 }
@@ -70,10 +72,10 @@ where
     }
 }
 
-/// 429 with `Retry-After: 1`.
-pub(crate) fn come_again(why: &str) -> Response<Full<Bytes>> {
+/// An answer with `Retry-After: 1`, which the API server's client obeys while its own time lasts.
+pub(crate) fn come_again(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(format!("{why}; ask again in a second\n")));
-    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
@@ -156,14 +158,20 @@ impl Server {
             }
         }
         drop(listener);
-        places.end();
-        let all = async { while connections.join_next().await.is_some() {} };
-        if timeout(limits.drain, all).await.is_err() {
+        places.tell_all(Told::End);
+        if timeout(limits.drain, all(&mut connections)).await.is_err() {
             warn!(connections = connections.len(), "answers under way did not finish in time and are cut off");
-            connections.shutdown().await;
+            places.tell_all(Told::Cut);
+            if timeout(CUT, all(&mut connections)).await.is_err() {
+                connections.shutdown().await;
+            }
         }
         info!("listener is drained");
     }
+}
+
+async fn all(connections: &mut JoinSet<()>) {
+    while connections.join_next().await.is_some() {}
 }
 
 /// The next connection. An error here is the process running out of files or a peer gone already; neither is a reason

@@ -55,6 +55,8 @@ pub(super) enum Told {
     Leave = 1,
     /// The listener ends: finish what is under way.
     End = 2,
+    /// That took too long: say so.
+    Cut = 3,
 }
 
 impl Places {
@@ -95,9 +97,9 @@ impl Places {
         leaving > 0
     }
 
-    /// Tells all connections that the listener ends.
-    pub(super) fn end(&self) {
-        self.taken.iter().for_each(|place| place.tell(Told::End));
+    /// Tells all connections that the listener ends, or has no more time for what is under way.
+    pub(super) fn tell_all(&self, what: Told) {
+        self.taken.iter().for_each(|place| place.tell(what));
     }
 
     /// Says whether there is no place for someone who came.
@@ -118,11 +120,13 @@ impl Place {
         self.told()
     }
 
-    fn told(&self) -> Told {
+    /// What the connection was told last.
+    pub(super) fn told(&self) -> Told {
         match self.state.told.load(Ordering::Acquire) {
             0 => Told::Stay,
             1 => Told::Leave,
-            _ => Told::End,
+            2 => Told::End,
+            _ => Told::Cut,
         }
     }
 
@@ -166,6 +170,13 @@ impl Place {
 
 /// A request under way.
 pub(super) struct Busy(Place);
+
+impl Busy {
+    /// The place of its connection.
+    pub(super) fn place(&self) -> &Place {
+        &self.0
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {

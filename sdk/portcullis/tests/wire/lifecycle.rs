@@ -101,6 +101,9 @@ async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
     stuck.flush().await.unwrap();
     timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
     held.serving.stop.cancel();
-    timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();
+    let reply = read_reply(&mut stuck).await.expect("a word on why");
+    assert_eq!(reply.status, 503);
+    assert!(reply.head.contains("retry-after: 1") && reply.head.contains("connection: close"), "{}", reply.head);
     assert!(is_closed(&mut stuck).await);
+    timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();
 }
