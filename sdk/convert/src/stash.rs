@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::crossing::Document;
+use crate::object::is_engines;
 
 /// The longest stash that is written, or read, in bytes: 64 KiB. Kubernetes allows 256 KiB for all annotations of an
 /// object together.
@@ -52,7 +53,12 @@ impl Stash {
     pub(crate) fn get(&self, version: &str) -> Option<Entry> {
         // One by one: an entry may be as deep as an object, and is one level deeper than it.
         let entry: Entry<&RawValue> = serde_json::from_str(self.entries.get(version)?.get()).ok()?;
-        let document = |json: &RawValue| serde_json::from_str::<Map<String, Value>>(json.get()).ok().map(Value::Object);
+        // Users can write annotations: who the object is, and what it is, is not theirs to put there.
+        let document = |json: &RawValue| {
+            let mut members = serde_json::from_str::<Map<String, Value>>(json.get()).ok()?;
+            members.retain(|key, _| !is_engines(key));
+            Some(Value::Object(members))
+        };
         let returned = match entry.returned {
             Some(json) => Some(document(json)?),
             None => None,
