@@ -6,10 +6,13 @@
 
 #![allow(clippy::panic, clippy::expect_used, reason = "a broken promise ends the run: that is what is looked for")]
 
+mod conversion;
 mod mutate;
 mod nasty;
 mod review;
+mod versions;
 
+pub use conversion::conversion;
 pub use mutate::Mutator;
 pub use nasty::Nasty;
 pub use review::review;

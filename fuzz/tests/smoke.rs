@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use portcullis_fuzz::{Mutator, review};
+use portcullis_fuzz::{Mutator, conversion, review};
 
 /// Bodies that are tried for each target.
 const RUNS: usize = 4_000;
@@ -35,8 +35,13 @@ fn no_body_makes_the_review_codec_panic_or_answer_wrongly() {
 }
 
 #[test]
+fn no_object_makes_the_conversion_engine_panic_or_lose_anything() {
+    replay("conversion", conversion);
+}
+
+#[test]
 fn seeds_are_few_and_small() {
-    let files: Vec<PathBuf> = ["review"].iter().flat_map(|target| seed_files(target)).collect();
+    let files: Vec<PathBuf> = ["review", "conversion"].iter().flat_map(|target| seed_files(target)).collect();
     let bytes: u64 = files.iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!(
         files.len() <= 50 && bytes <= 100_000,

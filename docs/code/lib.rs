@@ -1,0 +1,28 @@
+//! The chapters of the book whose Rust code stands alone, as documentation of types without values: `cargo test --doc`
+//! compiles each block, and runs those that are not marked `no_run`. The tutorial's files are compared with two crates
+//! that are built and tested (`tests/chapters.rs`).
+
+macro_rules! chapters {
+    ($($name:ident = $file:literal),+ $(,)?) => {
+        $(#[cfg(doctest)]
+        #[doc = include_str!(concat!("../src/", $file))]
+        pub enum $name {})+
+    };
+}
+
+chapters! {
+    Introduction = "introduction.md",
+    Validate = "how-to/validate.md",
+    Mutate = "how-to/mutate.md",
+    Subresources = "how-to/subresources.md",
+    Dynamic = "how-to/dynamic.md",
+    Warnings = "how-to/warnings.md",
+    Convert = "how-to/convert.md",
+    Migrate = "how-to/migrate.md",
+    Test = "how-to/test.md",
+    Limits = "how-to/limits.md",
+    Admission = "explanation/admission.md",
+    Conversion = "explanation/conversion.md",
+    // Shown by package registries.
+    Package = "../../sdk/portcullis/README.md",
+}

@@ -1,0 +1,15 @@
+//! The binary: `run`, and `generate` for what to install.
+
+use std::process::ExitCode;
+
+use backup_operator::{v1, webhooks};
+use kube::CustomResourceExt as _;
+use portcullis::operator::{NoArgs, Operator, Parts};
+
+fn main() -> ExitCode {
+    Operator::named("backup-operator")
+        .version(env!("CARGO_PKG_VERSION"))
+        .crds(vec![v1::Backup::crd()])
+        .setup(|_: &NoArgs| Ok(Parts::new(webhooks())))
+        .main()
+}

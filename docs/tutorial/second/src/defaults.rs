@@ -1,0 +1,17 @@
+//! What a Backup gets when nobody says.
+
+use portcullis::webhooks::{Context, Mutate, Mutation};
+
+use crate::v2::Backup;
+
+/// The mutating webhook.
+pub(crate) fn defaults() -> Mutate<Backup> {
+    Mutate::<Backup>::named("defaults").on_create(create)
+}
+
+async fn create(mut new: Backup, _: Context) -> Mutation<Backup> {
+    new.spec.schedule.get_or_insert_with(|| "0 3 * * *".to_owned());
+    let labels = new.metadata.labels.get_or_insert_default();
+    labels.insert("tutorial.example/volume".to_owned(), new.spec.volume.clone());
+    Mutation::modified(new)
+}

@@ -1,0 +1,15 @@
+//! The binary: `run`, and `generate` for what to install.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use backup_operator::{crd, webhooks};
+use portcullis::operator::{NoArgs, Operator, Parts};
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    Ok(Operator::named("backup-operator")
+        .version(env!("CARGO_PKG_VERSION"))
+        .crds(vec![crd()?])
+        .setup(|_: &NoArgs| Ok(Parts::new(webhooks())))
+        .main())
+}

@@ -1,0 +1,26 @@
+//! The kind, in its second version: what is kept has a place of its own.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A backup of a volume, made again and again.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "tutorial.example", version = "v2", kind = "Backup", namespaced)]
+pub struct BackupSpec {
+    /// Name of the PersistentVolumeClaim.
+    pub volume: String,
+    /// When, as cron writes it.
+    pub schedule: Option<String>,
+    /// What is kept.
+    pub retention: Retention,
+}
+
+/// How long backups are kept, and how many of each.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Retention {
+    /// Days that a backup is kept.
+    pub days: u32,
+    /// Copies of a backup; version 1 has no word for this.
+    pub copies: Option<u32>,
+}

@@ -1,0 +1,42 @@
+//! The webhooks, in this process.
+
+use backup_operator::v2::{Backup, BackupSpec, Retention};
+use backup_operator::{crd, webhooks};
+use portcullis_testing::admission::{Reviews, assert_idempotent};
+use portcullis_testing::conversion::assert_laws;
+use serde_json::json;
+
+fn backup(schedule: Option<&str>, days: u32) -> Backup {
+    let retention = Retention { days, copies: Some(2) };
+    let spec = BackupSpec { volume: "data".to_owned(), schedule: schedule.map(str::to_owned), retention };
+    Backup::new("nightly", spec)
+}
+
+#[tokio::test]
+async fn a_schedule_has_five_fields() {
+    let reviews = Reviews::of(&webhooks()).unwrap();
+    let answer = reviews.create(&backup(Some("daily"), 7)).validate("rules").await;
+    answer.assert_denied(422, "'daily' is no schedule");
+    reviews.create(&backup(Some("0 4 * * 1"), 7)).validate("rules").await.assert_allowed();
+}
+
+#[tokio::test]
+async fn only_an_admin_shortens_the_time_that_backups_are_kept() {
+    let reviews = Reviews::of(&webhooks()).unwrap();
+    let (old, new) = (backup(None, 30), backup(None, 7));
+    let answer = reviews.update(&old, &new).by("alice").validate("rules").await;
+    answer.assert_denied(403, "keeping backups for less long deletes some: ask one of backup-admins");
+}
+
+#[tokio::test]
+async fn what_nobody_said_is_filled_in_once() {
+    let reviews = Reviews::of(&webhooks()).unwrap();
+    let answer = reviews.create(&backup(None, 7)).mutate("defaults").await;
+    assert_eq!(answer.patched()["spec"]["schedule"], json!("0 3 * * *"));
+    assert_idempotent(&reviews, "defaults", &backup(None, 7)).await;
+}
+
+#[test]
+fn no_version_loses_what_another_one_says() {
+    assert_laws(&webhooks(), &crd().unwrap());
+}
