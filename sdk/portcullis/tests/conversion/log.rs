@@ -1,0 +1,82 @@
+//! What is logged of bad objects: enough to find them, and nothing of what is in them.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use portcullis::webhooks::{Routes, Webhooks};
+use serde_json::{Value, json};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::people::logged;
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+fn objects(bad: usize, good: usize) -> Vec<Value> {
+    let person = |name: String, spec: Value| json!({ "apiVersion": "logged.example/v1", "kind": "Person", "metadata": { "name": name, "namespace": "team" }, "spec": spec });
+    let bad = (0..bad).map(|number| person(format!("bad-{number}"), json!({ "name": { "password": "hunter2" } })));
+    bad.chain((0..good).map(|number| person(format!("good-{number}"), json!({ "name": "Ada" })))).collect()
+}
+
+async fn ask(routes: &Routes, objects: Vec<Value>) -> Value {
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": { "uid": "u-1", "desiredAPIVersion": "logged.example/v3", "objects": objects },
+    });
+    let body = Full::new(Bytes::from(review.to_string()));
+    let request = Request::post("/convert/people?timeout=30s").header("content-type", "application/json").body(body);
+    let response = routes.respond(request.unwrap()).await;
+    assert_eq!(response.status(), 200);
+    serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_values() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(lines.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let routes = Webhooks::new().convert(logged::convert()).routes().unwrap();
+    let answer = ask(&routes, objects(1, 2)).await;
+    assert_eq!(answer["response"]["uid"], "u-1");
+    assert_eq!(answer["response"]["result"], json!({ "status": "Success" }));
+    assert_eq!(answer["response"]["convertedObjects"].as_array().unwrap().len(), 3);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(!text.contains("hunter2") && !text.contains("password"), "{text}");
+    let logged: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let line = logged.iter().find(|line| line["level"] == "WARN").unwrap()["fields"].clone();
+    let said =
+        ["namespace", "name", "kind", "from", "to", "path"].map(|field| line[field].as_str().unwrap().to_owned());
+    assert_eq!(said, ["team", "bad-0", "Person", "v1", "v3", "spec.name"]);
+
+    // A kind whose objects are all bad fills no disk: the first hundred are named, the rest is counted.
+    lines.0.lock().unwrap().clear();
+    ask(&routes, objects(150, 0)).await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().filter(|line| line.contains("bad object is converted")).count(), 100);
+    assert!(text.contains(r#""more":50"#), "{text}");
+    let metrics = routes.metrics().encode();
+    let flagged = r#"portcullis_conversion_objects_total{kind="Person",from="v1",to="v3",outcome="flagged"} 151"#;
+    assert!(metrics.contains(flagged), "{metrics}");
+    assert!(metrics.contains(r#"outcome="converted"} 2"#), "{metrics}");
+}
