@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,8 +23,10 @@ use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Reviews of one kind under way at the same time. Reading a single object is a review, too.
 const CONCURRENT: usize = 256;
-/// Reviews up to this many bytes are answered on the thread that read them: it takes less than a millisecond.
-const INLINE: usize = 128 * 1024;
+/// Reviews that take no longer than this, as far as is known, are answered on the thread that read them; it answers nobody else meanwhile.
+const HERE: Duration = Duration::from_millis(1);
+/// What is taken for the time per KiB before anything was measured.
+const USUAL: Duration = Duration::from_micros(4);
 /// Bytes of memory that all conversions under way may take together.
 const MEMORY: usize = 512 * 1024 * 1024;
 /// A review in memory: its body, the converted objects, and the answer.
@@ -57,13 +60,38 @@ struct Work {
     engine: Engine,
     strict: bool,
     records: Records,
+    pace: Pace,
+}
+
+/// Time per KiB of a review, in nanoseconds, averaged over the last few: converters are the user's, and may be slow.
+struct Pace(AtomicU64);
+
+impl Pace {
+    fn expect(&self, bytes: usize) -> Duration {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.0.load(Ordering::Relaxed).saturating_mul(bytes) / 1024)
+    }
+
+    fn learn(&self, bytes: usize, took: Duration) {
+        let measured = took.as_nanos().saturating_mul(1024) / (bytes.max(1) as u128);
+        let measured = u64::try_from(measured).unwrap_or(u64::MAX);
+        // A lost update is one measurement less.
+        let known = self.0.load(Ordering::Relaxed);
+        self.0.store((known - known / 8).saturating_add(measured / 8), Ordering::Relaxed);
+    }
 }
 
 impl ConversionCalls {
     pub(super) fn new(engine: Engine, settings: &Settings, metrics: &Metrics, shared: Shared) -> Self {
         let Settings { name, body, strict, .. } = settings;
         let records = Records::new(&engine, metrics);
-        Self { name: name.clone(), body: *body, work: Arc::new(Work { engine, strict: *strict, records }), shared }
+        let pace = Pace(AtomicU64::new(u64::try_from(USUAL.as_nanos()).unwrap_or(u64::MAX)));
+        Self {
+            name: name.clone(),
+            body: *body,
+            work: Arc::new(Work { engine, strict: *strict, records, pace }),
+            shared,
+        }
     }
 
     /// A small review, on this thread.
@@ -96,7 +124,14 @@ impl Endpoint for ConversionCalls {
     }
 
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
-        async move { if body.len() <= INLINE { self.here(&body, call) } else { self.aside(body, call).await } }.boxed()
+        async move {
+            if self.work.pace.expect(body.len()) <= HERE {
+                self.here(&body, call)
+            } else {
+                self.aside(body, call).await
+            }
+        }
+        .boxed()
     }
 }
 
@@ -112,7 +147,10 @@ impl Work {
         let review = Review::parse(body).map_err(|error| HttpError::malformed(error.to_string()))?;
         let desired = &*review.desired_api_version;
         let to = desired.rsplit('/').next().unwrap_or_default();
+        let begin = Instant::now();
         let result = in_order(&review.objects, threads, halt, &|object: &&RawValue| self.convert(object, desired));
+        let used = u32::try_from(threads).unwrap_or(u32::MAX);
+        self.pace.learn(body.len(), begin.elapsed().saturating_mul(used));
         let took = call.began.elapsed();
         match result {
             Ok(converted) => {
@@ -150,4 +188,30 @@ fn late(call: Call) -> HttpError {
 /// What panicked has said so itself, by the panic hook; the message may hold anything.
 fn crashed() -> HttpError {
     HttpError::failed(Rejected::Panic, "conversion failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_whose_converters_are_slow_is_not_converted_on_the_threads_that_serve() {
+        let pace = Pace(AtomicU64::new(4_000));
+        assert_eq!(pace.expect(10 * 1024), Duration::from_micros(40));
+        assert!(pace.expect(512 * 1024) > HERE);
+        pace.learn(1024, Duration::from_millis(100));
+        assert!(pace.expect(1024) > HERE);
+        // One that was slow for once, because the machine was busy, is forgiven.
+        for _ in 0..40 {
+            pace.learn(1024, Duration::from_micros(4));
+        }
+        assert!(pace.expect(10 * 1024) < HERE);
+    }
+
+    #[test]
+    fn the_largest_review_fits_into_the_memory_of_all() {
+        let fits = |largest: usize, bytes: usize| Shared::new(largest).bodies.share().grow(bytes);
+        assert!(fits(1, MEMORY / COPIES) && !fits(1, MEMORY / COPIES + 1));
+        assert!(fits(MEMORY, MEMORY) && !fits(MEMORY, MEMORY + 1));
+    }
 }

@@ -10,3 +10,4 @@ mod lists;
 mod log;
 mod outages;
 mod people;
+mod reviews;

@@ -119,4 +119,5 @@ people!(panicking, "panicking.example");
 people!(cleaned, "cleaned.example");
 people!(down, "down.example");
 people!(logged, "logged.example");
+people!(reviewed, "reviewed.example");
 people!(kept, "kept.example");
