@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount, ServiceSpec
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
+use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +59,50 @@ impl ControlPlane {
         for crd in crds {
             apply(&api, crd.metadata.name.as_deref().unwrap_or_default(), crd).await;
         }
+        self.wait_for_crds(crds).await;
+    }
+
+    /// Applies manifests of any kind as they are, in their order: what an operator generates, what its users write. Those
+    /// without a namespace go into `default`, where their kind has namespaces. CRDs among them are served when this
+    /// returns. Returns the objects as the API server answered.
+    ///
+    /// # Panics
+    /// When a manifest has no apiVersion, kind or name, or the API server does not know its kind or refuses it.
+    pub async fn apply(&self, manifests: &[Value]) -> Vec<DynamicObject> {
+        let mut applied = Vec::new();
+        for manifest in manifests {
+            let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
+            let (Some(api_version), Some(kind), Some(name)) =
+                (text("/apiVersion"), text("/kind"), text("/metadata/name"))
+            else {
+                panic!("not a manifest with apiVersion, kind and metadata.name: {manifest}")
+            };
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+            let client = self.admin();
+            let known = pinned_kind(&client, &GroupVersionKind::gvk(group, version, kind)).await;
+            let (resource, capabilities) =
+                known.unwrap_or_else(|error| panic!("the API server does not know {api_version} {kind}: {error}"));
+            let objects: Api<DynamicObject> = match capabilities.scope {
+                Scope::Cluster => Api::all_with(client, &resource),
+                Scope::Namespaced => {
+                    Api::namespaced_with(client, text("/metadata/namespace").unwrap_or("default"), &resource)
+                }
+            };
+            let parameters = PatchParams::apply(MANAGER).force();
+            let object = objects.patch(name, &parameters, &Patch::Apply(manifest)).await;
+            applied.push(object.unwrap_or_else(|error| panic!("cannot apply {kind} '{name}': {error}")));
+            if kind == "CustomResourceDefinition" {
+                let crd = serde_json::from_value(manifest.clone());
+                self.wait_for_crds(&[crd.unwrap_or_else(|error| panic!("not a CRD: {error}"))]).await;
+            }
+        }
+        applied
+    }
+
+    /// Returns when every served version of each can be listed.
+    async fn wait_for_crds(&self, crds: &[CustomResourceDefinition]) {
+        let admin = self.admin();
+        let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
         for crd in crds {
             let name = crd.metadata.name.clone().unwrap_or_default();
             wait_for_object(&api, &name, "the CRD to be established", DEADLINE, |crd| {
