@@ -5,10 +5,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::webhooks::{Context, Mutate, Mutation, Operation, Validate, Verdict, Webhooks};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use portcullis::webhooks::{Context, Mutate, Mutation, Scale, Validate, Verdict, Webhooks};
 use portcullis_testing::admission::{Answer, Reviews, assert_idempotent};
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// What `kubectl exec` asks for, as far as it matters here.
+#[derive(Deserialize)]
+struct PodExecOptions {
+    #[allow(dead_code, reason = "read and not looked at")]
+    command: Vec<String>,
+}
 
 /// Asks through the key `say` of the data what the webhook shall answer.
 fn echo() -> Webhooks {
@@ -254,10 +263,37 @@ async fn a_mutation_that_is_not_idempotent_is_shown_with_the_place_where_it_chan
 }
 
 #[tokio::test]
-async fn the_operation_is_one_of_the_four() {
-    // A Pod's exec is a CONNECT; there is no typed handler for it here, so the rules refuse the question.
-    let reviews = Reviews::of(&echo()).unwrap();
+async fn subresources_and_connections_reach_their_handlers_under_the_resource_that_the_rule_names() {
+    let told = |cx: Context| {
+        let at = cx.sub_resource.unwrap_or_default();
+        let Context { operation, kind, resource, name, .. } = cx;
+        Verdict::deny(format!("{operation} {} of {} {}/{at}", kind.kind, name.unwrap_or_default(), resource.resource))
+    };
+    let webhooks = Webhooks::new()
+        .validate(Validate::<Scale>::subresource_of::<Deployment>("scale", "scale").on_update(
+            move |_, new: Arc<Scale>, cx| async move {
+                assert_eq!(new.spec.as_ref().and_then(|spec| spec.replicas), Some(3));
+                told(cx)
+            },
+        ))
+        .validate(
+            Validate::<PodExecOptions>::subresource_of::<Pod>("exec", "exec")
+                .on_connect(move |_: Arc<PodExecOptions>, cx| async move { told(cx) }),
+        )
+        .validate(
+            Validate::<Pod>::subresource_of::<Pod>("status", "status")
+                .on_update(move |_, _: Arc<Pod>, cx| async move { told(cx) }),
+        );
+    let reviews = Reviews::of(&webhooks).unwrap();
+    let scale = |replicas: u32| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": replicas}});
+    let answer = reviews.update(&scale(2), &scale(3)).sub_resource("scale").validate("scale").await;
+    answer.assert_denied(400, "UPDATE Scale of web deployments/scale");
+
     let options = json!({"apiVersion": "v1", "kind": "PodExecOptions", "command": ["sh"]});
-    let message = reviews.connect(&options).name("pod").sub_resource("exec").validate("echo").await_failure().await;
-    assert!(message.contains(&format!("about {} of /v1 PodExecOptions at /exec", Operation::Connect)), "{message}");
+    let answer = reviews.connect(&options).name("web-1").sub_resource("exec").validate("exec").await;
+    answer.assert_denied(400, "CONNECT PodExecOptions of web-1 pods/exec");
+
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}});
+    let answer = reviews.update(&pod, &pod).sub_resource("status").validate("status").await;
+    answer.assert_denied(400, "UPDATE Pod of web-1 pods/status");
 }

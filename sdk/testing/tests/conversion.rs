@@ -298,3 +298,37 @@ async fn a_single_object_goes_through_a_review() {
     assert_eq!(converted["spec"], json!({"first": "Ada", "last": "Lovelace", "address": null}));
     assert_eq!(reviews.convert(&converted, "v1").await["spec"]["name"], "Ada Lovelace");
 }
+
+mod wide {
+    use super::*;
+    use k8s_openapi::api::core::v1::PodTemplateSpec;
+
+    macro_rules! version {
+        ($module:ident, $version:literal) => {
+            pub(crate) mod $module {
+                use super::*;
+                #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+                #[kube(group = "demo.example", version = $version, kind = "Wide", namespaced)]
+                pub(crate) struct WideSpec {
+                    pub(crate) template: PodTemplateSpec,
+                }
+            }
+        };
+    }
+    version!(v1, "v1");
+    version!(v2, "v2");
+}
+
+/// A schema of thousands of members makes objects that are small enough to look at many of them.
+#[test]
+fn a_kind_that_holds_a_whole_pod_keeps_the_laws() {
+    use wide::{v1, v2};
+    let engine = Hub::<v2::Wide>::new()
+        .spoke(
+            |old: v1::Wide| v2::Wide::new("", v2::WideSpec { template: old.spec.template }),
+            |hub: v2::Wide| v1::Wide::new("", v1::WideSpec { template: hub.spec.template }),
+        )
+        .build()
+        .unwrap();
+    assert_laws(&engine, &merge_crds(vec![v1::Wide::crd(), v2::Wide::crd()], "v2").unwrap());
+}

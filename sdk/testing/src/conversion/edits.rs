@@ -33,11 +33,11 @@ fn walk(
     let top = path.is_empty();
     for key in keys.filter(|key| !top || !ENVELOPE.contains(&key.as_str())) {
         let (old, new) = (here.get(key), there.get(key));
-        if normal(old.unwrap_or(&Value::Null)) == normal(new.unwrap_or(&Value::Null)) {
+        let below = schema.and_then(|schema| member(schema, key));
+        if normal(below, old.unwrap_or(&Value::Null)) == normal(below, new.unwrap_or(&Value::Null)) {
             continue;
         }
         path.push(key.clone());
-        let below = schema.and_then(|schema| member(schema, key));
         match (old, new) {
             (Some(old @ Value::Object(_)), Some(new @ Value::Object(_))) if !below.is_some_and(has_alternatives) => {
                 walk(below, old, new, path, edits);

@@ -150,13 +150,15 @@ impl<C: Converter> Pair<'_, C> {
 
         let mut back = trail.fork();
         let returned = self.step(&mut back, &there, self.from)?;
-        back.same(object, &returned, || format!("there and back is nothing, from {from} to {to} and back"))?;
+        back.same(self.from, object, &returned, || format!("there and back is nothing, from {from} to {to} and back"))?;
 
         let mut back = trail.fork();
         let stored = self.to.stored(there.clone());
         back.push(format!("{to}, pruned and defaulted by its schema"), &stored);
         let returned = self.step(&mut back, &stored, self.from)?;
-        back.same(object, &returned, || format!("{from} is as it was after an update in {to} that changes nothing"))?;
+        back.same(self.from, object, &returned, || {
+            format!("{from} is as it was after an update in {to} that changes nothing")
+        })?;
 
         let possible = edits(&self.to.schema, &stored, donor);
         let mut edited = stored;
@@ -176,14 +178,16 @@ impl<C: Converter> Pair<'_, C> {
         let stored = self.from.stored(back.clone());
         trail.push(format!("{from}, pruned and defaulted by its schema"), &stored);
         let again = self.step(&mut trail, &stored, self.to)?;
-        trail.same(&edited, &again, || format!("an edit in {to} stays, on the way to {from} and back"))?;
+        trail.same(self.to, &edited, &again, || format!("an edit in {to} stays, on the way to {from} and back"))?;
 
         shown.push(format!("{from}, without what was kept beside it"), &bare(&back));
         let seen = self.step(&mut shown, &bare(&back), self.to)?;
         shown.push(format!("{to}, as it was edited, without what was kept beside it"), &bare(&edited));
         let fresh = self.step(&mut shown, &bare(&edited), self.from)?;
         let expected = self.step(&mut shown, &bare(&fresh), self.to)?;
-        shown.same(&expected, &seen, || format!("an edit in {to} shows in {from}, whatever was kept beside the object"))
+        shown.same(self.to, &expected, &seen, || {
+            format!("an edit in {to} shows in {from}, whatever was kept beside the object")
+        })
     }
 
     /// Converts, and sees to the first law.
@@ -251,11 +255,17 @@ impl Trail {
     }
 
     /// Compares what an object says, apart from its metadata.
-    fn same(&self, expected: &Value, found: &Value, law: impl Fn() -> String) -> Result<(), Broken> {
+    fn same(
+        &self,
+        version: &Version<'_>,
+        expected: &Value,
+        found: &Value,
+        law: impl Fn() -> String,
+    ) -> Result<(), Broken> {
         let body = |object: &Value| {
             let mut body = object.clone();
             body["metadata"] = Value::Null;
-            normal(&body)
+            normal(Some(&version.schema), &body)
         };
         self.equal(&body(expected), &body(found), law)
     }

@@ -149,14 +149,19 @@ fn merge(into: &mut JSONSchemaProps, part: &JSONSchemaProps) {
 }
 
 /// The value as far as it counts: absent, null and empty are the same (as in most of Kubernetes' API, where they are left
-/// out when written), and so are a whole number and the same number with a fraction of nothing.
-pub(super) fn normal(value: &Value) -> Value {
+/// out when written), and so are a whole number and the same number with a fraction of nothing, and a number and its
+/// digits where the schema takes both (types of quantities write one as the other).
+pub(super) fn normal(schema: Option<&JSONSchemaProps>, value: &Value) -> Value {
     match value {
         Value::Object(object) => {
-            let members = object.iter().map(|(key, value)| (key.clone(), normal(value)));
+            let below = |key: &String| schema.and_then(|schema| member(schema, key));
+            let members = object.iter().map(|(key, value)| (key.clone(), normal(below(key), value)));
             Value::Object(members.filter(|(_, value)| !is_nothing(value)).collect::<Map<_, _>>())
         }
-        Value::Array(elements) => elements.iter().map(normal).collect(),
+        Value::Array(elements) => elements.iter().map(|element| normal(schema.and_then(items), element)).collect(),
+        Value::Number(number) if schema.is_some_and(|schema| schema.x_kubernetes_int_or_string == Some(true)) => {
+            Value::String(number.to_string())
+        }
         // Up to here every whole number is the same in both ways of writing it.
         Value::Number(number) => match number.as_f64() {
             #[allow(clippy::cast_possible_truncation, reason = "it is whole and small")]
@@ -249,12 +254,14 @@ mod tests {
     #[test]
     fn absent_null_and_empty_count_the_same_and_other_things_do_not() {
         for same in [json!({}), json!({"a": null}), json!({"a": []}), json!({"a": {"b": {}}})] {
-            assert_eq!(normal(&same), json!({}));
+            assert_eq!(normal(None, &same), json!({}));
         }
-        assert_eq!(normal(&json!({"a": 2.0})), normal(&json!({"a": 2})));
+        assert_eq!(normal(None, &json!({"a": 2.0})), normal(None, &json!({"a": 2})));
+        let either = schema(json!({"properties": {"a": {"x-kubernetes-int-or-string": true}}}));
+        assert_eq!(normal(Some(&either), &json!({"a": 2})), json!({"a": "2"}));
         for other in [json!({"a": ""}), json!({"a": 0}), json!({"a": false}), json!({"a": [null]}), json!({"a": 1e300})]
         {
-            assert_eq!(normal(&other), other);
+            assert_eq!(normal(None, &other), other);
         }
     }
 }
