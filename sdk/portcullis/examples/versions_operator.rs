@@ -98,22 +98,13 @@ fn v3_to_v2(new: v3::Person) -> v2::Person {
     v2::Person::new("", v2::PersonSpec { first_name: new.spec.name.first, last_name: new.spec.name.last })
 }
 
-fn main() -> ExitCode {
-    let versions = vec![v1::Person::crd(), v2::Person::crd(), v3::Person::crd()];
-    // Objects are stored in the version that is named here. The types above are of one kind, so they merge.
-    let crd = match merge_crds(versions, "v3") {
-        Ok(crd) => crd,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    Operator::named("versions-operator")
-        .version(env!("CARGO_PKG_VERSION"))
-        .crds(vec![crd])
-        .setup(|_: &NoArgs| {
+fn main() -> anyhow::Result<ExitCode> {
+    // Objects are stored in the version that is named here.
+    let crd = merge_crds(vec![v1::Person::crd(), v2::Person::crd(), v3::Person::crd()], "v3")?;
+    let operator =
+        Operator::named("versions-operator").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|_: &NoArgs| {
             let people = Convert::<v3::Person>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2);
             Ok(Parts::new(Webhooks::new().convert(people)))
-        })
-        .main()
+        });
+    Ok(operator.main())
 }

@@ -52,7 +52,9 @@ impl Configurations {
 /// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something else takes it out (Helm, GitOps, a
 /// user's `apply`).
 ///
-/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is sent while the bytes are right.
+/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is sent while the bytes are right. Who
+/// takes the conversion out of a CRD by server-side apply takes `spec.conversion.webhook` out by a patch first: the CA in it is not theirs, and without the
+/// rest the API server refuses it.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Arc<str>>,

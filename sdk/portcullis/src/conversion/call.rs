@@ -12,6 +12,8 @@ use portcullis_convert::{Converted, Engine, Review};
 use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
+use tracing::field::{Empty, display};
+use tracing::info_span;
 
 use super::Settings;
 use super::pool::{Pool, Stopped, Waiting, in_order};
@@ -49,7 +51,6 @@ impl Shared {
 
 /// The conversion of one kind at its path.
 pub(super) struct ConversionCalls {
-    name: String,
     body: usize,
     work: Arc<Work>,
     shared: Shared,
@@ -57,6 +58,7 @@ pub(super) struct ConversionCalls {
 
 /// What it takes to answer, on whatever thread.
 struct Work {
+    name: String,
     engine: Engine,
     strict: bool,
     records: Records,
@@ -86,12 +88,8 @@ impl ConversionCalls {
         let Settings { name, body, strict, .. } = settings;
         let records = Records::new(&engine, metrics);
         let pace = Pace(AtomicU64::new(u64::try_from(USUAL.as_nanos()).unwrap_or(u64::MAX)));
-        Self {
-            name: name.clone(),
-            body: *body,
-            work: Arc::new(Work { engine, strict: *strict, records, pace }),
-            shared,
-        }
+        let work = Work { name: name.clone(), engine, strict: *strict, records, pace };
+        Self { body: *body, work: Arc::new(work), shared }
     }
 
     /// A small review, on this thread.
@@ -116,7 +114,7 @@ impl ConversionCalls {
 
 impl Endpoint for ConversionCalls {
     fn label(&self) -> &str {
-        &self.name
+        &self.work.name
     }
 
     fn limits(&self) -> RouteLimits {
@@ -145,13 +143,20 @@ impl Work {
         halt: &(impl Fn() -> bool + Sync),
     ) -> Result<Bytes, HttpError> {
         let review = Review::parse(body).map_err(|error| HttpError::malformed(error.to_string()))?;
+        let span = info_span!("review", webhook = self.name, uid = &*review.uid, trace = Empty);
+        if let Some(trace) = call.trace {
+            span.record("trace", display(trace));
+        }
         let desired = &*review.desired_api_version;
         let to = desired.rsplit('/').next().unwrap_or_default();
         let begin = Instant::now();
-        let result = in_order(&review.objects, threads, halt, &|object: &&RawValue| self.convert(object, desired));
+        // Converters may log, on whatever thread.
+        let convert = |object: &&RawValue| span.in_scope(|| self.convert(object, desired));
+        let result = in_order(&review.objects, threads, halt, &convert);
         let used = u32::try_from(threads).unwrap_or(u32::MAX);
         self.pace.learn(body.len(), begin.elapsed().saturating_mul(used));
         let took = call.began.elapsed();
+        let _entered = span.enter();
         match result {
             Ok(converted) => {
                 self.records.converted(to, &converted, threads, took);

@@ -47,6 +47,19 @@
 //! assert_eq!(webhooks.conversions()?[0].crd, "people.demo.example");
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())
 //! ```
+//!
+//! # What can be relied on
+//!
+//! The API server converts whenever an object is asked for in another version than the one in which it is stored, and no policy lets it go on without an
+//! answer. So an answer is given whatever is stored: an object that does not read as its own version, or at which a function panics, goes over as far as it
+//! goes, with an annotation ([`PROBLEM`]), a log line and a count that say what is wrong, and without a trace of its values. It hides no others, and it can be
+//! mended, deleted and collected like them. [`Convert::fail_on_bad_objects`] is for those who want it otherwise.
+//!
+//! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other threads, as many as there are cores for all
+//! lists together, and come back in their order. Bodies beyond [`Convert::body_limit`] are refused with 413; what all conversions under way may take together
+//! is about 512 MiB, and what does not fit is sent away with 429 and comes again. Time is what the API server grants, 30 s.
+//!
+//! Objects stay stored in the version in which they were written last. Before a version is removed from the CRD, run the operator's `migrate-storage`.
 
 mod call;
 mod cover;
@@ -190,6 +203,9 @@ impl Registered {
     }
 }
 
+/// What is served at a path.
+type Served = (String, Arc<dyn Endpoint>);
+
 impl Webhooks {
     /// Adds the conversion of a kind.
     pub fn convert<H: Version>(mut self, convert: Convert<H>) -> Self {
@@ -217,10 +233,7 @@ impl Webhooks {
     }
 
     /// What is served for them, each with its path.
-    pub(crate) fn conversion_endpoints(
-        &self,
-        metrics: &Metrics,
-    ) -> Result<Vec<(String, Arc<dyn Endpoint>)>, RegistrationError> {
+    pub(crate) fn conversion_endpoints(&self, metrics: &Metrics) -> Result<Vec<Served>, RegistrationError> {
         let largest = self.conversions.iter().map(|registered| registered.settings.body).max().unwrap_or_default();
         let shared = call::Shared::new(largest);
         let endpoint = |(conversion, registered): (Conversion, &Registered)| {

@@ -6,7 +6,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::fixture::{Home, annotations};
-use crate::people::{applied, patched};
+use crate::kinds::{applied, patched};
 
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -160,7 +160,7 @@ async fn client_side_apply_in_each_version_loses_nothing_and_finds_again_what_it
 // Issue 16, through the API server: what was kept for a version that could not say it comes back, but not over an edit that was made since.
 #[tokio::test]
 async fn what_an_old_version_cannot_say_does_not_come_back_over_a_newer_edit() {
-    let home = Home::new(crate::people::kept::convert(), crate::people::kept::crd("v1")).await;
+    let home = Home::new(crate::kinds::kept::convert(), crate::kinds::kept::crd("v1")).await;
     let (old, new) = (home.api("v1"), home.api("v3"));
     let spec = json!({ "first": "Ada", "last": "Lovelace", "nicknames": ["Countess"] });
     new.create(&PostParams::default(), &home.person("v3", "ada", spec)).await.unwrap();

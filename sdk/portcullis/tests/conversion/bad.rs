@@ -11,7 +11,7 @@ use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
 
 use crate::fixture::{Home, PATIENCE};
-use crate::people::{flagged, panicking, strict};
+use crate::kinds::{flagged, panicking, strict};
 
 /// The kind, with these stored in `v1` before its schema was what it is now.
 pub(crate) async fn stored_before<H: Version>(

@@ -9,10 +9,10 @@ use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 
 use crate::bad::{person, stored_before};
-use crate::people::cleaned;
+use crate::kinds::cleaned;
 
 /// The garbage collector looks for new kinds every half a minute.
-const COLLECTED: Duration = Duration::from_secs(120);
+const COLLECTED: Duration = Duration::from_mins(2);
 
 // Issue 15: deletion, garbage collection and the end of namespaces, stopped by conversion. The namespace controller lists every kind there is, so this cluster
 // has no other whose conversion is away.
@@ -47,9 +47,9 @@ async fn a_bad_object_does_not_block_deletion_finalizers_garbage_collection_or_i
     let owner = owners.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await.unwrap();
     for name in ["owned", "good"] {
         let reference = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid });
-        let owned = Patch::Merge(json!({ "metadata": { "ownerReferences": [reference] } }));
+        let patch = Patch::Merge(json!({ "metadata": { "ownerReferences": [reference] } }));
         // In a version that is not stored: the bad object is written as far as it goes, and stays what it is.
-        api.patch(name, &PatchParams::default(), &owned).await.unwrap();
+        api.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
     let read = home.api("v1").get("owned").await.unwrap();
     assert_eq!(read.data["spec"]["name"], json!(["not", "a", "name"]));

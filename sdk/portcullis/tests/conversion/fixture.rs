@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use portcullis::conversion::{Convert, Version};
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Nothing in these tests takes longer on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Home {
     pub(crate) cluster: &'static ControlPlane,
@@ -128,7 +128,7 @@ impl Home {
             (read.data["spec"]["lastName"] == "Be").then_some(())
         };
         wait_until("the conversion to be in force", PATIENCE, converted).await;
-        v1.delete("probe", &Default::default()).await.unwrap();
+        v1.delete("probe", &DeleteParams::default()).await.unwrap();
     }
 
     pub(crate) fn group(&self) -> &str {

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[macro_use]
+mod people;
+
 mod apply;
 mod bad;
 mod cleanup;
 mod fixture;
+mod kinds;
 mod lists;
-mod log;
 mod outages;
-mod people;
 mod reviews;

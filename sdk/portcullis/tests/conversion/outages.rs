@@ -7,7 +7,7 @@ use portcullis_testing::wait_until;
 use serde_json::json;
 
 use crate::fixture::{Home, PATIENCE};
-use crate::people::down;
+use crate::kinds::down;
 
 /// The API server's own cache of the kind, which ended with the outage, tries again at pauses of its own.
 const SOON: Duration = Duration::from_secs(30);

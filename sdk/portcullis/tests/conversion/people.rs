@@ -108,16 +108,3 @@ macro_rules! people {
         }
     };
 }
-
-people!(applied, "applied.example");
-people!(patched, "patched.example");
-people!(listed, "listed.example");
-people!(spoken, "spoken.example");
-people!(flagged, "flagged.example");
-people!(strict, "strict.example");
-people!(panicking, "panicking.example");
-people!(cleaned, "cleaned.example");
-people!(down, "down.example");
-people!(logged, "logged.example");
-people!(reviewed, "reviewed.example");
-people!(kept, "kept.example");

@@ -119,8 +119,7 @@ impl<'a> Objects<'a> {
             None => Api::all_with(client, resource),
         };
         let name = object.name_any();
-        // With the uid, an object that was deleted and made anew meanwhile is not meant.
-        let patch = Patch::Merge(json!({ "metadata": { "uid": object.uid() } }));
+        let patch = Patch::Merge(json!({}));
         let written = match tried(|| api.patch_metadata(&name, &self.params, &patch)).await {
             Ok(now) if now.resource_version() == object.resource_version() => Written::AsItWas,
             Ok(_) => Written::Anew,

@@ -1,4 +1,11 @@
-//! What is logged of bad objects: enough to find them, and nothing of what is in them.
+//! What is logged of bad objects: enough to find them, and nothing of what is in them. One test, alone in its process: its subscriber is for all threads, as
+//! large reviews are converted on others.
+
+#![allow(clippy::unwrap_used)]
+
+#[macro_use]
+#[path = "conversion/people.rs"]
+mod people;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -10,7 +17,7 @@ use portcullis::webhooks::{Routes, Webhooks};
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::people::logged;
+people!(logged, "logged.example");
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -45,7 +52,10 @@ async fn ask(routes: &Routes, objects: Vec<Value>) -> Value {
         "request": { "uid": "u-1", "desiredAPIVersion": "logged.example/v3", "objects": objects },
     });
     let body = Full::new(Bytes::from(review.to_string()));
-    let request = Request::post("/convert/people?timeout=30s").header("content-type", "application/json").body(body);
+    let request = Request::post("/convert/people?timeout=30s")
+        .header("content-type", "application/json")
+        .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+        .body(body);
     let response = routes.respond(request.unwrap()).await;
     assert_eq!(response.status(), 200);
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
@@ -55,7 +65,7 @@ async fn ask(routes: &Routes, objects: Vec<Value>) -> Value {
 async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_values() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(lines.clone());
-    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    tracing::subscriber::set_global_default(subscriber.finish()).unwrap();
     let routes = Webhooks::new().convert(logged::convert()).routes().unwrap();
     let answer = ask(&routes, objects(1, 2)).await;
     assert_eq!(answer["response"]["uid"], "u-1");
@@ -68,6 +78,9 @@ async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_valu
     let said =
         ["namespace", "name", "kind", "from", "to", "path"].map(|field| line[field].as_str().unwrap().to_owned());
     assert_eq!(said, ["team", "bad-0", "Person", "v1", "v3", "spec.name"]);
+    let warned = logged.iter().find(|line| line["level"] == "WARN").unwrap();
+    let (webhook, uid, trace) = (&warned["span"]["webhook"], &warned["span"]["uid"], &warned["span"]["trace"]);
+    assert_eq!([webhook, uid, trace], ["people", "u-1", "0af7651916cd43dd8448eb211c80319c"]);
 
     // A kind whose objects are all bad fills no disk: the first hundred are named, the rest is counted.
     lines.0.lock().unwrap().clear();
