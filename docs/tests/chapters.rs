@@ -90,6 +90,8 @@ fn the_manifest_that_is_shown_names_the_dependencies_that_are_built() {
     for half in ["first", "second"] {
         let built = read(&format!("tutorial/{half}/Cargo.toml"));
         for table in ["dependencies", "dev-dependencies"] {
+            // `tests/playground.rs` is ours, and reads manifests.
+            let built = built.replace("serde-saphyr.workspace = true\n", "");
             let missing: Vec<_> = names(&built, table).difference(&names(&shown.text, table)).cloned().collect();
             assert!(missing.is_empty(), "the tutorial's Cargo.toml lacks {missing:?} in [{table}], which {half} uses");
         }

@@ -1,4 +1,4 @@
-//! Admission webhooks, certificates and manifests for operators written with kube.
+//! Admission and conversion webhooks, certificates and manifests for operators written with kube.
 //!
 //! kube gives an operator its client, its controllers and its types. This crate gives it the rest of what a webhook
 //! needs before the API server will call it: typed handlers, an HTTPS server that keeps to the API server's rules,
@@ -8,9 +8,14 @@
 //! |---|---|
 //! | refuse or edit objects of a kind | [`webhooks`] |
 //! | serve a kind in several versions | [`conversion`] |
-//! | ship one binary with `run` and `generate crds\|webhooks\|rbac` | [`operator`] |
+//! | ship one binary with `run`, `generate crds\|webhooks\|rbac` and `migrate-storage` | [`operator`] |
 //! | serve webhooks in a process of your own | [`server`] |
+//! | count what happens | [`metrics`] |
 //! | know where the certificates are kept | [`certificates`] |
+//! | test it, in the process and against a real API server | the crate `portcullis-testing` |
+//!
+//! The book in the repository's `docs/` has a tutorial from `cargo new` to a validating, mutating, converting operator in
+//! an hour, how-tos for each webhook type, and explanations of admission and conversion.
 //!
 //! # A whole operator
 //!
@@ -41,6 +46,112 @@
 //!         .main()
 //! }
 //! ```
+//!
+//! # Validate, mutate, convert
+//!
+//! One value holds what the operator is called for. Routes, manifests, the CRD's conversion stanza and the operator's own
+//! rights are made from it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use portcullis::conversion::Convert;
+//! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+//! # mod v1 {
+//! #     use kube::CustomResource;
+//! #     use schemars::JsonSchema;
+//! #     use serde::{Deserialize, Serialize};
+//! #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//! #     #[kube(group = "shop.example", version = "v1", kind = "Order", namespaced)]
+//! #     pub struct OrderSpec { pub beer: String }
+//! # }
+//! # mod v2 {
+//! #     use kube::CustomResource;
+//! #     use schemars::JsonSchema;
+//! #     use serde::{Deserialize, Serialize};
+//! #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//! #     #[kube(group = "shop.example", version = "v2", kind = "Order", namespaced)]
+//! #     pub struct OrderSpec { pub beer: String, pub glasses: Option<u32> }
+//! # }
+//!
+//! async fn sober(new: Arc<v2::Order>, _: Context) -> Verdict {
+//!     match new.spec.glasses {
+//!         Some(glasses) if glasses > 8 => Verdict::deny("that is too much").code(422).cause("spec.glasses", "8 at most"),
+//!         _ => Verdict::allow(),
+//!     }
+//! }
+//!
+//! async fn one_glass(mut new: v2::Order, _: Context) -> Mutation<v2::Order> {
+//!     new.spec.glasses.get_or_insert(1);
+//!     Mutation::modified(new)
+//! }
+//!
+//! // What version 1 cannot say (the glasses) is kept beside the object and comes back.
+//! fn to_v2(old: v1::Order) -> v2::Order {
+//!     v2::Order { metadata: old.metadata, spec: v2::OrderSpec { beer: old.spec.beer, glasses: None } }
+//! }
+//!
+//! fn to_v1(new: v2::Order) -> v1::Order {
+//!     v1::Order { metadata: new.metadata, spec: v1::OrderSpec { beer: new.spec.beer } }
+//! }
+//!
+//! let webhooks = Webhooks::new()
+//!     .validate(Validate::<v2::Order>::named("sober").on_create(sober).on_update(|_, new, cx| sober(new, cx)))
+//!     .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
+//!     .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
+//! assert_eq!(webhooks.routes()?.paths(), ["/convert/orders", "/mutate/one-glass", "/validate/sober"]);
+//! # Ok::<(), portcullis::webhooks::RegistrationError>(())
+//! ```
+//!
+//! # What it does, beside others
+//!
+//! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 4.2 by
+//! itself, read in their sources. "Hand": possible with its types, written by you.
+//!
+//! | | portcullis | KubeOps | controller-runtime | kopf | kube |
+//! |---|---|---|---|---|---|
+//! | **Admission** | | | | | |
+//! | typed handlers for each operation | yes | yes | partly: the defaulter has one | untyped | hand |
+//! | CONNECT; subresources by their own type | yes | no | partly | untyped | hand |
+//! | user, options, subresource in the handler | yes | no | yes | partly | hand |
+//! | field causes | yes | no | yes | no | hand |
+//! | warnings | yes, cut to Kubernetes' lengths | yes | yes | yes | hand |
+//! | audit annotations | yes | no | partly | no | hand |
+//! | dry run | flag, and a permit that IO has to ask for | flag | flag | flag | hand |
+//! | patch made for you; unknown fields kept | yes | yes | yes | yes | no |
+//! | patch tried before it is sent | yes | no | no | no | no |
+//! | a crash is left to the failure policy | yes, or denies if chosen | yes | denies | denies | hand |
+//! | keeps `?timeout=` | yes | no | no | no | no |
+//! | sheds overload per webhook | yes | no | no | no | no |
+//! | body limit of admission's size | yes | no | yes | 1 MiB | hand |
+//! | warnings on CEL-immutable fields | yes | no | no | no | no |
+//! | many handlers behind one endpoint | no | no | yes | yes | hand |
+//! | handlers share the controllers' cache | hand: capture the store | partly | yes | yes | hand |
+//! | **Conversion** | | | | | |
+//! | hub and spokes, any to any | yes | yes (preview) | yes | no | no |
+//! | every version covered, checked at start | yes | no | yes | no | no |
+//! | metadata kept by the engine | yes | no | no | no | no |
+//! | unknown fields and losses carried, newer edits win | yes | no | no (Cluster API has helpers) | no | no |
+//! | a bad stored object is flagged, lists stay whole | yes | no | no | no | no |
+//! | lists in parallel, within a memory budget | yes | no | no | no | no |
+//! | round-trip laws as a test | yes | no | no (Cluster API has helpers) | no | no |
+//! | storage migration | yes | no | no | no | no |
+//! | **Around** | | | | | |
+//! | configurations from the registration | yes | yes | from markers | at run time | no |
+//! | conversion stanza in the CRD | yes | incomplete | kustomize patches | no | no |
+//! | RBAC from code | webhooks' own and what you list | yes | from markers | no | no |
+//! | generated files checked (`--check`) | yes | no | no | no | no |
+//! | own certificates in the cluster | yes | no | add-on | no | no |
+//! | damaged or missing `caBundle` put back | yes | no | add-on | partly | no |
+//! | CA rotation; cert-manager; external certificates | **not yet** | no; no; the host's | add-on; yes; yes | no | no |
+//! | Deployment, charts, project templates | **not yet** | yes | yes | no | no |
+//! | development against a cluster from your machine | **not yet** | yes | tests only | yes | no |
+//! | leader election | **not yet** | yes | yes | partly | no |
+//! | reconcilers, finalizers, events | kube's | yes | yes | yes | yes |
+//! | webhook metrics | yes, with the decision | no | yes | no | no |
+//! | in-process test harness | yes, with idempotency | no | yes | partly | no |
+//! | tests against a real API server | yes | no | yes | minikube | no |
+//!
+//! # What it leaves to you
 //!
 //! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).

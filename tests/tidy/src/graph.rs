@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -9,6 +10,8 @@ use crate::repository_root;
 #[derive(Debug)]
 pub struct Graph {
     names: BTreeMap<String, String>,
+    /// Name and manifest of each package of the workspace.
+    members: Vec<(String, String)>,
     edges: BTreeMap<String, Vec<String>>,
 }
 
@@ -27,6 +30,10 @@ impl Graph {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let names = list(&metadata["packages"]).iter().map(|p| (text(&p["id"]), text(&p["name"]))).collect();
         let shipped = |dep: &&Value| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"].as_str() != Some("dev"));
+        let own = list(&metadata["workspace_members"]);
+        let packages = list(&metadata["packages"]);
+        let members = packages.iter().filter(|p| own.contains(&p["id"]));
+        let members = members.map(|p| (text(&p["name"]), text(&p["manifest_path"]))).collect();
         let edges = list(&metadata["resolve"]["nodes"])
             .iter()
             .map(|node| {
@@ -34,7 +41,7 @@ impl Graph {
                 (text(&node["id"]), targets)
             })
             .collect();
-        Ok(Self { names, edges })
+        Ok(Self { names, members, edges })
     }
 
     /// The names of the packages that are compiled for `package`, near and far. Asks `cargo tree`, which drops what no
@@ -57,6 +64,13 @@ impl Graph {
         let is = |id: &String| self.names.get(id).is_some_and(|name| name == dependency);
         let users = self.edges.iter().filter(|(_, targets)| targets.iter().any(is));
         users.filter_map(|(id, _)| self.names.get(id)).map(String::as_str).collect()
+    }
+
+    /// The names of the packages of the workspace that lie in this folder.
+    pub fn members_in(&self, folder: &str) -> BTreeSet<String> {
+        let root = repository_root().canonicalize().unwrap_or_default().join(folder);
+        let inside = self.members.iter().filter(|(_, manifest)| Path::new(manifest).starts_with(&root));
+        inside.map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether the workspace holds `package`.

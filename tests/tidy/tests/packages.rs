@@ -9,16 +9,6 @@ use std::process::Command;
 use portcullis_tidy::repository_root;
 use serde_json::Value;
 
-/// The crates that are published: those without `publish = false` under `sdk/`, and no others.
-const PUBLISHED: [&str; 6] = [
-    "portcullis",
-    "portcullis-convert",
-    "portcullis-manifest",
-    "portcullis-pki",
-    "portcullis-review",
-    "portcullis-testing",
-];
-
 fn metadata() -> Value {
     let output = cargo(&["metadata", "--format-version=1", "--no-deps", "--locked"], &repository_root());
     serde_json::from_str(&output).unwrap()
@@ -32,29 +22,22 @@ fn cargo(arguments: &[&str], folder: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The crates that are published: what lies in `sdk/`.
 fn packages(metadata: &Value) -> Vec<&Value> {
-    let packages = metadata["packages"].as_array().unwrap().iter();
-    packages.filter(|package| PUBLISHED.contains(&package["name"].as_str().unwrap())).collect()
+    let sdk = repository_root().canonicalize().unwrap().join("sdk");
+    let manifest = |package: &Value| PathBuf::from(package["manifest_path"].as_str().unwrap());
+    metadata["packages"].as_array().unwrap().iter().filter(|package| manifest(package).starts_with(&sdk)).collect()
 }
 
-#[test]
-fn what_lies_in_sdk_is_published_and_nothing_else_is() {
-    let metadata = metadata();
-    for package in metadata["packages"].as_array().unwrap() {
-        let (name, manifest) = (package["name"].as_str().unwrap(), package["manifest_path"].as_str().unwrap());
-        let in_sdk =
-            Path::new(manifest).strip_prefix(repository_root().canonicalize().unwrap()).unwrap().starts_with("sdk");
-        assert_eq!(PUBLISHED.contains(&name), in_sdk, "{name} is published, or lies in sdk/, but not both");
-        // mcp/ ships binaries in images.
-        let kept = package["publish"] == serde_json::json!([]);
-        assert!(!in_sdk || !kept, "{name} cannot be published: it has `publish = false`");
-    }
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
 }
 
 #[test]
 fn every_published_crate_says_what_it_is() {
     for package in packages(&metadata()) {
-        let name = &package["name"];
+        let name = name(package);
+        assert!(package["publish"].is_null(), "{name} lies in sdk/, and cannot be published: it has `publish = false`");
         for field in ["description", "license", "readme", "rust_version"] {
             assert!(
                 package[field].as_str().is_some_and(|text| !text.is_empty()),
@@ -76,9 +59,11 @@ fn every_published_crate_says_what_it_is() {
 fn every_published_crate_can_be_packaged() {
     let target = format!("--target-dir={}", env!("CARGO_TARGET_TMPDIR"));
     let mut arguments = vec!["package", "--offline", "--locked", "--no-verify", "--allow-dirty", "--quiet", &target];
-    arguments.extend(PUBLISHED.iter().flat_map(|name| ["--package", name]));
+    let metadata = metadata();
+    let names: Vec<&str> = packages(&metadata).into_iter().map(name).collect();
+    arguments.extend(names.iter().flat_map(|name| ["--package", *name]));
     cargo(&arguments, &repository_root());
-    for name in PUBLISHED {
+    for name in names {
         let file =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("package/{name}-{}.crate", env!("CARGO_PKG_VERSION")));
         let bytes = file.metadata().unwrap().len();
@@ -91,7 +76,7 @@ fn every_published_crate_can_be_packaged() {
 #[test]
 fn every_published_crate_and_each_of_its_features_compiles_alone() {
     for package in packages(&metadata()) {
-        let name = package["name"].as_str().unwrap();
+        let name = name(package);
         let features = package["features"].as_object().unwrap().keys();
         let alone = features.filter(|feature| *feature != "default").map(|feature| format!("{feature:?}"));
         for features in std::iter::once(String::new()).chain(alone) {
@@ -105,7 +90,7 @@ fn every_published_crate_and_each_of_its_features_compiles_alone() {
 
 /// A crate outside of the workspace that depends on the package, with these features and no others.
 fn user_of(package: &Value, features: &str) -> PathBuf {
-    let name = package["name"].as_str().unwrap();
+    let name = name(package);
     let path = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("user-of-{name}{}", features.replace(['"', '/'], "-")));

@@ -12,6 +12,7 @@ pub struct BackupSpec {
     /// Name of the PersistentVolumeClaim.
     pub volume: String,
     /// When, as cron writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// Days that a backup is kept.
     pub keep_days: u32,

@@ -11,6 +11,7 @@ pub struct BackupSpec {
     /// Name of the PersistentVolumeClaim.
     pub volume: String,
     /// When, as cron writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// What is kept.
     pub retention: Retention,
@@ -22,5 +23,6 @@ pub struct Retention {
     /// Days that a backup is kept.
     pub days: u32,
     /// Copies of a backup; version 1 has no word for this.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
 }

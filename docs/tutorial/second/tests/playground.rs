@@ -1,0 +1,115 @@
+//! The second half of the tutorial as a reader types it: the binary's own manifests, the binary, and its manifests to play with.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::{GroupVersionKind, TypeMeta};
+use kube::{Api, Client};
+use portcullis_testing::{ControlPlane, wait_until};
+use serde_json::{Value, from_value, json};
+use tokio::process::Command;
+
+const NAMESPACE: &str = "backup-operator-system";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn operator(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_backup-operator"));
+    command
+        .args(arguments)
+        .kill_on_drop(true)
+        .stdin(Stdio::null())
+        .env_remove("KUBECONFIG")
+        .env_remove("POD_NAMESPACE");
+    command
+}
+
+async fn output(arguments: &[&str]) -> String {
+    let output = tokio::time::timeout(PATIENCE, operator(arguments).output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let types = TypeMeta {
+        api_version: object["apiVersion"].as_str().unwrap().into(),
+        kind: object["kind"].as_str().unwrap().into(),
+    };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+    let cluster_wide = ["CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    match object["metadata"]["namespace"].as_str() {
+        _ if cluster_wide.contains(&&*types.kind) => Api::all_with(client.clone(), &resource),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::namespaced_with(client.clone(), "default", &resource),
+    }
+}
+
+/// As `kubectl apply --server-side`, and strict about members that no schema has.
+async fn apply(client: &Client, yaml: &str, dry_run: bool) -> kube::Result<()> {
+    for object in serde_saphyr::from_multiple::<Value>(yaml).unwrap() {
+        let mut parameters = PatchParams::apply("reader").force().validation_strict();
+        parameters.dry_run = dry_run;
+        let name = object["metadata"]["name"].as_str().unwrap();
+        api(client, &object).patch(name, &parameters, &Patch::Apply(&object)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_tutorial_ends_as_it_says() {
+    let cluster = ControlPlane::shared().await;
+    let client = cluster.admin();
+    let namespace: Namespace = from_value(json!({ "metadata": { "name": NAMESPACE } })).unwrap();
+    Api::all(client.clone()).create(&Default::default(), &namespace).await.unwrap();
+    cluster.route_service(NAMESPACE, "backup-operator-webhook").await;
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let kubeconfig = cluster.kubeconfig_path().display().to_string();
+
+    apply(&client, &output(&["generate", "crds", "--service-port", &port]).await, false).await.unwrap();
+    apply(&client, &output(&["generate", "webhooks", "--service-port", &port]).await, false).await.unwrap();
+    let bind = format!("127.0.0.1:{port}");
+    let place = ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE, "--service-port", &port];
+    let addresses = ["--bind", &bind, "--health-bind", "127.0.0.1:0"];
+    let mut running = operator(&[&["run"], &place[..], &addresses[..]].concat()).stderr(Stdio::null()).spawn().unwrap();
+
+    let nightly = read("../first/manifests/nightly.yaml");
+    wait_until("a backup to be taken", PATIENCE, || async { apply(&client, &nightly, false).await.ok() }).await;
+    let refused = apply(&client, &read("../first/manifests/daily.yaml"), false).await.unwrap_err().to_string();
+    assert!(refused.contains("'daily' is no schedule"), "{refused}");
+
+    apply(&client, &read("manifests/weekly.yaml"), false).await.unwrap();
+    apply(&client, &read("manifests/weekly-v1.yaml"), false).await.unwrap();
+    let v2 = json!({"apiVersion": "tutorial.example/v2", "kind": "Backup", "metadata": {}});
+    let weekly = api(&client, &v2).get("weekly").await.unwrap();
+    assert_eq!(weekly.data["spec"]["retention"], json!({"copies": 3, "days": 120}));
+    let nightly = api(&client, &v2).get("nightly").await.unwrap();
+    assert_eq!(nightly.data["spec"]["retention"], json!({"days": 7}));
+    assert_eq!(nightly.data["spec"]["schedule"], "0 3 * * *");
+
+    output(&["migrate-storage", "--kubeconfig", &kubeconfig]).await;
+    // What is to be installed in a cluster is what an API server takes.
+    apply(&client, &output(&["generate", "rbac"]).await, true).await.unwrap();
+    apply(&client, &read("deploy/operator.yaml"), true).await.unwrap();
+    running.kill().await.unwrap();
+}
+
+/// The lines that a chapter shows, in their order; `...` stands for what it leaves out.
+#[tokio::test]
+async fn what_generate_prints_is_what_the_tutorial_shows() {
+    let chapter = read("../../src/tutorial/first.md");
+    let shown = chapter.split("$ cargo run -- generate webhooks\n").nth(1).unwrap().split("```").next().unwrap();
+    let printed = output(&["generate", "webhooks"]).await;
+    let mut lines = printed.lines();
+    for line in shown.lines().filter(|line| *line != "...") {
+        assert!(lines.any(|printed| printed == line), "{line:?} is not printed, or not in this order:\n{printed}");
+    }
+}
