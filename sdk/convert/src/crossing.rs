@@ -4,10 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::{Map, Value};
 
-use crate::object::begin;
 use crate::problem::Problem;
+use crate::source::Source;
+use crate::trace::Trace;
 use crate::unknown::{self, Place};
 use crate::version::{Codec, Converter, Object};
+use crate::watch::Notice;
+
+/// With more members than this that make a difference, or places that contradict, the rest is not tried one by one.
+pub(crate) const MOST_PLACES: usize = 64;
 
 /// An object without `apiVersion`, `kind` and `metadata`. Always a [`Value::Object`].
 pub(crate) type Document = Value;
@@ -29,99 +34,130 @@ pub(crate) struct Identity<'o> {
     pub(crate) metadata: &'o str,
 }
 
-/// A document that its version's type took.
-pub(crate) struct Reading {
-    object: Box<dyn Object>,
-    /// What the type says of it.
-    pub(crate) known: Document,
-    /// Where the members are that it does not know.
-    pub(crate) unknown: Vec<Place>,
-}
-
 /// An object that went from one version to the next.
 pub(crate) struct Crossing {
-    /// The document that went: what its type says, and what the type does not know.
+    /// The document that went: what its type says, and what the type takes no notice of.
     pub(crate) whole: Document,
-    /// What the type alone says.
-    pub(crate) known: Document,
-    /// Where the members are that it does not know.
-    pub(crate) unknown: Vec<Place>,
+    /// Where the members are that it takes no notice of.
+    pub(crate) unnoticed: Vec<Place>,
     /// The document that arrived.
     pub(crate) arrived: Document,
+    /// Whether the way back of what arrived is known to give `whole`.
+    pub(crate) comes_back: bool,
 }
 
-impl<'g> Hop<'g> {
+/// What a converter made.
+struct Made {
+    document: Document,
+    /// What it says.
+    trace: Trace,
+    /// Whether the way back says what the source said.
+    comes_back: bool,
+}
+
+impl Hop<'_> {
     pub(crate) fn reversed(self) -> Self {
         Self { from: self.to, to: self.from, there: self.back, back: self.there }
     }
 
-    /// Takes a document over. Members that the type does not know are put at the same place where that is free, its
-    /// parent is there, and the other version does not know them either.
+    /// Takes a document over. Members that the type takes no notice of are put at the same place where that is free,
+    /// its parent is there, and they make no difference to the other version.
     pub(crate) fn cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
-        let Reading { object, known, unknown } = identity.read(self.from, document)?;
-        let mut whole = known.clone();
-        for place in &unknown {
+        let object = identity.read(self.from, document)?;
+        let known = self::document(&*object).ok_or_else(|| does_not_write(self.from))?;
+        let unnoticed = unknown::unnoticed(document, &known);
+        let Made { document: mut arrived, trace, mut comes_back } = self.convert(object)?;
+        if !unnoticed.is_empty() {
+            let added = self.add(identity, &mut arrived, &trace, document, &unnoticed);
+            comes_back &= added && unnoticed.iter().all(|place| unknown::takes(&known, &arrived, place));
+        }
+        let mut whole = known;
+        for place in &unnoticed {
             unknown::put_back(&mut whole, document, place);
         }
-        let mut arrived = self.convert(object)?;
-        let placed: Vec<&Place> =
-            unknown.iter().filter(|place| unknown::put_over(&mut arrived, document, place)).collect();
-        if !placed.is_empty() {
-            let strange = identity.read(self.to, &arrived).map(|reading| reading.unknown).unwrap_or_default();
-            for place in placed.into_iter().filter(|place| !strange.contains(place)) {
-                unknown::remove(&mut arrived, place);
-            }
-        }
-        Ok(Crossing { whole, known, unknown, arrived })
+        Ok(Crossing { whole, unnoticed, arrived, comes_back })
     }
 
-    fn convert(self, object: Box<dyn Object>) -> Result<Document, Problem> {
-        let problem = |what: &str| {
-            Problem::whole(format!("the converter from {} to {} {what}", self.from.version, self.to.version))
-        };
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            let object = (self.there)(object)?;
-            document(&*object)
-        }));
-        match written {
-            Ok(Some(document)) => Ok(document),
-            Ok(None) => Err(problem("made an object that does not write as JSON")),
-            // The text of a panic may hold values of the object, so it stays where the panic hook wrote it.
-            Err(_) => Err(problem("panicked")),
+    /// Says whether all of the members could be added.
+    fn add(
+        self,
+        identity: Identity<'_>,
+        arrived: &mut Document,
+        trace: &Trace,
+        from: &Document,
+        places: &[Place],
+    ) -> bool {
+        let says =
+            |document: &Document| identity.read(self.to, document).ok().and_then(|object| trace_of(&*object).ok());
+        let added: Vec<&Place> = places.iter().filter(|place| unknown::put_over(arrived, from, place)).collect();
+        if says(arrived).as_ref() == Some(trace) {
+            return added.len() == places.len();
         }
+        for place in &added {
+            unknown::remove(arrived, place);
+        }
+        if let Some(before) = says(arrived) {
+            for place in added.into_iter().take(MOST_PLACES) {
+                if unknown::put_over(arrived, from, place) && says(arrived).as_ref() != Some(&before) {
+                    unknown::remove(arrived, place);
+                }
+            }
+        }
+        false
+    }
+
+    fn convert(self, mut object: Box<dyn Object>) -> Result<Made, Problem> {
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let metadata = object.metadata().clone();
+            let before = trace_of(&*object).ok()?;
+            let object = (self.there)(object)?;
+            let trace = trace_of(&*object).ok()?;
+            Some((document(&*object)?, object, metadata, before, trace))
+        }));
+        // The text of a panic may hold values of the object, so it stays where the panic hook wrote it.
+        let (from, to) = (&self.from.version, &self.to.version);
+        let panicked = |_| Problem::whole(format!("the converter from {from} to {to} panicked"));
+        let Some((document, mut object, metadata, before, trace)) = made.map_err(panicked)? else {
+            return Err(does_not_write(self.to));
+        };
+        let back = catch_unwind(AssertUnwindSafe(|| {
+            *object.metadata() = metadata;
+            (self.back)(object).and_then(|object| trace_of(&*object).ok())
+        }));
+        let comes_back = back.ok().flatten().is_some_and(|after| after == before);
+        Ok(Made { document, trace, comes_back })
     }
 }
 
 impl Identity<'_> {
+    /// What a version's type says of a document.
+    pub(crate) fn known(self, codec: &Codec, document: &Document) -> Result<Document, Problem> {
+        let object = self.read(codec, document)?;
+        self::document(&*object).ok_or_else(|| does_not_write(codec))
+    }
+
     /// Reads a document as a version.
-    pub(crate) fn read(self, codec: &Codec, document: &Document) -> Result<Reading, Problem> {
-        let json = self.write(codec, document);
+    fn read(self, codec: &Codec, document: &Document) -> Result<Box<dyn Object>, Problem> {
+        let members: Vec<(&str, String)> =
+            document.as_object().into_iter().flatten().map(|(key, value)| (&**key, value.to_string())).collect();
+        let members: Vec<(&str, &str)> = members.iter().map(|(key, value)| (*key, &**value)).collect();
+        let (api_version, kind, metadata) = (&*codec.api_version, self.kind, self.metadata);
+        let source = Source { api_version, kind, metadata, members: &members };
         let read = catch_unwind(AssertUnwindSafe(|| {
-            let mut unknown = Vec::new();
-            let object = codec.read(&json, &mut |path| {
-                if !unknown::is_engines(path) {
-                    unknown.push(unknown::place(path));
-                }
-            });
-            match object {
-                Ok(object) => {
-                    let known = document_of(&*object, codec)?;
-                    Ok(Reading { object, known, unknown })
-                }
-                Err(_) => Err(codec.explain(&json)),
-            }
+            codec.read(source, &Notice::default()).map_err(|_| codec.explain(source))
         }));
         read.unwrap_or_else(|_| Err(Problem::whole(format!("the type of {} panicked", codec.version))))
     }
+}
 
-    fn write(self, codec: &Codec, document: &Document) -> String {
-        let mut json = Vec::with_capacity(4096);
-        begin(&mut json, &codec.api_version, self.kind);
-        json.extend_from_slice(self.metadata.as_bytes());
-        write_members(&mut json, document);
-        json.push(b'}');
-        crate::object::into_string(json)
-    }
+fn does_not_write(codec: &Codec) -> Problem {
+    Problem::whole(format!("the type of {} does not write as a JSON object", codec.version))
+}
+
+fn trace_of(object: &dyn Object) -> serde_json::Result<Trace> {
+    let mut trace = Trace::default();
+    object.trace(&mut trace)?;
+    Ok(trace)
 }
 
 /// Appends the members of a document, each with a comma before it.
@@ -140,8 +176,4 @@ fn document(object: &dyn Object) -> Option<Document> {
     object.write(&mut json).ok()?;
     json.push(b'}');
     serde_json::from_slice::<Map<String, Value>>(&json).ok().map(Value::Object)
-}
-
-fn document_of(object: &dyn Object, codec: &Codec) -> Result<Document, Problem> {
-    document(object).ok_or_else(|| Problem::whole(format!("the type of {} does not write as JSON", codec.version)))
 }

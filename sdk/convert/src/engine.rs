@@ -189,9 +189,7 @@ fn convert_with_care(object: &Object<'_>, hops: &[Hop<'_>], to: &Codec) -> (Stri
     begin(&mut out, &to.api_version, &object.kind);
     let problem = match object.document() {
         Ok(document) => {
-            let mut metadata = Vec::new();
-            object.metadata.write_for_converters(&mut metadata);
-            let identity = Identity { kind: &object.kind, metadata: &into_string(metadata) };
+            let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters() };
             let stash = Stash::read(object.metadata.annotation(STASH).as_deref());
             let mut traveller = Traveller { document, stash, problem: None };
             for hop in hops {

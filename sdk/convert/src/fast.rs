@@ -7,7 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::crossing::Hop;
 use crate::object::{Object, begin, into_string};
-use crate::unknown;
+use crate::source::Source;
+use crate::trace::Trace;
+use crate::watch::Notice;
 
 /// The object after all hops; None where any of them would lose something, or fails: then the long way finds out what.
 pub(crate) fn convert(object: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
@@ -19,24 +21,38 @@ pub(crate) fn convert(object: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
 
 fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     let (first, last) = (hops.first()?, hops.last()?);
-    let json = source.for_converters();
-    let mut is_whole = true;
-    let mut object = first.from.read(&json, &mut |path| is_whole &= unknown::is_engines(path)).ok()?;
-    if !is_whole {
+    let members: Vec<(&str, &str)> = source.members.iter().map(|member| (&*member.key, member.value)).collect();
+    let length: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
+
+    let notice = Notice::default();
+    let pieces = Source {
+        api_version: &source.api_version,
+        kind: &source.kind,
+        metadata: &source.metadata.for_converters(),
+        members: &members,
+    };
+    let mut object = first.from.read(pieces, &notice).ok()?;
+    if notice.unknown.get() {
         return None;
     }
+    // Converters may use the metadata, and what they do to it counts for nothing: each of them gets it as it came.
     let metadata = object.metadata().clone();
 
-    let mut written = Vec::with_capacity(hops.len());
-    for hop in hops {
-        let mut members = Vec::with_capacity(json.len());
-        object.write(&mut members).ok()?;
-        written.push(members);
-        object.metadata().clone_from(&metadata);
+    let mut said = Vec::with_capacity(hops.len());
+    for (index, hop) in hops.iter().enumerate() {
+        let mut trace = Trace::with_capacity(length * 2);
+        object.trace(&mut trace).ok()?;
+        if index == 0 && (notice.members.get() > trace.members || notice.empty.get() > trace.empty) {
+            return None;
+        }
+        if index > 0 {
+            object.metadata().clone_from(&metadata);
+        }
+        said.push(trace);
         object = (hop.there)(object)?;
     }
 
-    let mut out = Vec::with_capacity(source.metadata.raw.len() + json.len() + 256);
+    let mut out = Vec::with_capacity(source.metadata.raw.len() + length + 256);
     begin(&mut out, &last.to.api_version, &source.kind);
     out.extend_from_slice(source.metadata.raw.as_bytes());
     out.push(b',');
@@ -47,13 +63,12 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     }
     out.push(b'}');
 
-    let mut again = Vec::with_capacity(json.len());
-    for (hop, members) in hops.iter().zip(written).rev() {
+    for (hop, before) in hops.iter().zip(said).rev() {
         object.metadata().clone_from(&metadata);
         object = (hop.back)(object)?;
-        again.clear();
-        object.write(&mut again).ok()?;
-        if again != members {
+        let mut after = Trace::with_capacity(length * 2);
+        object.trace(&mut after).ok()?;
+        if after != before {
             return None;
         }
     }

@@ -10,24 +10,30 @@ use serde_json::Error;
 
 use crate::object::is_engines;
 use crate::review::write_string;
+use crate::trace::Trace;
 
-/// Appends the members other than the engine's, separated by commas.
+/// Appends the members other than the engine's as JSON, separated by commas.
 pub(crate) fn write<T: Serialize>(object: &T, out: &mut Vec<u8>) -> Result<(), Error> {
-    object.serialize(TopLevel { start: out.len(), out, key: None })
+    object.serialize(TopLevel { to: Json { start: out.len(), out }, key: None })
 }
 
-struct TopLevel<'o> {
+/// What the members other than the engine's say.
+pub(crate) fn trace<T: Serialize>(object: &T, trace: &mut Trace) -> Result<(), Error> {
+    object.serialize(TopLevel { to: trace, key: None })
+}
+
+/// Takes the members one by one.
+trait Take {
+    fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error>;
+}
+
+struct Json<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
-    /// Of the member whose value comes next; for maps.
-    key: Option<String>,
 }
 
-impl TopLevel<'_> {
+impl Take for Json<'_> {
     fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
-        if is_engines(key) {
-            return Ok(());
-        }
         if self.out.len() > self.start {
             self.out.push(b',');
         }
@@ -37,7 +43,25 @@ impl TopLevel<'_> {
     }
 }
 
-impl SerializeStruct for TopLevel<'_> {
+impl Take for &mut Trace {
+    fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
+        Trace::member(self, key, value)
+    }
+}
+
+struct TopLevel<M> {
+    to: M,
+    /// Of the member whose value comes next; for maps.
+    key: Option<String>,
+}
+
+impl<M: Take> TopLevel<M> {
+    fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
+        if is_engines(key) { Ok(()) } else { self.to.member(key, value) }
+    }
+}
+
+impl<M: Take> SerializeStruct for TopLevel<M> {
     type Ok = ();
     type Error = Error;
 
@@ -50,7 +74,7 @@ impl SerializeStruct for TopLevel<'_> {
     }
 }
 
-impl SerializeMap for TopLevel<'_> {
+impl<M: Take> SerializeMap for TopLevel<M> {
     type Ok = ();
     type Error = Error;
 
@@ -85,15 +109,15 @@ macro_rules! refuse {
     (@ $ok:ty) => { $ok };
 }
 
-impl<'o> Serializer for TopLevel<'o> {
+impl<M: Take> Serializer for TopLevel<M> {
     type Ok = ();
     type Error = Error;
     type SerializeSeq = Impossible<(), Error>;
     type SerializeTuple = Impossible<(), Error>;
     type SerializeTupleStruct = Impossible<(), Error>;
     type SerializeTupleVariant = Impossible<(), Error>;
-    type SerializeMap = TopLevel<'o>;
-    type SerializeStruct = TopLevel<'o>;
+    type SerializeMap = Self;
+    type SerializeStruct = Self;
     type SerializeStructVariant = Impossible<(), Error>;
 
     fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, Error> {

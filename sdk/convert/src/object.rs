@@ -87,20 +87,6 @@ impl<'a> Object<'a> {
         }
         Ok(Value::Object(document))
     }
-
-    /// The object as converters see it: without `metadata.managedFields` and without the engine's annotations.
-    pub(crate) fn for_converters(&self) -> String {
-        let length: usize = self.members.iter().map(|member| member.whole.len() + 1).sum();
-        let mut out = Vec::with_capacity(length + self.metadata.raw.len() + 128);
-        begin(&mut out, &self.api_version, &self.kind);
-        self.metadata.write_for_converters(&mut out);
-        for member in &self.members {
-            out.push(b',');
-            out.extend_from_slice(member.whole.as_bytes());
-        }
-        out.push(b'}');
-        into_string(out)
-    }
 }
 
 impl<'a> Metadata<'a> {
@@ -135,8 +121,13 @@ impl<'a> Metadata<'a> {
         member.is_none_or(|member| member.value.starts_with('{') || member.value == "null")
     }
 
-    pub(crate) fn write_for_converters(&self, out: &mut Vec<u8>) {
-        self.write_without(out, &["managedFields"], &[]);
+    /// As converters see it: without `managedFields` and the engine's annotations.
+    pub(crate) fn for_converters(&self) -> String {
+        let managed = self.members.iter().filter(|member| member.key == "managedFields");
+        let managed: usize = managed.map(|member| member.whole.len()).sum();
+        let mut out = Vec::with_capacity(self.raw.len().saturating_sub(managed) + 2);
+        self.write_without(&mut out, &["managedFields"], &[]);
+        into_string(out)
     }
 
     /// As it came, with these annotations of the engine and no other ones of its own.

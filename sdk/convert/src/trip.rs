@@ -5,13 +5,10 @@ use std::collections::BTreeSet;
 use portcullis_review::carry;
 use serde_json::Value;
 
-use crate::crossing::{Crossing, Document, Hop, Identity};
+use crate::crossing::{Crossing, Document, Hop, Identity, MOST_PLACES};
 use crate::problem::Problem;
 use crate::stash::{Entry, LIMIT, Stash, TooLarge};
 use crate::unknown;
-
-/// With more differences than this, what contradicts the object is not looked for one by one.
-const MOST_PLACES: usize = 64;
 
 /// An object on its way.
 pub(crate) struct Traveller {
@@ -32,17 +29,21 @@ impl Traveller {
     }
 
     fn arrive(&mut self, hop: Hop<'_>, identity: Identity<'_>, crossing: Crossing) -> Document {
-        let arrived = match self.stash.get(&hop.to.version) {
-            Some(entry @ Entry { returned: Some(_), .. }) => restore(hop, identity, &crossing, &entry),
+        let comes_back = crossing.comes_back;
+        let (arrived, comes_back) = match self.stash.get(&hop.to.version) {
+            Some(entry @ Entry { returned: Some(_), .. }) => (restore(hop, identity, &crossing, &entry), false),
             Some(entry) if says_the_same(hop, identity, &crossing, &entry.original) => {
                 self.stash.remove(&hop.to.version);
                 return entry.original;
             }
             // What was kept whole was unreadable, and somebody has put it right since.
-            Some(_) | None => crossing.arrived,
+            Some(_) | None => (crossing.arrived, comes_back),
         };
         self.stash.remove(&hop.to.version);
         self.stash.remove(&hop.from.version);
+        if comes_back {
+            return arrived;
+        }
         let lost = match hop.reversed().cross(identity, &arrived) {
             Ok(back) if back.arrived == crossing.whole => None,
             Ok(back) => Some(Entry::of_difference(&crossing.whole, &back.arrived)),
@@ -67,7 +68,7 @@ impl Traveller {
                     // It went over as it is. What is missing now may only have been pruned on the other side.
                     Err(_) => overlay(&original, &document),
                 };
-                if arrived == original || identity.read(hop.to, &arrived).is_ok() {
+                if arrived == original || identity.known(hop.to, &arrived).is_ok() {
                     return arrived;
                 }
                 arrived
@@ -97,8 +98,9 @@ impl Traveller {
 fn says_the_same(hop: Hop<'_>, identity: Identity<'_>, now: &Crossing, kept: &Document) -> bool {
     let then = hop.reversed().cross(identity, kept).map(|crossing| crossing.arrived);
     let then = then.as_ref().unwrap_or(kept);
-    identity.read(hop.from, then).is_ok_and(|reading| reading.known == now.known)
-        && now.unknown.iter().all(|place| unknown::get(&now.whole, place) == unknown::get(then, place))
+    let known = |document: &Document| identity.known(hop.from, document).ok();
+    known(then).is_some_and(|then| Some(then) == known(&now.whole))
+        && now.unnoticed.iter().all(|place| unknown::get(&now.whole, place) == unknown::get(then, place))
 }
 
 /// What arrived, with what was kept for its version: where the other side still says what it said, the original; where
@@ -131,6 +133,8 @@ fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &En
 /// Whether what a restored document comes back as differs from what the object says, at a place where the document
 /// that is not restored agrees with it.
 fn contradicts(says: Option<&Value>, plain: Option<&Value>, restored: Option<&Value>) -> bool {
+    // A type writes null for a number that is none, and reads it as nothing.
+    let [says, plain, restored] = [says, plain, restored].map(|value| value.filter(|value| !value.is_null()));
     if restored == says || restored == plain {
         return false;
     }

@@ -1,6 +1,5 @@
-//! Members that a version's type does not know: where they are, and how they get to the other side.
+//! Members that a version's type takes no notice of: where they are, and how they get to the other side.
 
-use serde_ignored::Path;
 use serde_json::Value;
 
 /// One step from a value to one inside it.
@@ -13,31 +12,35 @@ pub(crate) enum Step {
 /// Where a value is, from the top of the object.
 pub(crate) type Place = Vec<Step>;
 
-pub(crate) fn place(path: &Path<'_>) -> Place {
-    match path {
-        Path::Root => Place::new(),
-        Path::Seq { parent, index } => and(parent, Step::Index(*index)),
-        Path::Map { parent, key } => and(parent, Step::Key(key.clone())),
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => place(parent),
-    }
+/// Where `raw` has something of which its type, which says `known`, takes no notice: members that it does not know,
+/// and those it holds for the same as missing (null, an empty list). Lists of which it keeps other elements as a whole.
+pub(crate) fn unnoticed(raw: &Value, known: &Value) -> Vec<Place> {
+    let mut places = Vec::new();
+    walk(raw, known, &mut Place::new(), &mut places);
+    places
 }
 
-fn and(parent: &Path<'_>, step: Step) -> Place {
-    let mut place = place(parent);
-    place.push(step);
-    place
-}
-
-/// Whether the engine answers for the member itself, and no type has to know it.
-pub(crate) fn is_engines(path: &Path<'_>) -> bool {
-    match path {
-        Path::Root => false,
-        Path::Map { parent: Path::Root, key } => crate::object::is_engines(key),
-        Path::Seq { parent, .. }
-        | Path::Map { parent, .. }
-        | Path::Some { parent }
-        | Path::NewtypeStruct { parent }
-        | Path::NewtypeVariant { parent } => is_engines(parent),
+fn walk(raw: &Value, known: &Value, at: &mut Place, places: &mut Vec<Place>) {
+    match (raw, known) {
+        (Value::Object(raw), Value::Object(known)) => {
+            for (key, value) in raw {
+                at.push(Step::Key(key.clone()));
+                match known.get(key) {
+                    Some(known) => walk(value, known, at, places),
+                    None => places.push(at.clone()),
+                }
+                at.pop();
+            }
+        }
+        (Value::Array(raw), Value::Array(known)) if raw.len() == known.len() => {
+            for (index, (value, known)) in raw.iter().zip(known).enumerate() {
+                at.push(Step::Index(index));
+                walk(value, known, at, places);
+                at.pop();
+            }
+        }
+        (Value::Array(_), Value::Array(_)) => places.push(at.clone()),
+        _ => {}
     }
 }
 
@@ -75,40 +78,47 @@ pub(crate) fn put_back(known: &mut Value, raw: &Value, place: &[Step]) {
 /// Puts what `raw` has at a place into the object of another version, if its parent is there and nothing is in its
 /// place. Says whether it did.
 pub(crate) fn put_over(target: &mut Value, raw: &Value, place: &[Step]) -> bool {
+    if !takes(target, raw, place) {
+        return false;
+    }
+    if let (Some(value), Some((Step::Key(key), parent))) = (get(raw, place), place.split_last())
+        && let Some(parent) = get_mut(target, parent).and_then(Value::as_object_mut)
+    {
+        parent.insert(key.clone(), value.clone());
+    }
+    true
+}
+
+/// Whether what `raw` has at a place can be put into `target`: its parent is there and nothing is in its place.
+pub(crate) fn takes(target: &Value, raw: &Value, place: &[Step]) -> bool {
     match (place, target, raw) {
-        ([Step::Key(key)], Value::Object(target), Value::Object(raw)) => match raw.get(key) {
-            Some(value) if !target.contains_key(key) => {
-                target.insert(key.clone(), value.clone());
-                true
-            }
-            _ => false,
-        },
-        ([Step::Key(key), rest @ ..], Value::Object(target), Value::Object(raw)) => {
-            match (target.get_mut(key), raw.get(key)) {
-                (Some(target), Some(raw)) => put_over(target, raw, rest),
-                _ => false,
-            }
+        ([Step::Key(key)], Value::Object(target), Value::Object(raw)) => {
+            raw.contains_key(key) && !target.contains_key(key)
         }
-        ([Step::Index(index), rest @ ..], Value::Array(target), Value::Array(raw)) if target.len() == raw.len() => {
-            match (target.get_mut(*index), raw.get(*index)) {
-                (Some(target), Some(raw)) if is_same_element(target, raw) => put_over(target, raw, rest),
-                _ => false,
-            }
+        ([Step::Key(key), rest @ ..], Value::Object(target), Value::Object(raw)) => {
+            target.get(key).zip(raw.get(key)).is_some_and(|(target, raw)| takes(target, raw, rest))
+        }
+        ([Step::Index(index), rest @ ..], Value::Array(target), Value::Array(raw)) => {
+            let both = target.get(*index).zip(raw.get(*index)).filter(|_| target.len() == raw.len());
+            both.is_some_and(|(target, raw)| is_same_element(target, raw) && takes(target, raw, rest))
         }
         _ => false,
     }
 }
 
 pub(crate) fn remove(value: &mut Value, place: &[Step]) {
-    if let Some((Step::Key(key), parent)) = place.split_last() {
-        let parent = parent.iter().try_fold(value, |value, step| match step {
-            Step::Key(key) => value.get_mut(key),
-            Step::Index(index) => value.get_mut(index),
-        });
-        if let Some(parent) = parent.and_then(Value::as_object_mut) {
-            parent.remove(key);
-        }
+    if let Some((Step::Key(key), parent)) = place.split_last()
+        && let Some(parent) = get_mut(value, parent).and_then(Value::as_object_mut)
+    {
+        parent.remove(key);
     }
+}
+
+fn get_mut<'v>(value: &'v mut Value, place: &[Step]) -> Option<&'v mut Value> {
+    place.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => value.get_mut(key),
+        Step::Index(index) => value.get_mut(index),
+    })
 }
 
 /// Whether an element of a list is the one that it came from, and not another one that took its place: it has the same

@@ -9,6 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::members;
 use crate::problem::Problem;
+use crate::source::Source;
+use crate::trace::Trace;
+use crate::watch::Notice;
 
 /// A type that stands for one version of a kind: whatever kube's `CustomResource` derive makes, and any other resource
 /// type that can be read and written.
@@ -26,6 +29,8 @@ impl<V> Version for V where
 pub(crate) trait Object: Any + Send {
     /// Appends the members other than `apiVersion`, `kind` and `metadata`, separated by commas.
     fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
+    /// Adds what the same members say.
+    fn trace(&self, trace: &mut Trace) -> serde_json::Result<()>;
     fn metadata(&mut self) -> &mut ObjectMeta;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
@@ -33,6 +38,10 @@ pub(crate) trait Object: Any + Send {
 impl<V: Version> Object for V {
     fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         members::write(self, out)
+    }
+
+    fn trace(&self, trace: &mut Trace) -> serde_json::Result<()> {
+        members::trace(self, trace)
     }
 
     fn metadata(&mut self) -> &mut ObjectMeta {
@@ -48,12 +57,9 @@ impl<V: Version> Object for V {
 pub(crate) struct Codec {
     pub(crate) version: String,
     pub(crate) api_version: String,
-    read: fn(&str, &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>>,
+    read: fn(Source<'_>, &Notice) -> serde_json::Result<Box<dyn Object>>,
     explain: fn(&str) -> Option<DecodeError>,
 }
-
-/// Is called with the path of each member that a type does not take.
-pub(crate) type Ignored<'f> = dyn FnMut(&serde_ignored::Path<'_>) + 'f;
 
 impl Codec {
     pub(crate) fn of<V: Version>() -> Self {
@@ -66,24 +72,21 @@ impl Codec {
     }
 
     /// Reads a whole object.
-    pub(crate) fn read(&self, json: &str, ignored: &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>> {
-        (self.read)(json, ignored)
+    pub(crate) fn read(&self, source: Source<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
+        (self.read)(source, notice)
     }
 
     /// Why an object does not read.
-    pub(crate) fn explain(&self, json: &str) -> Problem {
-        match (self.explain)(json) {
+    pub(crate) fn explain(&self, source: Source<'_>) -> Problem {
+        match (self.explain)(&source.to_json()) {
             Some(error) => Problem::reading(&self.version, &error),
             None => Problem::whole(format!("does not read as {}", self.version)),
         }
     }
 }
 
-fn read<V: Version>(json: &str, ignored: &mut Ignored<'_>) -> serde_json::Result<Box<dyn Object>> {
-    let mut from = serde_json::Deserializer::from_str(json);
-    let object: V = serde_ignored::deserialize(&mut from, |path| ignored(&path))?;
-    from.end()?;
-    Ok(Box::new(object))
+fn read<V: Version>(source: Source<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
+    Ok(Box::new(V::deserialize(source.watched(notice))?))
 }
 
 fn explain<V: Version>(json: &str) -> Option<DecodeError> {

@@ -1,0 +1,225 @@
+//! Reading a typed object and noticing what its type passes over.
+//!
+//! A deserializer around another one. It copies no keys and keeps no paths: it tells only *whether* something is passed
+//! over, which is all that most objects need, and costs next to nothing.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
+
+/// What was noticed while reading.
+#[derive(Debug, Default)]
+pub(crate) struct Notice {
+    /// Something was read only to get behind it: a member that the type does not know.
+    pub(crate) unknown: Cell<bool>,
+    /// How many members there were. A type that reads more than it writes may have passed one over in a way that does
+    /// not show otherwise: `#[serde(flatten)]` and untagged enums do.
+    pub(crate) members: Cell<usize>,
+    /// How many nulls and empty lists and objects there were. Types often write none of them.
+    pub(crate) empty: Cell<usize>,
+}
+
+impl Notice {
+    fn empty(&self) {
+        self.empty.set(self.empty.get() + 1);
+    }
+}
+
+/// Something of serde's that is watched.
+pub(crate) struct Watch<'n, X> {
+    inner: X,
+    notice: &'n Notice,
+    /// Of a list or an object: nothing was read yet.
+    first: bool,
+}
+
+impl<'n, X> Watch<'n, X> {
+    pub(crate) fn new(inner: X, notice: &'n Notice) -> Self {
+        Self { inner, notice, first: true }
+    }
+}
+
+/// What cannot have anything in it needs no watching.
+macro_rules! pass {
+    ($($method:ident)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+            self.inner.$method(visitor)
+        })*
+    };
+}
+
+macro_rules! watch {
+    ($($method:ident($($name:ident: $type:ty),*))*) => {
+        $(fn $method<V: Visitor<'de>>(self, $($name: $type,)* visitor: V) -> Result<V::Value, D::Error> {
+            self.inner.$method($($name,)* Watch::new(visitor, self.notice))
+        })*
+    };
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watch<'_, D> {
+    type Error = D::Error;
+
+    pass! {
+        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64 deserialize_char deserialize_str deserialize_string
+        deserialize_bytes deserialize_byte_buf deserialize_unit deserialize_identifier
+    }
+
+    watch! {
+        deserialize_any() deserialize_option() deserialize_seq() deserialize_map()
+        deserialize_newtype_struct(name: &'static str)
+        deserialize_tuple(len: usize)
+        deserialize_tuple_struct(name: &'static str, len: usize)
+        deserialize_struct(name: &'static str, fields: &'static [&'static str])
+        deserialize_enum(name: &'static str, variants: &'static [&'static str])
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_unit_struct(name, visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.notice.unknown.set(true);
+        self.inner.deserialize_ignored_any(visitor)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.inner.is_human_readable()
+    }
+}
+
+macro_rules! visit {
+    ($($method:ident($type:ty))*) => {
+        $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
+            self.inner.$method(value)
+        })*
+    };
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Watch<'_, V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.expecting(f)
+    }
+
+    visit! {
+        visit_bool(bool) visit_i8(i8) visit_i16(i16) visit_i32(i32) visit_i64(i64) visit_i128(i128)
+        visit_u8(u8) visit_u16(u16) visit_u32(u32) visit_u64(u64) visit_u128(u128)
+        visit_f32(f32) visit_f64(f64) visit_char(char) visit_str(&str) visit_borrowed_str(&'de str)
+        visit_string(String) visit_bytes(&[u8]) visit_borrowed_bytes(&'de [u8]) visit_byte_buf(Vec<u8>)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        self.notice.empty();
+        self.inner.visit_none()
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.notice.empty();
+        self.inner.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<V::Value, D::Error> {
+        self.inner.visit_some(Watch::new(from, self.notice))
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<V::Value, D::Error> {
+        self.inner.visit_newtype_struct(Watch::new(from, self.notice))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_seq(Watch::new(elements, self.notice))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_map(Watch::new(members, self.notice))
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_enum(Watch::new(variant, self.notice))
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Watch<'_, S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<S::Value, D::Error> {
+        self.inner.deserialize(Watch::new(from, self.notice))
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Watch<'_, A> {
+    type Error = A::Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
+        let element = self.inner.next_element_seed(Watch::new(seed, self.notice))?;
+        if std::mem::take(&mut self.first) && element.is_none() {
+            self.notice.empty();
+        }
+        Ok(element)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watch<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        let key = self.inner.next_key_seed(seed)?;
+        if key.is_some() {
+            self.notice.members.set(self.notice.members.get() + 1);
+        } else if self.first {
+            self.notice.empty();
+        }
+        self.first = false;
+        Ok(key)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        self.inner.next_value_seed(Watch::new(seed, self.notice))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, 'n, A: EnumAccess<'de>> EnumAccess<'de> for Watch<'n, A> {
+    type Error = A::Error;
+    type Variant = Watch<'n, A::Variant>;
+
+    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self::Variant), A::Error> {
+        let (name, variant) = self.inner.variant_seed(seed)?;
+        Ok((name, Watch::new(variant, self.notice)))
+    }
+}
+
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Watch<'_, A> {
+    type Error = A::Error;
+
+    fn unit_variant(self) -> Result<(), A::Error> {
+        self.inner.unit_variant()
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, A::Error> {
+        self.inner.newtype_variant_seed(Watch::new(seed, self.notice))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
+        self.inner.tuple_variant(len, Watch::new(visitor, self.notice))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
+        self.inner.struct_variant(fields, Watch::new(visitor, self.notice))
+    }
+}

@@ -1,0 +1,3 @@
+pub mod entity;
+pub mod generate;
+pub mod nasty;
