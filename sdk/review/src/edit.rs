@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::MAX_DEPTH;
 use crate::merge::merge;
 use crate::patch::{Patch, PatchError, diff};
-use crate::scan::members;
+use crate::scan::{Member, members};
 
 /// A raw object with the edits of a handler, and the patch that leads there.
 #[derive(Clone, Debug)]
@@ -62,22 +62,20 @@ fn narrow(raw: &str, before: &str, after: &str, depth: usize) -> Result<Option<D
         let read = |text| serde_json::from_str(text).map_err(PatchError::Object);
         return Ok(Some(Differing { raw: read(raw)?, before: read(before)?, after: read(after)? }));
     }
-    let (raws, befores, afters) = (index(raw), index(before), index(after));
+    let changed = changed(before, after);
+    let under: BTreeMap<_, _> = members(raw).filter(|member| changed.contains_key(&member.key)).map(pair).collect();
     let [mut raw, mut before, mut after] = std::array::from_fn(|_| Map::new());
-    let keys = afters.keys().chain(befores.keys().filter(|key| !afters.contains_key(*key)));
-    for key in keys {
-        let member = [raws.get(key), befores.get(key), afters.get(key)].map(|text| text.copied());
-        match member {
-            [_, Some(was), Some(is)] if was == is => {}
-            [Some(under), Some(was), Some(is)] => {
+    for (key, (was, is)) in changed {
+        match (under.get(&key).copied(), was, is) {
+            (Some(under), Some(was), Some(is)) => {
                 if let Some(differing) = narrow(under, was, is, depth + 1)? {
                     raw.insert(key.to_string(), differing.raw);
                     before.insert(key.to_string(), differing.before);
                     after.insert(key.to_string(), differing.after);
                 }
             }
-            _ => {
-                for (text, map) in member.into_iter().zip([&mut raw, &mut before, &mut after]) {
+            (under, was, is) => {
+                for (text, map) in [(under, &mut raw), (was, &mut before), (is, &mut after)] {
                     if let Some(text) = text {
                         map.insert(key.to_string(), serde_json::from_str(text).map_err(PatchError::Object)?);
                     }
@@ -92,8 +90,40 @@ fn narrow(raw: &str, before: &str, after: &str, depth: usize) -> Result<Option<D
     Ok(Some(Differing { raw, before, after }))
 }
 
-fn index(object: &str) -> BTreeMap<Cow<'_, str>, &str> {
-    members(object).map(|member| (member.key, member.value)).collect()
+/// The members of two objects whose text is not the same, as they are in each.
+type Changed<'t> = BTreeMap<Cow<'t, str>, (Option<&'t str>, Option<&'t str>)>;
+
+fn changed<'t>(before: &'t str, after: &'t str) -> Changed<'t> {
+    in_step(before, after).unwrap_or_else(|| {
+        let mut all: Changed<'t> = members(before).map(|member| (member.key, (Some(member.value), None))).collect();
+        for member in members(after) {
+            all.entry(member.key).or_default().1 = Some(member.value);
+        }
+        all.retain(|_, (was, is)| was != is);
+        all
+    })
+}
+
+/// The same for objects that have the same members in the same order, as two that one type wrote mostly do; None if these
+/// have not.
+fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
+    let (mut before, mut after, mut changed) = (members(before), members(after), Changed::new());
+    loop {
+        match (before.next(), after.next()) {
+            (None, None) => return Some(changed),
+            // A member that is there twice counts as the last of them says.
+            (Some(was), Some(is)) if was.key == is.key && !changed.contains_key(&is.key) => {
+                if was.value != is.value {
+                    changed.insert(is.key, (Some(was.value), Some(is.value)));
+                }
+            }
+            _ => return None,
+        }
+    }
+}
+
+fn pair(member: Member<'_>) -> (Cow<'_, str>, &str) {
+    (member.key, member.value)
 }
 
 /// Writes the `raw` document with the edits in it: `from` are the members of it that were looked at, and `to` is what
@@ -105,7 +135,7 @@ fn splice(raw: &str, from: &Value, to: &Value, out: &mut Vec<u8>) -> Result<(), 
     let start = out.len();
     let comma = |out: &mut Vec<u8>| {
         if out.len() > start {
-            out.push(b',')
+            out.push(b',');
         }
     };
     for member in members(raw) {

@@ -8,6 +8,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::managed_fields::without_managed_fields;
+
 /// The version of `admission.k8s.io` that a review came in; the answer goes out in the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
@@ -230,12 +232,24 @@ pub struct DecodeError {
 
 /// Decodes an object from its JSON, with the path of the field where it does not fit.
 pub fn decode<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
-    // Two passes only for what fails: keeping track of the path slows down every object that decodes.
-    serde_json::from_str(object).or_else(|_| {
-        let mut from = serde_json::Deserializer::from_str(object);
-        serde_path_to_error::deserialize(&mut from)
-            .map_err(|error| DecodeError { path: error.path().to_string(), problem: without_position(error.inner()) })
-    })
+    serde_json::from_str(object).or_else(|_| explain(&mut serde_json::Deserializer::from_str(object)))
+}
+
+/// Decodes an object as if its `metadata.managedFields` were not there: who wrote which field. They are often half of an
+/// object and of no use to a handler, and to decode them costs more than to decode all the rest.
+pub fn decode_without_managed_fields<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
+    let mut from = serde_json::Deserializer::from_str(object);
+    T::deserialize(without_managed_fields(&mut from))
+        .and_then(|decoded| from.end().map(|()| decoded))
+        .or_else(|_| explain(without_managed_fields(&mut serde_json::Deserializer::from_str(object))))
+}
+
+/// Decodes a second time, for what fails: keeping track of the path would slow down every object that decodes.
+fn explain<'de, T: DeserializeOwned>(
+    from: impl Deserializer<'de, Error = serde_json::Error>,
+) -> Result<T, DecodeError> {
+    serde_path_to_error::deserialize(from)
+        .map_err(|error| DecodeError { path: error.path().to_string(), problem: without_position(error.inner()) })
 }
 
 /// Line and column count within a slice of a body that the reader never saw.

@@ -5,7 +5,7 @@
 //! * [`Review::parse`] reads the envelope first. Objects stay raw slices of the request body, so the `uid` can be
 //!   echoed even when the object does not decode, and nothing is decoded that nobody asks for.
 //! * [`decode`] turns a raw object into a type, with the path of the field that did not fit;
-//!   [`without_managed_fields`] leaves out what is half of most objects and of use to few handlers.
+//!   [`decode_without_managed_fields`] leaves out what is half of most objects and of use to few handlers.
 //! * [`edit`] carries what a handler changed on a *typed* object over to the *raw* object: members that the type does
 //!   not know stay, defaults that only the type writes do not become changes. The patch is applied here and compared
 //!   before anyone may send it.
@@ -32,6 +32,7 @@ mod answer;
 mod edit;
 mod envelope;
 mod field;
+mod managed_fields;
 mod merge;
 mod object;
 mod patch;
@@ -41,11 +42,11 @@ mod verdict;
 pub use edit::{Edited, edit};
 pub use envelope::{
     DecodeError, EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion,
-    UserInfo, decode,
+    UserInfo, decode, decode_without_managed_fields,
 };
 pub use field::Field;
 pub use merge::merge as carry;
-pub use object::{is_being_deleted, without_managed_fields};
+pub use object::is_being_deleted;
 pub use patch::{Patch, PatchError, diff};
 pub use verdict::{Cause, Denial, Verdict};
 

@@ -78,44 +78,67 @@ impl Members<'_> {
         if self.byte()? != b'"' {
             return None;
         }
-        self.at += 1;
-        loop {
-            match self.byte()? {
-                b'"' => break,
-                b'\\' => self.at += 2,
-                _ => self.at += 1,
-            }
-        }
-        self.at += 1;
+        self.at = after_string(self.text.as_bytes(), self.at + 1)?;
         Some(())
     }
 
     /// Goes past a value.
     fn value(&mut self) -> Option<()> {
-        let mut depth = 0_usize;
+        let bytes = self.text.as_bytes();
+        let (mut at, mut depth) = (self.at, 0_usize);
         loop {
-            match self.byte()? {
-                b'"' => self.string()?,
+            match *bytes.get(at)? {
+                b'"' => at = after_string(bytes, at + 1)?,
                 b'{' | b'[' => {
                     depth += 1;
-                    self.at += 1;
+                    at += 1;
                     continue;
                 }
                 b'}' | b']' if depth > 0 => {
                     depth -= 1;
-                    self.at += 1;
+                    at += 1;
                 }
-                b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => return Some(()),
+                b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => break,
                 _ => {
-                    self.at += 1;
+                    at += 1;
                     continue;
                 }
             }
             if depth == 0 {
-                return Some(());
+                break;
             }
         }
+        self.at = at;
+        Some(())
     }
+}
+
+/// Where a string ends whose text begins at `at`: behind its quote. Eight bytes at a time, since strings are most of what
+/// an object is.
+fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+            let word = u64::from_le_bytes(*eight);
+            let found = first_equal(word, b'"') | first_equal(word, b'\\');
+            // Eight without either leave no bit, and are all passed over.
+            at += found.trailing_zeros() as usize / 8;
+            if found == 0 {
+                continue;
+            }
+        }
+        match *bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The high bit of the first byte of `word` that equals `byte`; bits of later bytes may be set without reason.
+fn first_equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let differing = word ^ (ONES * u64::from(byte));
+    differing.wrapping_sub(ONES) & !differing & (ONES << 7)
 }
 
 #[cfg(test)]
@@ -137,6 +160,18 @@ mod tests {
         assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value)));
         assert_eq!(members(text).map(|m| &text[m.from..m.to]).nth(2).unwrap(), "\"c\":{\"d\":[1,{\"e\":\"]\"}]}");
         assert_eq!(member("{\"a\":1,\"a\":2}", "a").unwrap().value, "2");
+    }
+
+    #[test]
+    fn strings_end_where_they_end_whatever_their_length_and_escapes() {
+        for length in 0..40 {
+            for tail in ["", "\\\\", "\\\"", "\\\\\\\"", "ä", "\u{80}\u{7f}!#["] {
+                let string = format!("\"{}{tail}\"", "x".repeat(length));
+                let text = format!("{{{string}:{{\"in\":[{string},{string}]}},\"b\":{string}}}");
+                let found: Vec<_> = members(&text).map(|m| m.value).collect();
+                assert_eq!(found, [&*format!("{{\"in\":[{string},{string}]}}"), &string]);
+            }
+        }
     }
 
     #[test]

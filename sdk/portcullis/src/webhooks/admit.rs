@@ -1,6 +1,5 @@
 //! What validating and mutating webhooks have in common: which requests reach a handler, and with what.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -8,7 +7,8 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use portcullis_manifest::{Scope, Webhook};
 use portcullis_review::{
-    Operation, Patch, PatchError, Request, Verdict, decode, is_being_deleted, without_managed_fields,
+    DecodeError, Operation, Patch, PatchError, Request, Verdict, decode, decode_without_managed_fields,
+    is_being_deleted,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -95,20 +95,25 @@ pub(super) fn being_deleted(request: &Request<'_>) -> Option<Decision> {
     going.then(|| Decision::skipped("the object is being deleted"))
 }
 
-/// An object of the request as text, with what handlers want to see of it.
-pub(super) fn text<'r>(
-    request: &Request<'r>,
-    object: Option<&'r RawValue>,
-    settings: &Settings,
-) -> Result<Cow<'r, str>, Failure> {
-    let raw = object.ok_or(Failure::NoObject(request.operation))?;
-    Ok(if settings.managed_fields { Cow::Borrowed(raw.get()) } else { without_managed_fields(raw) })
+/// An object of the request as text.
+pub(super) fn text<'r>(request: &Request<'_>, object: Option<&'r RawValue>) -> Result<&'r str, Failure> {
+    object.map(RawValue::get).ok_or(Failure::NoObject(request.operation))
+}
+
+/// Decodes an object, with what handlers want to see of it.
+pub(super) fn decoded<T: DeserializeOwned>(text: &str, settings: &Settings) -> Result<T, DecodeError> {
+    if settings.managed_fields { decode(text) } else { decode_without_managed_fields(text) }
 }
 
 /// Decodes an object of the request, or says no: a handler cannot judge what it cannot read, and the user is told the
 /// field.
-fn read<T: DeserializeOwned>(request: &Request<'_>, text: &str, which: &str) -> Result<T, Decision> {
-    decode(text).map_err(|error| {
+fn read<T: DeserializeOwned>(
+    request: &Request<'_>,
+    text: &str,
+    settings: &Settings,
+    which: &str,
+) -> Result<T, Decision> {
+    decoded(text, settings).map_err(|error| {
         let kind = &request.kind.kind;
         let field = error.path.trim_start_matches('.');
         let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
@@ -119,8 +124,11 @@ fn read<T: DeserializeOwned>(request: &Request<'_>, text: &str, which: &str) -> 
 }
 
 /// The object as it shall be.
-pub(super) fn new_object<T: DeserializeOwned>(request: &Request<'_>, text: &str) -> Result<T, Decision> {
-    read(request, text, "the object")
+pub(super) fn new_object<T: DeserializeOwned>(
+    request: &Request<'_>,
+    settings: &Settings,
+) -> Result<Result<T, Decision>, Failure> {
+    Ok(read(request, text(request, request.object)?, settings, "the object"))
 }
 
 /// The object as it is.
@@ -128,6 +136,5 @@ pub(super) fn old_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,
 ) -> Result<Result<Arc<T>, Decision>, Failure> {
-    let text = text(request, request.old_object, settings)?;
-    Ok(read(request, &text, "the stored object").map(Arc::new))
+    Ok(read(request, text(request, request.old_object)?, settings, "the stored object").map(Arc::new))
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object, text};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, decoded, new_object, old_object, text};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -211,13 +211,10 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
                     Err(unread) => unread,
                 });
             }
-            let raw = text(request, request.object, &self.settings)?;
-            let new: T = match new_object(request, &raw) {
+            let new: T = match new_object(request, &self.settings)? {
                 Ok(new) => new,
                 Err(unread) => return Ok(unread),
             };
-            // Before the handler has it. As text: that costs less than a clone, and tells at once what did not change.
-            let before = written(&new)?;
             let mutation = match request.operation {
                 Operation::Update => {
                     let handler = self.update.as_ref().ok_or_else(no_handler)?;
@@ -232,7 +229,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
             let Mutation { object, verdict } = mutation.await;
             let mut decision = Decision::by_handler(verdict);
             if let Some(after) = object {
-                decision.patch = patch::<T>(&raw, &before, &written(&after)?)?;
+                decision.patch = patch(text(request, request.object)?, &after, &self.settings)?;
             }
             Ok(decision)
         }
@@ -240,20 +237,27 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
     }
 }
 
-fn written<T: Serialize>(object: &T) -> Result<String, Failure> {
-    serde_json::to_string(object).map_err(|error| Failure::Patch(PatchError::Write(error)))
+/// Writes an object; `like` is about as long.
+fn written<T: Serialize>(object: &T, like: &str) -> Result<String, Failure> {
+    let mut text = Vec::with_capacity(like.len());
+    serde_json::to_writer(&mut text, object).map_err(PatchError::Write)?;
+    String::from_utf8(text).map_err(|error| Failure::Unstable(error.to_string()))
 }
 
 /// The patch for what a handler did to a typed object.
-fn patch<T: DeserializeOwned + Serialize>(raw: &str, before: &str, after: &str) -> Result<Option<Patch>, Failure> {
-    let Some(edited) = edit(raw, before, after)? else { return Ok(None) };
+fn patch<T: DeserializeOwned + Serialize>(raw: &str, after: &T, settings: &Settings) -> Result<Option<Patch>, Failure> {
+    let read = |text: &str| decoded::<T>(text, settings).map_err(|error| Failure::Unstable(error.to_string()));
+    // The handler has had the object as it was. Reading it again costs less than a copy for each of the many calls that
+    // change nothing.
+    let (before, after) = (written(&read(raw)?, raw)?, written(after, raw)?);
+    let Some(edited) = edit(raw, &before, &after)? else { return Ok(None) };
     // Read back as the API server's next caller will: a type with aliases or custom encodings can write something that
     // it does not read, and that must be an error here and not in the store.
-    let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
-    let stored = written(&serde_json::from_str::<T>(&edited.object).map_err(unstable)?)?;
+    let stored = written(&read(&edited.object)?, raw)?;
     // As text first: it only differs where a type writes the same in another order.
+    let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
     let value = |text: &str| serde_json::from_str::<Value>(text).map_err(unstable);
-    if stored != after && value(&stored)? != value(after)? {
+    if stored != after && value(&stored)? != value(&after)? {
         return Err(Failure::Unstable("what was read back is another object".into()));
     }
     Ok(Some(edited.patch))

@@ -10,7 +10,7 @@ use portcullis_manifest::{self as manifests, Webhook, WebhookKind};
 use portcullis_review::{Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object, text};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -223,9 +223,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());
-            let new = || -> Result<_, Failure> {
-                Ok(new_object::<T>(request, &text(request, request.object, &self.settings)?).map(Arc::new))
-            };
+            let new = || -> Result<_, Failure> { Ok(new_object::<T>(request, &self.settings)?.map(Arc::new)) };
             let judged = match request.operation {
                 Operation::Create | Operation::Connect => {
                     let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
