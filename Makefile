@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint generate bench control-plane mcp-servers
+.PHONY: help demo test lint generate docs fuzz bench control-plane mcp-servers
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -34,6 +34,15 @@ generate: ## Write the generated manifests again (deploy/)
 	cargo run --quiet -p mcp-operator -- generate crds --out deploy/crds
 	cargo run --quiet -p mcp-operator -- generate rbac --out deploy/rbac
 	cargo run --quiet -p mcp-operator -- generate webhooks --out deploy/webhooks
+
+docs: ## Build the book in docs/ (its code is compiled and run by 'make test')
+	@command -v mdbook >/dev/null || { echo "missing: mdbook. It makes HTML of docs/; 'cargo install mdbook' installs it. Without it, read docs/src/SUMMARY.md." >&2; exit 1; }
+	mdbook build docs
+
+fuzz: ## A million bodies through each fuzz target (minutes; 'make test' has a short run)
+	@hack/prerequisites.sh fuzz
+	fuzz/run.sh review
+	fuzz/run.sh conversion
 
 bench: ## Proxy and operator figures, side by side in one run (takes minutes)
 	@hack/prerequisites.sh bench

@@ -10,6 +10,10 @@ set -eu
 cd "$(dirname "$0")/.."
 target=${1:?usage: fuzz/run.sh TARGET [RUNS], where TARGET is review or conversion}
 runs=${2:-1000000}
+command -v c++ >/dev/null || {
+    echo "missing: c++. libFuzzer is written in it; on Debian 'apt-get install g++'." >&2
+    exit 1
+}
 build=${CARGO_TARGET_DIR:-target/fuzz}
 corpus=$build/corpus/$target
 mkdir -p "$corpus"
