@@ -165,3 +165,19 @@ async fn a_kind_that_is_not_installed_or_not_known_is_named() {
         "error: --kind Entity is none of this operator's; it brings Person\n"
     );
 }
+
+#[tokio::test]
+async fn objects_are_migrated_to_a_version_that_is_not_served() {
+    let home = Home::new().await;
+    let running = home.start();
+    let mut manifest = home.install(&running).await;
+    home.store_in("v1", &manifest).await;
+    home.populate(0..3).await;
+    for version in manifest["spec"]["versions"].as_array_mut().unwrap() {
+        version["served"] = json!(version["name"] != "v3");
+    }
+    home.store_in("v3", &manifest).await;
+    let (done, code) = report(&home, &[]).await;
+    assert_eq!((done["outcome"].as_str(), &done["rewritten"], code), (Some("migrated"), &json!(3), Some(0)), "{done}");
+    assert_eq!(home.stored_versions().await, ["v3"]);
+}

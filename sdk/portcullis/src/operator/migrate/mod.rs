@@ -134,17 +134,20 @@ impl Migration<'_> {
         let deadline = Instant::now() + TAKEN_UP;
         loop {
             let list = || self.client.list_api_group_resources(&plan.group_version);
-            let resources = tried(list).await.with_context(|| format!("cannot discover {}", plan.group_version))?;
-            match plan.stored_as(&resources) {
-                Some(true) => return Ok(()),
-                _ if deadline < Instant::now() => {
-                    bail!(
-                        "the API server does not store in version {} yet, though the CRD says so; run it again",
-                        plan.storage
-                    )
-                }
-                _ => sleep(ASK_AGAIN).await,
+            let taken_up = match tried(list).await {
+                Ok(resources) => plan.stored_as(&resources),
+                // One that is not served is not described; that it is gone says that this CRD is in force.
+                Err(error) if error.code() == Some(404) => !plan.served,
+                Err(error) => return Err(error).with_context(|| format!("cannot discover {}", plan.group_version)),
+            };
+            if taken_up {
+                return Ok(());
             }
+            if deadline < Instant::now() {
+                let version = &plan.storage;
+                bail!("the API server does not store in version {version} yet, though the CRD says so; run it again");
+            }
+            sleep(ASK_AGAIN).await;
         }
     }
 

@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 pub(super) struct Plan {
     /// How its objects are asked for: in the storage version where that is served.
     pub(super) resource: ApiResource,
-    /// The same as `group/version`.
+    /// The storage version as `group/version`.
     pub(super) group_version: String,
+    /// Whether the storage version can be asked for.
+    pub(super) served: bool,
     /// The version in which objects are written.
     pub(super) storage: String,
     /// The versions that there may be objects in.
     pub(super) stored: Vec<String>,
-    group: String,
     generation: i64,
 }
 
@@ -36,10 +37,10 @@ impl Plan {
         let stored = crd.status.as_ref().and_then(|status| status.stored_versions.clone()).unwrap_or_default();
         Ok(Self {
             resource: ApiResource::from_gvk_with_plural(&kind, &spec.names.plural),
-            group_version: format!("{}/{}", spec.group, served.name),
+            group_version: format!("{}/{}", spec.group, storage.name),
+            served: storage.served,
             storage: storage.name.clone(),
             stored,
-            group: spec.group.clone(),
             generation: crd.metadata.generation.unwrap_or_default(),
         })
     }
@@ -49,14 +50,15 @@ impl Plan {
         self.stored == [self.storage.as_str()]
     }
 
-    /// Whether the API server stores in this version; `None` when it does not say. It says so by a hash: the first eight bytes of the SHA-256 of
+    /// Whether the API server says of the storage version that it stores in it. It does so by a hash: the first eight bytes of the SHA-256 of
     /// group/version/kind (apiserver's `discovery.StorageVersionHash`).
-    pub(super) fn stored_as(&self, resources: &APIResourceList) -> Option<bool> {
-        let kind = &self.resource.kind;
-        let hash = digest(&SHA256, format!("{}/{}/{kind}", self.group, self.storage).as_bytes());
-        let wanted = serde_json::to_value(ByteString(hash.as_ref().iter().take(8).copied().collect())).ok()?;
-        let said = resources.resources.iter().find(|resource| resource.name == self.resource.plural)?;
-        Some(wanted.as_str() == Some(said.storage_version_hash.as_deref()?))
+    pub(super) fn stored_as(&self, resources: &APIResourceList) -> bool {
+        let (group_version, kind) = (&self.group_version, &self.resource.kind);
+        let hash = digest(&SHA256, format!("{group_version}/{kind}").as_bytes());
+        let wanted = serde_json::to_value(ByteString(hash.as_ref().iter().take(8).copied().collect())).ok();
+        let said = resources.resources.iter().find(|resource| resource.name == self.resource.plural);
+        let said = said.and_then(|resource| resource.storage_version_hash.as_deref());
+        said.is_some() && said == wanted.as_ref().and_then(Value::as_str)
     }
 
     /// The JSON patch that leaves the storage version alone in `status.storedVersions`. It fails when anything was changed in the CRD since it was read: with
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn objects_are_asked_for_in_the_storage_version_or_in_one_that_is_served() {
-        let asked = |versions| Plan::of(&crd(versions, json!(["v1"]))).map(|plan| plan.group_version);
+        let asked = |versions| Plan::of(&crd(versions, json!(["v1"]))).map(|plan| plan.resource.api_version);
         let (old, new) = (version("v1", true, false), version("v2", true, true));
         assert_eq!(asked(json!([old, new])).unwrap(), "demo.example/v2");
         assert_eq!(asked(json!([version("v2", false, true), old])).unwrap(), "demo.example/v1");
