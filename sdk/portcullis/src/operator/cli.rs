@@ -231,3 +231,47 @@ fn init_log(flags: &RunFlags) -> anyhow::Result<()> {
     }
     .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::crd::merge_crds;
+    use kube::{CustomResource, CustomResourceExt as _};
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::conversion::Convert;
+    use crate::operator::Parts;
+    use crate::webhooks::Webhooks;
+
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "demo.example", version = "v1", kind = "Old", plural = "olds", namespaced)]
+    struct OldSpec {}
+
+    mod v2 {
+        use super::*;
+        #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        #[kube(group = "demo.example", version = "v2", kind = "Old", plural = "olds", namespaced)]
+        pub(super) struct OldSpec {}
+    }
+
+    // K3
+    #[test]
+    fn neither_generate_nor_run_goes_on_with_a_version_that_nobody_converts() {
+        for words in
+            [&["generate", "crds"][..], &["generate", "rbac"], &["generate", "webhooks"], &["run", "--log", "off"]]
+        {
+            let crd = merge_crds(vec![Old::crd(), v2::Old::crd()], "v2").unwrap();
+            // The functions of v1 were forgotten.
+            let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
+            let operator: Operator = Operator::named("op").crds(vec![crd]).setup(move |_| Ok(Parts::new(webhooks())));
+            let matches = Cli::<NoArgs>::command().get_matches_from([&["op"], words].concat());
+            let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
+            assert_eq!(
+                perform(operator, command).unwrap_err().to_string(),
+                "conversion of Old: version v1 of Old has no converters; add .spoke() for it or remove it from the CRD",
+                "{words:?}"
+            );
+        }
+    }
+}
