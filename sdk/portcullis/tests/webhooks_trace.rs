@@ -36,7 +36,11 @@ impl io::Write for Lines {
 async fn what_a_handler_logs_carries_the_uid_and_the_trace_of_its_review() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_env_filter("portcullis=debug,webhooks_trace=info")
+        .with_writer(move || writer.clone())
+        .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let webhook = Validate::<Entity>::named("username").on_create(|_: Arc<Entity>, _: Context| async {
         tracing::info!("looking it up");
@@ -58,6 +62,7 @@ async fn what_a_handler_logs_carries_the_uid_and_the_trace_of_its_review() {
         let told: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(told.len(), 2, "{said}");
         assert_eq!(told[0]["fields"]["message"], "looking it up");
+        assert_eq!(told[1]["fields"]["trace"], trace, "the decision itself says it, too: spans are for debugging");
         for line in &told {
             let span = &line["span"];
             assert_eq!((&span["name"], &span["webhook"]), (&json!("review"), &json!("username")), "{said}");

@@ -142,3 +142,55 @@ impl Reading<'_> {
         HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, Rejected::TooLarge, problem)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    /// The parts, and then nothing more without an end.
+    fn unfinished(parts: Vec<usize>) -> impl Body<Data = Bytes, Error = Infallible> + Send {
+        let frames = parts.into_iter().map(|size| Ok(Frame::data(Bytes::from(vec![b' '; size]))));
+        StreamBody::new(futures::StreamExt::chain(stream::iter(frames), stream::pending()))
+    }
+
+    fn reading(budget: &Budget, announced: Option<usize>) -> Reading<'_> {
+        let began = Instant::now();
+        let deadline = began + Duration::from_millis(50);
+        Reading { began, deadline, announced, limit: 7 * MIB, budget, crowded: &|| false }
+    }
+
+    #[tokio::test]
+    async fn memory_is_taken_for_what_came_and_not_for_what_was_announced() {
+        // Memory of 16 KiB, for one who sends a little of the 7 MiB that it announces: enough to wait for the rest.
+        let budget = Budget::of(FIRST_BUFFER);
+        let error = reading(&budget, Some(7 * MIB)).whole(unfinished(vec![100, 100])).await.unwrap_err();
+        assert_eq!(error.reason, Rejected::Timeout);
+        let error = reading(&budget, Some(7 * MIB)).whole(unfinished(vec![100, FIRST_BUFFER])).await.unwrap_err();
+        assert_eq!(error.reason, Rejected::Shed, "more than there is");
+        assert!(budget.share().grow(FIRST_BUFFER), "all of it is given back");
+    }
+
+    #[tokio::test]
+    async fn bodies_come_whole_in_one_part_or_in_many() {
+        let budget = Budget::of(8 * MIB);
+        for parts in [vec![], vec![10], vec![10, 20], vec![MIB; 7], vec![30_000; 20]] {
+            let total: usize = parts.iter().sum();
+            let frames = parts.into_iter().map(|size| Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b'x'; size]))));
+            let body = StreamBody::new(stream::iter(frames));
+            let (bytes, share) = reading(&budget, None).whole(body).await.unwrap();
+            assert_eq!(bytes.len(), total);
+            drop(share);
+            assert!(budget.share().grow(8 * MIB));
+        }
+        let error = reading(&budget, None).whole(unfinished(vec![MIB; 8])).await.unwrap_err();
+        assert_eq!(error.reason, Rejected::TooLarge);
+    }
+}

@@ -20,6 +20,10 @@ fn timeout_in(query: &str) -> Option<Duration> {
 
 /// A duration as Go writes a positive one: `10s`, `1m0s`, `1.5s`, `500ms`.
 fn go_duration(text: &str) -> Option<Duration> {
+    // What nearly every call says.
+    if let Some(seconds) = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok()) {
+        return Some(Duration::from_secs(seconds));
+    }
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {

@@ -210,10 +210,12 @@ fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response
 
 /// `application/json`, with or without parameters.
 fn is_json(content_type: &HeaderValue) -> bool {
-    content_type.to_str().is_ok_and(|value| {
-        let media_type = value.split(';').next().unwrap_or_default();
-        media_type.trim().eq_ignore_ascii_case("application/json")
-    })
+    // As the API server writes it.
+    content_type == "application/json"
+        || content_type.to_str().is_ok_and(|value| {
+            let media_type = value.split(';').next().unwrap_or_default();
+            media_type.trim().eq_ignore_ascii_case("application/json")
+        })
 }
 
 impl std::fmt::Debug for Routes {

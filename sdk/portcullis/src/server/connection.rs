@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -30,6 +30,9 @@ use super::{Handler, Limits, come_again};
 const LEAVE: Duration = Duration::from_secs(1);
 /// The same for one that never asked anything.
 const LEAVE_UNHEARD: Duration = Duration::from_millis(100);
+
+/// What is read from a TLS connection at a time, in bytes: a whole record and its head.
+const READ_BUFFER: usize = 16 * 1024 + 512;
 
 /// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a peer
 /// does wrong ends its own connection and nothing else.
@@ -48,6 +51,8 @@ pub(super) async fn serve<H: Handler>(
     let Some(config) = tls else {
         return requests(stream, handler, limits, place).await;
     };
+    // rustls reads 4 KiB at a time, and most requests are longer.
+    let stream = BufReader::with_capacity(READ_BUFFER, stream);
     let handshake = timeout(limits.handshake, TlsAcceptor::from(config).accept(stream));
     let mut handshake = pin!(handshake);
     let shaken = poll_fn(|cx| match place.listen(cx.waker()) {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use portcullis_review::{Request, Verdict};
+use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::metrics::Decided;
+use crate::routes::TraceId;
 
 /// What became of a request.
 pub(super) enum Outcome<'a> {
@@ -16,7 +18,15 @@ pub(super) enum Outcome<'a> {
 }
 
 /// Logs a decision. Messages are recorded as strings, which subscribers quote: a line break in one starts no new line.
-pub(super) fn log(webhook: &str, request: &Request<'_>, decided: Decided, outcome: &Outcome<'_>, took: Duration) {
+pub(super) fn log(
+    webhook: &str,
+    request: &Request<'_>,
+    decided: Decided,
+    outcome: &Outcome<'_>,
+    took: Duration,
+    trace: Option<TraceId>,
+) {
+    let trace = trace.map(display);
     let decision = decided.as_str();
     let kind = &*request.kind.kind;
     let namespace = &*request.namespace;
@@ -43,6 +53,7 @@ pub(super) fn log(webhook: &str, request: &Request<'_>, decided: Decided, outcom
                 code,
                 reason,
                 micros,
+                trace,
                 "admission decision"
             );
         }
@@ -60,6 +71,7 @@ pub(super) fn log(webhook: &str, request: &Request<'_>, decided: Decided, outcom
                 code = 500,
                 reason,
                 micros,
+                trace,
                 "admission decision"
             );
         }
