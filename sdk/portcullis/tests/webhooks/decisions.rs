@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Entity, EntitySpec, entity, review};
 
-async fn ask(routes: &Routes, path: &str, review: &Value) -> (StatusCode, Value) {
+pub(crate) async fn ask(routes: &Routes, path: &str, review: &Value) -> (StatusCode, Value) {
     let request = Request::post(path)
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(review.to_string())))

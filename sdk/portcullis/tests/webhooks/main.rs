@@ -7,5 +7,11 @@ mod decisions;
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 #[path = "../wire/fixture.rs"]
 mod fixture;
+mod fleet;
 mod gate;
+mod immutable;
+mod issues;
+mod kinds;
 mod outages;
+mod settings;
+mod subresources;
