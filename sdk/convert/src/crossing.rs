@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use kube_core::ObjectMeta;
 use serde_json::{Map, Value};
 
 use crate::problem::Problem;
@@ -46,15 +47,6 @@ pub(crate) struct Crossing {
     pub(crate) comes_back: bool,
 }
 
-/// What a converter made.
-struct Made {
-    document: Document,
-    /// What it says.
-    trace: Trace,
-    /// Whether the way back says what the source said.
-    comes_back: bool,
-}
-
 impl Hop<'_> {
     pub(crate) fn reversed(self) -> Self {
         Self { from: self.to, to: self.from, there: self.back, back: self.there }
@@ -63,12 +55,15 @@ impl Hop<'_> {
     /// Takes a document over. Members that the type takes no notice of are put at the same place where that is free,
     /// its parent is there, and they make no difference to the other version.
     pub(crate) fn cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
-        let object = identity.read(self.from, document)?;
+        let mut object = identity.read(self.from, document, &Notice::default())?;
         let known = self::document(&*object).ok_or_else(|| does_not_write(self.from))?;
         let unnoticed = unknown::unnoticed(document, &known);
-        let Made { document: mut arrived, trace, mut comes_back } = self.convert(object)?;
+        let (before, metadata) = (trace_of(&*object).ok(), object.metadata().clone());
+        let (object, mut arrived) = self.convert(object)?;
+        let says = trace_of(&*object).ok();
+        let mut comes_back = before.is_some() && self.trace_back(object, metadata) == before;
         if !unnoticed.is_empty() {
-            let added = self.add(identity, &mut arrived, &trace, document, &unnoticed);
+            let added = self.add(identity, &mut arrived, says.as_ref(), document, &unnoticed);
             comes_back &= added && unnoticed.iter().all(|place| unknown::takes(&known, &arrived, place));
         }
         let mut whole = known;
@@ -78,19 +73,30 @@ impl Hop<'_> {
         Ok(Crossing { whole, unnoticed, arrived, comes_back })
     }
 
+    /// The document that arrives, if nothing else is asked for.
+    pub(crate) fn arrival(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
+        let notice = Notice::default();
+        let object = identity.read(self.from, document, &notice)?;
+        match trace_of(&*object) {
+            Ok(trace) if !notice.passed_over(&trace) => self.convert(object).map(|(_, arrived)| arrived),
+            _ => self.cross(identity, document).map(|crossing| crossing.arrived),
+        }
+    }
+
     /// Says whether all of the members could be added.
     fn add(
         self,
         identity: Identity<'_>,
         arrived: &mut Document,
-        trace: &Trace,
+        says_now: Option<&Trace>,
         from: &Document,
         places: &[Place],
     ) -> bool {
-        let says =
-            |document: &Document| identity.read(self.to, document).ok().and_then(|object| trace_of(&*object).ok());
+        let says = |document: &Document| {
+            identity.read(self.to, document, &Notice::default()).ok().and_then(|object| trace_of(&*object).ok())
+        };
         let added: Vec<&Place> = places.iter().filter(|place| unknown::put_over(arrived, from, place)).collect();
-        if says(arrived).as_ref() == Some(trace) {
+        if says_now.is_some() && says(arrived).as_ref() == says_now {
             return added.len() == places.len();
         }
         for place in &added {
@@ -106,46 +112,42 @@ impl Hop<'_> {
         false
     }
 
-    fn convert(self, mut object: Box<dyn Object>) -> Result<Made, Problem> {
+    fn convert(self, object: Box<dyn Object>) -> Result<(Box<dyn Object>, Document), Problem> {
         let made = catch_unwind(AssertUnwindSafe(|| {
-            let metadata = object.metadata().clone();
-            let before = trace_of(&*object).ok()?;
             let object = (self.there)(object)?;
-            let trace = trace_of(&*object).ok()?;
-            Some((document(&*object)?, object, metadata, before, trace))
+            document(&*object).map(|document| (object, document))
         }));
         // The text of a panic may hold values of the object, so it stays where the panic hook wrote it.
         let (from, to) = (&self.from.version, &self.to.version);
-        let panicked = |_| Problem::whole(format!("the converter from {from} to {to} panicked"));
-        let Some((document, mut object, metadata, before, trace)) = made.map_err(panicked)? else {
-            return Err(does_not_write(self.to));
-        };
+        let made = made.map_err(|_| Problem::whole(format!("the converter from {from} to {to} panicked")))?;
+        made.ok_or_else(|| does_not_write(self.to))
+    }
+
+    /// What an object says that goes back.
+    fn trace_back(self, mut object: Box<dyn Object>, metadata: ObjectMeta) -> Option<Trace> {
         let back = catch_unwind(AssertUnwindSafe(|| {
             *object.metadata() = metadata;
             (self.back)(object).and_then(|object| trace_of(&*object).ok())
         }));
-        let comes_back = back.ok().flatten().is_some_and(|after| after == before);
-        Ok(Made { document, trace, comes_back })
+        back.ok().flatten()
     }
 }
 
 impl Identity<'_> {
     /// What a version's type says of a document.
     pub(crate) fn known(self, codec: &Codec, document: &Document) -> Result<Document, Problem> {
-        let object = self.read(codec, document)?;
+        let object = self.read(codec, document, &Notice::default())?;
         self::document(&*object).ok_or_else(|| does_not_write(codec))
     }
 
     /// Reads a document as a version.
-    fn read(self, codec: &Codec, document: &Document) -> Result<Box<dyn Object>, Problem> {
+    fn read(self, codec: &Codec, document: &Document, notice: &Notice) -> Result<Box<dyn Object>, Problem> {
         let members: Vec<(&str, String)> =
             document.as_object().into_iter().flatten().map(|(key, value)| (&**key, value.to_string())).collect();
         let members: Vec<(&str, &str)> = members.iter().map(|(key, value)| (*key, &**value)).collect();
         let (api_version, kind, metadata) = (&*codec.api_version, self.kind, self.metadata);
         let source = Source { api_version, kind, metadata, members: &members };
-        let read = catch_unwind(AssertUnwindSafe(|| {
-            codec.read(source, &Notice::default()).map_err(|_| codec.explain(source))
-        }));
+        let read = catch_unwind(AssertUnwindSafe(|| codec.read(source, notice).map_err(|_| codec.explain(source))));
         read.unwrap_or_else(|_| Err(Problem::whole(format!("the type of {} panicked", codec.version))))
     }
 }

@@ -32,9 +32,6 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
         members: &members,
     };
     let mut object = first.from.read(pieces, &notice).ok()?;
-    if notice.unknown.get() {
-        return None;
-    }
     // Converters may use the metadata, and what they do to it counts for nothing: each of them gets it as it came.
     let metadata = object.metadata().clone();
 
@@ -42,7 +39,7 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     for (index, hop) in hops.iter().enumerate() {
         let mut trace = Trace::with_capacity(length * 2);
         object.trace(&mut trace).ok()?;
-        if index == 0 && (notice.members.get() > trace.members || notice.empty.get() > trace.empty) {
+        if index == 0 && notice.passed_over(&trace) {
             return None;
         }
         if index > 0 {

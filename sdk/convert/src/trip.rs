@@ -29,30 +29,31 @@ impl Traveller {
     }
 
     fn arrive(&mut self, hop: Hop<'_>, identity: Identity<'_>, crossing: Crossing) -> Document {
-        let comes_back = crossing.comes_back;
-        let (arrived, comes_back) = match self.stash.get(&hop.to.version) {
-            Some(entry @ Entry { returned: Some(_), .. }) => (restore(hop, identity, &crossing, &entry), false),
+        let restored = match self.stash.get(&hop.to.version) {
+            Some(entry @ Entry { returned: Some(_), .. }) => restore(hop, identity, &crossing, &entry),
             Some(entry) if says_the_same(hop, identity, &crossing, &entry.original) => {
                 self.stash.remove(&hop.to.version);
                 return entry.original;
             }
             // What was kept whole was unreadable, and somebody has put it right since.
-            Some(_) | None => (crossing.arrived, comes_back),
+            Some(_) | None => None,
         };
         self.stash.remove(&hop.to.version);
         self.stash.remove(&hop.from.version);
-        if comes_back {
-            return arrived;
-        }
-        let lost = match hop.reversed().cross(identity, &arrived) {
-            Ok(back) if back.arrived == crossing.whole => None,
-            Ok(back) => Some(Entry::of_difference(&crossing.whole, &back.arrived)),
+        let Arrival { document, back } = match restored {
+            Some(restored) => restored,
+            None if crossing.comes_back => return crossing.arrived,
+            None => Arrival::of(hop, identity, crossing.arrived),
+        };
+        let lost = match back {
+            Ok(back) if back == crossing.whole => None,
+            Ok(back) => Some(Entry::of_difference(&crossing.whole, &back)),
             Err(_) => Some(Entry::of_whole(crossing.whole)),
         };
         if let Some(entry) = lost {
             self.keep(hop, &entry);
         }
-        arrived
+        document
     }
 
     /// An object that does not convert goes over as it is, so that it does not stand in the way of others, of its own
@@ -62,8 +63,8 @@ impl Traveller {
         let arrived = match self.stash.get(&hop.to.version) {
             Some(Entry { original, returned: None }) => {
                 self.stash.remove(&hop.to.version);
-                let arrived = match hop.reversed().cross(identity, &original) {
-                    Ok(crossing) if crossing.arrived == document => original.clone(),
+                let arrived = match hop.reversed().arrival(identity, &original) {
+                    Ok(then) if then == document => original.clone(),
                     Ok(_) => document.clone(),
                     // It went over as it is. What is missing now may only have been pruned on the other side.
                     Err(_) => overlay(&original, &document),
@@ -96,35 +97,54 @@ impl Traveller {
 /// Whether an object says nothing else than the one that was kept whole said when it went the other way. Members may
 /// be missing that the version does not know (the API server prunes them), or be there that its type writes anyway.
 fn says_the_same(hop: Hop<'_>, identity: Identity<'_>, now: &Crossing, kept: &Document) -> bool {
-    let then = hop.reversed().cross(identity, kept).map(|crossing| crossing.arrived);
+    let then = hop.reversed().arrival(identity, kept);
     let then = then.as_ref().unwrap_or(kept);
     let known = |document: &Document| identity.known(hop.from, document).ok();
     known(then).is_some_and(|then| Some(then) == known(&now.whole))
         && now.unnoticed.iter().all(|place| unknown::get(&now.whole, place) == unknown::get(then, place))
 }
 
-/// What arrived, with what was kept for its version: where the other side still says what it said, the original; where
-/// it says something else, that. Whatever would contradict what the object says now is left out.
-fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &Entry) -> Document {
-    let arrived = &crossing.arrived;
-    let (original, returned) = (&entry.original, entry.returned.as_ref().unwrap_or(&Value::Null));
-    let restored = carry(original, returned, arrived);
-    if restored == *arrived {
-        return restored;
+/// A document that arrived, and what its way back gives.
+struct Arrival {
+    document: Document,
+    back: Result<Document, Problem>,
+}
+
+impl Arrival {
+    fn of(hop: Hop<'_>, identity: Identity<'_>, document: Document) -> Self {
+        Self { back: hop.reversed().arrival(identity, &document), document }
     }
-    let back = |document: &Document| hop.reversed().cross(identity, document).map(|crossing| crossing.arrived);
-    let plain = back(arrived).unwrap_or_default();
-    let fits = |restored: &Document| {
-        back(restored).is_ok_and(|back| !contradicts(Some(&crossing.whole), Some(&plain), Some(&back)))
+}
+
+/// What arrived, with what was kept for its version: where the other side still says what it said, the original; where
+/// it says something else, that. Whatever would contradict what the object says now is left out. None where it is what
+/// arrived anyway.
+fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &Entry) -> Option<Arrival> {
+    let with = |Entry { original, returned }: &Entry, document: &Document| {
+        let document = carry(original, returned.as_ref().unwrap_or(&Value::Null), document);
+        Arrival::of(hop, identity, document)
+    };
+    let says = &crossing.whole;
+    let restored = with(entry, &crossing.arrived);
+    if restored.document == crossing.arrived {
+        return None;
+    }
+    if restored.back.as_ref() == Ok(says) {
+        return Some(restored);
+    }
+    let plain = hop.reversed().arrival(identity, &crossing.arrived).ok();
+    let fits = |restored: &Arrival| {
+        restored.back.as_ref().is_ok_and(|back| !contradicts(Some(says), plain.as_ref(), Some(back)))
     };
     if fits(&restored) {
-        return restored;
+        return Some(restored);
     }
-    let mut best = arrived.clone();
-    for Entry { original, returned } in entry.places(MOST_PLACES).unwrap_or_default() {
-        let restored = carry(&original, returned.as_ref().unwrap_or(&Value::Null), &best);
+    let mut best = None;
+    for place in entry.places(MOST_PLACES).unwrap_or_default() {
+        let before = best.as_ref().map_or(&crossing.arrived, |best: &Arrival| &best.document);
+        let restored = with(&place, before);
         if fits(&restored) {
-            best = restored;
+            best = Some(restored);
         }
     }
     best

@@ -8,19 +8,26 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 
+use crate::trace::Trace;
+
 /// What was noticed while reading.
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
     /// Something was read only to get behind it: a member that the type does not know.
-    pub(crate) unknown: Cell<bool>,
+    unknown: Cell<bool>,
     /// How many members there were. A type that reads more than it writes may have passed one over in a way that does
     /// not show otherwise: `#[serde(flatten)]` and untagged enums do.
-    pub(crate) members: Cell<usize>,
+    members: Cell<usize>,
     /// How many nulls and empty lists and objects there were. Types often write none of them.
-    pub(crate) empty: Cell<usize>,
+    empty: Cell<usize>,
 }
 
 impl Notice {
+    /// Whether the type, which says what was traced, passed something over.
+    pub(crate) fn passed_over(&self, trace: &Trace) -> bool {
+        self.unknown.get() || self.members.get() > trace.members || self.empty.get() > trace.empty
+    }
+
     fn empty(&self) {
         self.empty.set(self.empty.get() + 1);
     }
