@@ -75,8 +75,10 @@ pub enum Reason {
     Late,
     /// Somebody else has it.
     Taken,
-    /// The Lease was deleted, or released in our name.
+    /// The Lease was deleted, or released.
     Gone,
+    /// A later epoch was met.
+    Fenced,
 }
 
 /// Decides from what was seen, when, and who asks. No other clock than our own has a part in it.
@@ -139,5 +141,107 @@ fn stand_in(observation: &Observation, now: Moment, acting: bool, duration: Dura
         (true, false) => Decision::Wait { until: Some(until) },
         (false, true) => Decision::Wait { until: None },
         (false, false) => Decision::Acquire { epoch: Epoch::hold(last.transitions).resumed() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Record;
+
+    const ME: &str = "me";
+
+    fn at(seconds: u64) -> Moment {
+        Moment::since_origin(Duration::from_secs(seconds))
+    }
+
+    /// Seen at second 100: holder, transitions, duration in seconds.
+    fn seen(record: Option<(&str, u32, Option<u64>)>) -> Observation {
+        let mut observation = Observation::default();
+        if let Some((holder, transitions, duration)) = record {
+            let holder = Some(holder.to_owned()).filter(|holder| !holder.is_empty());
+            let duration = duration.map(Duration::from_secs);
+            observation.see(Some(Record { holder, duration, transitions, ..Record::default() }), at(100));
+        }
+        observation
+    }
+
+    #[test]
+    fn a_candidate_takes_what_is_free_and_waits_for_what_it_saw_alive() {
+        let acquire = |transitions| Decision::Acquire { epoch: Epoch::hold(transitions) };
+        let wait = |until| Decision::Wait { until: Some(at(until)) };
+        // What was seen at second 100, whether it was deleted since, now, and what is decided.
+        let table = [
+            (None, false, 100, acquire(1)),
+            (Some(("", 4, Some(15))), false, 100, acquire(5)),
+            (Some(("other", 4, Some(15))), false, 100, wait(115)),
+            (Some(("other", 4, Some(15))), false, 114, wait(115)),
+            (Some(("other", 4, Some(15))), false, 115, acquire(5)),
+            // The holder's duration counts, not ours; ours where it says none.
+            (Some(("other", 4, Some(60))), false, 115, wait(160)),
+            (Some(("other", 4, None)), false, 114, wait(115)),
+            // Deleted: its holder does not know it yet.
+            (Some(("other", 4, Some(15))), true, 114, wait(115)),
+            (Some(("other", 4, Some(15))), true, 115, acquire(5)),
+            (Some(("", 4, Some(15))), true, 100, acquire(5)),
+            // A lapsed hold, or a write whose answer was lost: ours, and a new epoch.
+            (Some((ME, 4, Some(15))), false, 101, acquire(5)),
+            (Some(("", i32::MAX.unsigned_abs(), Some(15))), false, 100, acquire(i32::MAX.unsigned_abs())),
+        ];
+        for (record, deleted, now, expected) in table {
+            let mut observation = seen(record);
+            if deleted {
+                observation.see(None, at(101));
+            }
+            let me = Candidate { identity: ME, role: Role::Holder(Timing::LEADER), hold: None };
+            assert_eq!(decide(&observation, at(now), &me), expected, "{record:?}, deleted: {deleted}, at {now}");
+        }
+    }
+
+    #[test]
+    fn a_holder_renews_in_time_and_yields_to_whoever_has_it_and_to_time() {
+        let hold = Hold { epoch: Epoch::hold(4), since: at(90), confirmed: at(100), renew_at: at(102) };
+        let yields = |reason| Decision::Yield { reason };
+        let table = [
+            (Some((ME, 4, Some(15))), 100, Decision::Wait { until: Some(at(102)) }),
+            (Some((ME, 4, Some(15))), 102, Decision::Renew { epoch: Epoch::hold(4) }),
+            (Some((ME, 4, Some(15))), 109, Decision::Renew { epoch: Epoch::hold(4) }),
+            (Some((ME, 4, Some(15))), 110, yields(Reason::Late)),
+            (Some(("other", 5, Some(15))), 100, yields(Reason::Taken)),
+            // The same holder and another epoch is another hold.
+            (Some((ME, 5, Some(15))), 100, yields(Reason::Taken)),
+            (Some(("", 4, Some(15))), 100, yields(Reason::Gone)),
+            (None, 100, yields(Reason::Gone)),
+        ];
+        for (record, now, expected) in table {
+            let me = Candidate { identity: ME, role: Role::Holder(Timing::LEADER), hold: Some(hold) };
+            assert_eq!(decide(&seen(record), at(now), &me), expected, "{record:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_wide_operator_yields_at_once_and_comes_back_after_duration_and_grace() {
+        let role = Role::Fallback { duration: Duration::from_secs(25), grace: Duration::from_secs(5) };
+        let hold = Hold { epoch: Epoch::default(), since: at(0), confirmed: at(0), renew_at: at(0) };
+        let taken = Decision::Yield { reason: Reason::Taken };
+        let free = Decision::Wait { until: None };
+        let back = |epoch| Decision::Acquire { epoch };
+        let wait = |until| Decision::Wait { until: Some(at(until)) };
+        // What was seen at second 100, now, and what is decided for one who acts and for one who does not.
+        let table = [
+            (None, 100, free, back(Epoch::default())),
+            (Some(("tenant", 4, Some(30))), 100, taken, wait(135)),
+            (Some(("tenant", 4, Some(30))), 134, taken, wait(135)),
+            (Some(("tenant", 4, Some(30))), 135, free, back(Epoch::hold(4).resumed())),
+            (Some(("tenant", 4, None)), 129, taken, wait(130)),
+            (Some(("tenant", 4, None)), 130, free, back(Epoch::hold(4).resumed())),
+            // Released: a successor of the same scope comes first.
+            (Some(("", 4, Some(30))), 134, taken, wait(135)),
+            (Some(("", 4, Some(1))), 106, free, back(Epoch::hold(4).resumed())),
+        ];
+        for (record, now, acting, waiting) in table {
+            let ask = |hold| decide(&seen(record), at(now), &Candidate { identity: "", role, hold });
+            assert_eq!((ask(Some(hold)), ask(None)), (acting, waiting), "{record:?} at {now}");
+        }
     }
 }

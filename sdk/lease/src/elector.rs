@@ -48,6 +48,7 @@ pub struct Elector {
     observation: Observation,
     hold: Option<Hold>,
     ended: Option<Reason>,
+    floor: Epoch,
     next_read: Moment,
     failures: u32,
     retry_at: Moment,
@@ -64,6 +65,7 @@ impl Elector {
             observation: Observation::default(),
             hold: None,
             ended: None,
+            floor: Epoch::default(),
             next_read: Moment::default(),
             failures: 0,
             retry_at: Moment::default(),
@@ -88,7 +90,7 @@ impl Elector {
             return Step::Read;
         }
         match decision {
-            Decision::Acquire { epoch } => Step::Write(self.write(epoch, Some(wall), now, wall)),
+            Decision::Acquire { epoch } => Step::Write(self.write(epoch.max(self.floor.next()), Some(wall), now, wall)),
             Decision::Renew { epoch } => {
                 let acquired = self.observation.present().and_then(|record| record.acquired);
                 Step::Write(self.write(epoch, acquired, now, wall))
@@ -117,9 +119,13 @@ impl Elector {
         self.next_read = END_OF_TIME;
     }
 
-    /// Somebody was quicker: what they wrote has to be read.
+    /// Somebody was quicker: what they wrote has to be read, at once the first time.
     pub fn conflicted(&mut self, now: Moment) {
+        let first = self.failures == 0;
         self.failed(now);
+        if first {
+            self.retry_at = now;
+        }
     }
 
     /// A read or write failed, or its answer did not come. What it did is found out by reading, after a pause that
@@ -132,17 +138,32 @@ impl Elector {
         self.next_read = now;
     }
 
-    /// Ends the hold; returns what to write so that others need not wait, if there is a hold.
+    /// Ends the hold; returns what to write so that others need not wait, when the Lease is in our name. After a
+    /// conflict, read and ask again.
     pub fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
-        let hold = self.hold.take()?;
-        self.ended = Some(Reason::Gone);
-        self.next_read = now;
-        let mut write = self.write(hold.epoch, self.observation.last().and_then(|record| record.acquired), now, wall);
+        self.yields(Reason::Gone, now);
+        let known = self.observation.present().filter(|known| known.holder.as_ref() == Some(&self.identity))?;
+        let mut write = self.write(Epoch::hold(known.transitions), known.acquired, now, wall);
         write.record.holder = None;
         if end == End::Release {
             write.record.duration = Some(Duration::from_secs(1));
         }
-        write.replaces.is_some().then_some(write)
+        Some(write)
+    }
+
+    /// Somebody acted in this epoch: a hold that is not later ends, and the next one is later. This is how a holder
+    /// whose clock stood still learns of it.
+    pub fn fence(&mut self, epoch: Epoch, now: Moment) {
+        self.floor = self.floor.max(epoch);
+        if self.hold.is_some_and(|hold| hold.epoch < epoch) {
+            self.yields(Reason::Fenced, now);
+        }
+    }
+
+    /// How long the next request may take: several fit into a deadline, and none outlasts the hold.
+    pub fn limit(&self, now: Moment) -> Duration {
+        let limit = self.timing.deadline() / 4;
+        self.hold.map_or(limit, |hold| (hold.confirmed + self.timing.deadline()).since(now).min(limit))
     }
 
     /// The hold on which one may act at `now`: confirmed, settled and within its deadline.
@@ -220,7 +241,7 @@ impl Elector {
         self.chance ^= self.chance >> 7;
         self.chance ^= self.chance << 17;
         let fraction = u32::try_from(self.chance % 256).unwrap_or_default();
-        pause - pause / (5 * 256) * fraction
+        pause.saturating_mul(5 * 256 - fraction) / (5 * 256)
     }
 }
 
@@ -229,4 +250,84 @@ const END_OF_TIME: Moment = Moment::since_origin(Duration::MAX);
 /// A Lease keeps microseconds.
 fn micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::since_origin(Duration::from_millis(millis))
+    }
+
+    fn wall() -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn stored(write: &Write, version: u32) -> Record {
+        Record { version: version.to_string(), ..write.record.clone() }
+    }
+
+    /// Holds since a write that was begun at second 1 and answered at second 3.
+    fn holder() -> Elector {
+        let mut elector = Elector::new("me", Timing::LEADER, 7);
+        assert_eq!(elector.step(at(0), wall()), Step::Read);
+        elector.read(None, at(1000));
+        let Step::Write(write) = elector.step(at(1000), wall()) else { panic!("it is free") };
+        assert_eq!(write.replaces, None);
+        elector.written(&write, stored(&write, 1), at(3000));
+        elector
+    }
+
+    #[test]
+    fn a_hold_counts_from_when_its_write_was_begun() {
+        let mut elector = holder();
+        assert!(elector.acting(at(10_999)).is_some());
+        assert_eq!(elector.acting(at(11_000)), None, "others may have seen it from second 1 on");
+        assert_eq!(elector.step(at(11_000), wall()), Step::Read);
+        assert_eq!(elector.ended(), Some(Reason::Late));
+    }
+
+    #[test]
+    fn a_renewal_replaces_what_was_read_and_differs_from_it_even_when_the_wall_stands() {
+        let mut elector = holder();
+        let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
+        assert_eq!(renewal.replaces.as_deref(), Some("1"));
+        assert!(renewal.record.renewed > Some(wall()));
+        assert_eq!(renewal.record.acquired, Some(wall()), "it holds since then");
+        assert_eq!(renewal.record.transitions, 1);
+    }
+
+    #[test]
+    fn a_conflict_is_looked_into_at_once_and_failures_with_growing_pauses_that_end_with_the_hold() {
+        let mut elector = holder();
+        elector.conflicted(at(3000));
+        assert_eq!(elector.step(at(3000), wall()), Step::Read);
+        let mut now = at(3000);
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            elector.failed(now);
+            let Step::Sleep(until) = elector.step(now, wall()) else { panic!("it pauses") };
+            pauses.push(until.since(now));
+            now = until;
+        }
+        assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
+        assert!(pauses.iter().all(|pause| *pause <= Timing::LEADER.retry()), "{pauses:?}");
+        elector.failed(at(10_900));
+        assert_eq!(elector.step(at(10_900), wall()), Step::Sleep(at(11_000)), "it has to stop acting then");
+    }
+
+    #[test]
+    fn what_is_released_stays_in_its_epoch_and_only_what_is_ours_is_released() {
+        for (end, seconds) in [(End::Release, 1), (End::HandOver, 15)] {
+            let mut elector = holder();
+            let write = elector.release(end, at(4000), wall()).unwrap();
+            assert_eq!((write.record.holder, write.record.transitions), (None, 1));
+            assert_eq!(write.record.duration, Some(Duration::from_secs(seconds)));
+            assert_eq!(elector.acting(at(4000)), None);
+            let other = Record { holder: Some("other".to_owned()), version: "2".to_owned(), ..Record::default() };
+            elector.read(Some(other), at(4100));
+            assert_eq!(elector.release(end, at(4200), wall()), None);
+        }
+    }
 }

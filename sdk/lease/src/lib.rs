@@ -1,9 +1,109 @@
-//! Leases that say who acts.
+//! Leases that say who acts: leader election among the replicas of one operator, and namespace scopes among operators.
+//!
+//! | you want | take |
+//! |---|---|
+//! | one of several replicas to act | [`Campaign::leader_election`] |
+//! | an operator that owns one namespace, beside a cluster-wide one | [`Campaign::scope`] in that namespace |
+//! | a cluster-wide operator that leaves such namespaces alone | [`Scopes`] |
+//! | to decide yourself | [`decide`], or the state machines [`Elector`] and [`ScopeView`]: no IO, no clock |
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use futures::StreamExt as _;
+//! use kube::Client;
+//! use portcullis_lease::{Campaign, LeaseError, ScopeTiming, Scopes};
+//!
+//! /// The restricted operator of namespace `team-a`: reconciles while it holds the scope.
+//! async fn restricted(client: Client, pod: &str, stop: impl Future<Output = ()>) -> Result<(), LeaseError> {
+//!     let (lease, driver) = Campaign::scope("team-a", "entity-operator-scope", pod)?.with(client);
+//!     let work = async {
+//!         while let Some(hold) = lease.acquired().await {
+//!             tokio::select! {
+//!                 () = reconcile_everything(hold.epoch) => {}
+//!                 () = lease.lost(hold.epoch) => {}
+//!             }
+//!         }
+//!     };
+//!     // The lease is given back when `stop` ends: by then, the work has to have ended.
+//!     tokio::select! { result = driver.run(stop) => result, () = work => Ok(()) }
+//! }
+//!
+//! /// The cluster-wide operator: asks at the entry of each webhook and each reconcile.
+//! async fn cluster_wide(client: Client, stop: impl Future<Output = ()>) -> Result<(), LeaseError> {
+//!     let (scopes, driver) = Scopes::new(client, &["entity-operator-scope"], ScopeTiming::DEFAULT)?;
+//!     let work = async {
+//!         scopes.synced(Duration::from_secs(30)).await?;
+//!         let mut changes = scopes.changes();
+//!         while let Some(change) = changes.next().await {
+//!             println!("look again at {change:?}");
+//!             if scopes.owns("team-a").may_write() { /* reconcile */ }
+//!             if scopes.owns("team-a").must_check() { /* validate */ }
+//!         }
+//!         Ok(())
+//!     };
+//!     tokio::select! { () = driver.run(stop) => Ok(()), result = work => result }
+//! }
+//! # use std::future::Future;
+//! # async fn reconcile_everything(_: portcullis_lease::Epoch) {}
+//! ```
+//!
+//! # What is promised
+//!
+//! Expiry is timed by our own monotonic clock from when *we* saw a record change, as client-go does it. `renewTime` of
+//! another machine is never compared with anything, so clocks may be any time apart. Writes are conditional: created if
+//! absent, else merged on the resource version that was read. A holder that could not renew stops acting at its
+//! deadline, before the duration after which others begin; what it began on a check has the margin between the two to
+//! end. Clocks may differ in rate by as much as that margin allows (1 % is tested).
+//!
+//! A cluster-wide operator has no lease of its own for each namespace: it writes where it knows that nobody holds. What
+//! it knows counts for [`ScopeTiming::freshness`], and a new restricted operator [settles](Timing::settle) for longer
+//! than that before it acts, so that neither a slow watch nor a dead one lets two write.
+//!
+//! Each hold has an [`Epoch`], later than all before. Stamp what you write with it; who is refused because a later one
+//! was there calls [`LeaseHandle::fence`].
+//!
+//! # Windows
+//!
+//! For how long two write, or none does, with [`Timing::SCOPE`] (25 s, deadline 20 s, renewal every 8 s, 5 s to settle)
+//! and [`ScopeTiming::DEFAULT`] (5 s of grace, 4 s of freshness). Each line is measured in `tests/simulated`, with walls
+//! up to five minutes apart; clocks run unless it says otherwise. Longest cases; requests come on top.
+//!
+//! | what happens | two write | none writes |
+//! |---|---|---|
+//! | a restricted operator starts; watch works or is dead | 0 | 5 s |
+//! | it crashes, no other replica | 0 | 30 s after its last renewal |
+//! | it crashes, another replica runs | 0 | 32 s: 25, a look every 2, 5 to settle; no turn of the cluster-wide one |
+//! | rolling update ([`End::HandOver`]) | 0 | until the new pod runs, and 5 s; no turn of the cluster-wide one within 30 s |
+//! | released for good ([`End::Release`]) | 0 | 6 s |
+//! | its process is frozen (SIGSTOP) | 0 | 30 s after its last renewal |
+//! | it is cut off from the API server | 0 | 10 s: it stops 20 s after its last renewal, the other begins 30 s after it |
+//! | its Lease is deleted by somebody | 0 | 5 s from its next renewal |
+//! | its machine is stopped *with its clock* | 8 s, until its next renewal | 30 s after its last renewal |
+//! | the cluster-wide process is frozen, or starts beside a dead lease | 0 | 30 s once, for that namespace |
+//! | the cluster-wide machine is stopped *with its clock* | 4 s, until its next list | |
+//! | the cluster-wide operator is cut off | 0 | while it is; its webhooks go on checking |
+//! | any two clocks five minutes apart | as above | as above |
+//!
+//! In leader election ([`Timing::LEADER`]) none acts for 17 s after a crash and 2 s after a graceful end; two do for 2 s
+//! after a machine was stopped with its clock. And two may act when somebody deletes the Lease *and* a candidate that
+//! never saw it starts before the holder's next renewal: do not delete Leases of running operators.
+//!
+//! An operator of another make that neither settles nor stops at a deadline is left alone as soon as it is seen; what it
+//! does before that, and after its lease ended, is not ours to bound.
+//!
+//! # Rights
+//!
+//! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the name; for
+//! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name. Whoever may create a Lease of that name in a
+//! namespace can take a cluster-wide operator off it: [`Scopes::recognizing`].
+
 mod campaign;
 mod changes;
 mod decide;
 mod elector;
 mod error;
+mod law;
 mod limits;
 mod ownership;
 mod record;
@@ -16,6 +116,7 @@ pub use changes::{Change, Changes};
 pub use decide::{Candidate, Decision, Hold, Reason, Role, decide};
 pub use elector::{Elector, End, Step, Write};
 pub use error::LeaseError;
+pub use law::decisions_hold;
 pub use ownership::Ownership;
 pub use record::{Epoch, Observation, Record};
 pub use scopes::{Claim, ScopeTiming, ScopeView, Scopes, ScopesDriver, ScopesHealth};

@@ -106,6 +106,13 @@ impl LeaseHandle {
         }
     }
 
+    /// Tells that something was met that was written in this epoch. A hold that is not later ends at once, and is taken
+    /// again, if nobody else has it, in a later epoch. Call it where a write is refused because of its epoch.
+    pub fn fence(&self, epoch: Epoch) {
+        let now = self.0.clock.now();
+        self.0.with(|elector| elector.fence(epoch, now));
+    }
+
     /// How it is now.
     pub fn health(&self) -> LeaseHealth {
         let now = self.0.clock.now();

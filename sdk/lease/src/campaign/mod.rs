@@ -5,7 +5,6 @@ mod handle;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{Either, select};
 use kube::Client;
@@ -123,16 +122,29 @@ impl CampaignDriver {
                 break;
             }
         }
-        let clock = &*self.shared.clock;
-        let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
         drop(stopped);
-        let Some(write) = write else { return Ok(()) };
-        match until(clock, clock.now() + REQUEST, self.api.write(&write)).await {
-            // Somebody else has it already.
-            Some(Ok(_)) => Ok(()),
-            Some(Err(error)) => Err(self.api.error("release", error)),
-            None => Err(self.api.late("release", REQUEST)),
+        self.release().await
+    }
+
+    async fn release(&self) -> Result<(), LeaseError> {
+        let clock = &*self.shared.clock;
+        // A renewal that was under way may have come in between: then the second try knows of it.
+        for _ in 0..2 {
+            let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
+            let Some(write) = write else { break };
+            match until(clock, clock.now() + REQUEST, self.api.write(&write)).await {
+                Some(Ok(Answer::Stored(_))) => break,
+                Some(Ok(Answer::Conflict)) => {}
+                Some(Err(error)) => return Err(self.api.error("release", error)),
+                None => return Err(self.api.late("release", REQUEST)),
+            }
+            match until(clock, clock.now() + REQUEST, self.api.read()).await {
+                Some(Ok(found)) => self.shared.with(|elector| elector.read(found, clock.now())),
+                Some(Err(error)) => return Err(self.api.error("release", error)),
+                None => return Err(self.api.late("release", REQUEST)),
+            }
         }
+        Ok(())
     }
 
     async fn once(&self) {
@@ -144,7 +156,7 @@ impl CampaignDriver {
                 clock.sleep_until(turn.map_or(at, |turn| turn.min(at))).await;
             }
             Step::Read => {
-                let limit = self.limit(clock);
+                let limit = self.shared.with(|elector| elector.limit(clock.now()));
                 let answer = until(clock, clock.now() + limit, self.api.read()).await;
                 let now = clock.now();
                 match answer {
@@ -158,7 +170,7 @@ impl CampaignDriver {
     }
 
     async fn write(&self, write: &Write, clock: &dyn Clock) {
-        let limit = self.limit(clock);
+        let limit = self.shared.with(|elector| elector.limit(clock.now()));
         let answer = until(clock, clock.now() + limit, self.api.write(write)).await;
         let now = clock.now();
         match answer {
@@ -167,14 +179,6 @@ impl CampaignDriver {
             Some(Err(error)) => self.failed(self.api.error("write", error)),
             None => self.failed(self.api.late("write", limit)),
         }
-    }
-
-    /// No request of a holder outlasts its hold.
-    fn limit(&self, clock: &dyn Clock) -> Duration {
-        self.shared.with(|elector| {
-            let rest = elector.hold().map(|hold| (hold.confirmed + elector.timing().deadline()).since(clock.now()));
-            rest.map_or(REQUEST, |rest| rest.min(REQUEST)).min(elector.timing().deadline())
-        })
     }
 
     fn failed(&self, error: LeaseError) {

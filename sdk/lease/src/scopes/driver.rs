@@ -245,8 +245,14 @@ impl Shared {
         };
         let Some(namespace) = lease.namespace() else { return true };
         let record = Record::from(&lease);
-        let record = Some(record).filter(|record| !deleted && (self.recognized)(&namespace, record));
-        self.with(|state, now| state.view.see(&namespace, name, record, now));
+        let counts = !deleted && (self.recognized)(&namespace, &record);
+        self.with(|state, now| {
+            if counts {
+                state.view.see(&namespace, name, record, now);
+            } else {
+                state.view.gone(&namespace, name, &record.version, now);
+            }
+        });
         true
     }
 

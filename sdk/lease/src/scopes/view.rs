@@ -40,6 +40,16 @@ impl ScopeTiming {
         Ok(Self { duration, grace, freshness })
     }
 
+    /// For a holder that does not say how long its lease lasts.
+    pub fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// How long past a lease's duration the namespace stays with the other.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
     /// How often to list, so that one list may fail and what is known stays fresh.
     pub fn confirm(&self) -> Duration {
         self.freshness / 3
@@ -97,21 +107,25 @@ impl ScopeView {
         Self { timing, scopes: BTreeMap::new(), confirmed, fresh: None, changes: Vec::new() }
     }
 
-    /// A Lease was seen, or its deletion.
-    pub fn see(&mut self, namespace: &str, name: &str, record: Option<Record>, now: Moment) {
-        let scope = match self.scopes.get_mut(namespace) {
-            Some(scope) => scope,
-            None if record.is_none() => return,
-            // A namespace without entry is ours.
-            None => self.scopes.entry(namespace.to_owned()).or_insert_with(|| Scope {
-                leases: BTreeMap::new(),
-                acting: Some(now),
-                theirs_since: now,
-                until: None,
-            }),
-        };
-        scope.leases.entry(name.to_owned()).or_default().see(record, now);
+    /// A Lease was seen.
+    pub fn see(&mut self, namespace: &str, name: &str, record: Record, now: Moment) {
+        // A namespace without entry is ours.
+        let scope = self.scopes.entry(namespace.to_owned()).or_insert_with(|| Scope {
+            leases: BTreeMap::new(),
+            acting: Some(now),
+            theirs_since: now,
+            until: None,
+        });
+        scope.leases.entry(name.to_owned()).or_default().see(Some(record), now);
         self.refresh(namespace, now);
+    }
+
+    /// A Lease was deleted, or does not count any more, as of this version. Its holder acts until it finds out: the
+    /// lease lasts as long as if it were there.
+    pub fn gone(&mut self, namespace: &str, name: &str, version: &str, now: Moment) {
+        if let Some(lease) = self.scopes.get_mut(namespace).and_then(|scope| scope.leases.get_mut(name)) {
+            lease.missing(version, now);
+        }
     }
 
     /// All Leases of one name were listed, beginning at `begun`.
@@ -119,12 +133,10 @@ impl ScopeView {
         let mut absent: Vec<String> = self.scopes.keys().cloned().collect();
         absent.retain(|namespace| !found.iter().any(|(there, _)| there == namespace));
         for (namespace, record) in found {
-            self.see(&namespace, name, Some(record), now);
+            self.see(&namespace, name, record, now);
         }
         for namespace in absent {
-            if let Some(lease) = self.scopes.get_mut(&namespace).and_then(|scope| scope.leases.get_mut(name)) {
-                lease.missing(version, now);
-            }
+            self.gone(&namespace, name, version, now);
         }
         if let Some(confirmed) = self.confirmed.get_mut(name) {
             *confirmed = Some(begun);

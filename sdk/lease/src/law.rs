@@ -1,0 +1,119 @@
+//! What holds of [`decide`] whatever a Lease says: a plain function for property tests and fuzzers.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+
+use crate::{Candidate, Decision, Epoch, Hold, Moment, Observation, Reason, Record, Role, ScopeTiming, Timing, decide};
+
+/// Reads `body` as a JSON list of what is seen one after another: a Lease, `null` for none, or a number for so many
+/// milliseconds that pass; decides after each for a candidate, a holder named `me` and a cluster-wide operator.
+/// Bodies that are no such list hold nothing.
+///
+/// # Errors
+/// The promise that was broken: that is a defect of this crate.
+pub fn decisions_hold(body: &[u8]) -> Result<(), String> {
+    let Ok(steps) = serde_json::from_slice::<Vec<serde_json::Value>>(body) else { return Ok(()) };
+    let mut observation = Observation::default();
+    let mut now = Moment::default();
+    for step in steps {
+        if let Some(millis) = step.as_u64() {
+            now = now + Duration::from_millis(millis);
+        } else if step.is_null() {
+            observation.see(None, now);
+        } else if let Ok(lease) = serde_json::from_value::<Lease>(step) {
+            observation.see(Some(Record::from(&lease)), now);
+        }
+        check(&observation, now).map_err(|broken| format!("{broken} at {now:?} with {observation:?}"))?;
+    }
+    Ok(())
+}
+
+fn check(observation: &Observation, now: Moment) -> Result<(), String> {
+    let holder = Role::Holder(Timing::LEADER);
+    let fallback = Role::Fallback { duration: ScopeTiming::DEFAULT.duration(), grace: ScopeTiming::DEFAULT.grace() };
+    let seen = observation.last().map_or(0, |record| record.transitions);
+    let ask = |role, hold| decide(observation, now, &Candidate { identity: "me", role, hold });
+
+    match ask(holder, None) {
+        Decision::Acquire { epoch } if epoch > Epoch::hold(seen).resumed() || is_last(epoch) => {}
+        Decision::Wait { until: Some(until) } if until > now => {
+            let others = observation.last().and_then(|record| record.holder.as_deref()).is_some_and(|it| it != "me");
+            require(others, "a candidate waits though nobody else holds")?;
+        }
+        other => return Err(format!("a candidate is told {other:?}")),
+    }
+
+    let hold = Hold { epoch: Epoch::hold(1), since: now, confirmed: now, renew_at: now + Timing::LEADER.renew() };
+    let mine = observation.present().is_some_and(|it| it.holder.as_deref() == Some("me") && it.transitions == 1);
+    match ask(holder, Some(hold)) {
+        Decision::Wait { until: Some(until) } if mine && until > now => {}
+        Decision::Yield { reason: Reason::Taken | Reason::Gone } if !mine => {}
+        other => return Err(format!("a holder is told {other:?}")),
+    }
+    let end = Moment::since_origin(Duration::MAX);
+    if mine && now + Timing::LEADER.deadline() < end {
+        let late = now + Timing::LEADER.deadline();
+        let told = decide(observation, late, &Candidate { identity: "me", role: holder, hold: Some(hold) });
+        require(told == Decision::Yield { reason: Reason::Late }, "a late holder goes on")?;
+    }
+
+    // Whoever acts in absence of a lease acts exactly when one who does not would begin to.
+    let acts = matches!(ask(fallback, Some(hold)), Decision::Wait { until: None });
+    match ask(fallback, None) {
+        Decision::Acquire { epoch } if acts && (epoch.resumed || observation.last().is_none()) => Ok(()),
+        Decision::Wait { until: Some(until) } if !acts && until > now => Ok(()),
+        other => Err(format!("a cluster-wide operator is told {other:?}, and acts: {acts}")),
+    }
+}
+
+fn require(holds: bool, broken: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(broken.to_owned()) }
+}
+
+/// The API allows no later one.
+fn is_last(epoch: Epoch) -> bool {
+    epoch == epoch.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn lease() -> impl Strategy<Value = Value> {
+        let holder = prop_oneof![Just(json!("me")), Just(json!("other")), Just(json!("")), Just(Value::Null)];
+        let number =
+            || prop_oneof![Just(Value::Null), (-1..4_i32).prop_map(Value::from), any::<i32>().prop_map(Value::from)];
+        (holder, number(), number(), 0..9_u8, 0..20_u8).prop_map(|(holder, duration, transitions, renewed, version)| {
+            json!({
+                "metadata": { "resourceVersion": version.to_string() },
+                "spec": {
+                    "holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": transitions,
+                    "renewTime": format!("202{renewed}-01-01T00:00:00.000000Z"),
+                },
+            })
+        })
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Value>> {
+        let time = prop_oneof![(0..40_000_u64).prop_map(Value::from), any::<u64>().prop_map(Value::from)];
+        proptest::collection::vec(prop_oneof![3 => lease(), 1 => Just(Value::Null), 2 => time], 0..24)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_seen_the_promises_hold(steps in steps()) {
+            prop_assert_eq!(decisions_hold(&serde_json::to_vec(&steps).unwrap()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_holds_nothing() {
+        for body in [&b""[..], b"{}", b"[1, {\"spec\": 3}, \"x\"", b"\xff"] {
+            assert_eq!(decisions_hold(body), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Leader election among drivers. MISSION D7.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use portcullis_lease::{Campaign, Change, End, Epoch, Reason, Record, Timing};
+use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{Candidate, DEADLINE, LEASE, Observer, timing};
+
+fn campaign(namespace: &str, identity: &str) -> Campaign {
+    Campaign::leader_election(namespace, LEASE, identity).unwrap().timing(timing())
+}
+
+fn watch(candidates: &[&Candidate]) -> Observer {
+    let handles: Vec<_> = candidates.iter().map(|candidate| candidate.handle.clone()).collect();
+    Observer::watch(move || handles.iter().map(|handle| handle.held().map(|hold| hold.epoch)).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_say() {
+    let cluster = ControlPlane::shared().await;
+    for skew in [300, -300] {
+        let namespace = cluster.namespace("crash").await;
+        let first = Candidate::start(cluster.admin(), campaign(&namespace, "first"), skew);
+        assert_eq!(first.holds().await.epoch, Epoch::hold(1));
+        let others = [-skew, 0].map(|skew| Candidate::start(cluster.admin(), campaign(&namespace, "other"), skew));
+        let observer = watch(&[&first, &others[0], &others[1]]);
+        let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+        wait_for_object(&lease, LEASE, "a renewal", DEADLINE, |lease| {
+            let record = Record::from(lease);
+            record.renewed > record.acquired
+        })
+        .await;
+
+        let handle = first.handle.clone();
+        let crashed = Instant::now();
+        first.crash().await;
+        assert_eq!(handle.held(), None, "who does not renew holds nothing");
+        let hold = tokio::select! { hold = others[0].holds() => hold, hold = others[1].holds() => hold };
+        let gap = crashed.elapsed();
+        eprintln!("wall {skew:+} s, crash of the leader: nobody for {gap:?}");
+        assert_eq!(hold.epoch, Epoch::hold(2));
+        // It counts from the last renewal; a look and two requests come on top, and a machine with other things to do.
+        assert!(gap >= timing().duration() - timing().renew() - Duration::from_millis(200), "{gap:?}");
+        assert!(gap <= timing().duration() + timing().retry() + Duration::from_secs(3), "{gap:?}");
+        assert_eq!(observer.most(), 1);
+        for other in others {
+            other.end().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graceful_end_hands_over_at_once_in_the_next_epoch() {
+    let cluster = ControlPlane::shared().await;
+    for end in [End::Release, End::HandOver] {
+        let namespace = cluster.namespace("handover").await;
+        let first = Candidate::start(cluster.admin(), campaign(&namespace, "first").end(end), 0);
+        first.holds().await;
+        let second = Candidate::start(cluster.admin(), campaign(&namespace, "second"), 0);
+        wait_until("the second to see it", DEADLINE, || async { second.handle.health().holder }).await;
+        let observer = watch(&[&first, &second]);
+        let ended = Instant::now();
+        first.end().await.unwrap();
+        assert_eq!(second.holds().await.epoch, Epoch::hold(2));
+        let gap = ended.elapsed();
+        assert!(gap < timing().duration() - Duration::from_millis(500), "it waited for the duration: {gap:?}");
+        assert!(observer.most() <= 1);
+
+        let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+        second.end().await.unwrap();
+        let left = Record::from(&lease.get(LEASE).await.unwrap());
+        assert_eq!((left.holder, left.transitions), (None, 2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_machine_stood_still_finds_out_with_its_next_renewal() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("pause").await;
+    let first = Candidate::start(cluster.admin(), campaign(&namespace, "first"), 0);
+    let hold = first.holds().await;
+    let second = Candidate::start(cluster.admin(), campaign(&namespace, "second"), 0);
+    wait_until("the second to see it", DEADLINE, || async { second.handle.health().holder }).await;
+
+    first.clock.stop();
+    let later = second.holds().await;
+    assert!(later.epoch > hold.epoch);
+    first.clock.go_on();
+    let resumed = Instant::now();
+    tokio::time::timeout(DEADLINE, first.handle.lost(hold.epoch)).await.unwrap();
+    let window = resumed.elapsed();
+    eprintln!("machine stopped: two for {window:?}");
+    assert!(window <= timing().deadline(), "{window:?}");
+    wait_until("it to say why", DEADLINE, || async { first.handle.health().ended }).await;
+    assert!(matches!(first.handle.health().ended, Some(Reason::Taken | Reason::Late)));
+    assert_eq!(second.holds().await.epoch, later.epoch, "the later one goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_write_on_the_lease_stays_and_disturbs_nobody() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("labels").await;
+    let holder = Candidate::start(cluster.admin(), campaign(&namespace, "holder"), 0);
+    let hold = holder.holds().await;
+    let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+    let label = json!({ "metadata": { "labels": { "team": "a" } } });
+    for _ in 0..3 {
+        let before = lease.patch(LEASE, &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
+        let before = Record::from(&before).renewed;
+        let renewed = |lease: &Lease| Record::from(lease).renewed > before;
+        let now = wait_for_object(&lease, LEASE, "a renewal after it", DEADLINE, renewed).await;
+        assert_eq!(now.metadata.labels.unwrap()["team"], "a");
+    }
+    assert_eq!(holder.holds().await.epoch, hold.epoch);
+    assert_eq!(holder.handle.health().last_error, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_lease_is_made_again_in_a_later_epoch() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("deleted").await;
+    let holder = Candidate::start(cluster.admin(), campaign(&namespace, "holder"), 0);
+    let hold = holder.holds().await;
+    let mut changes = holder.handle.changes();
+    let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+    lease.delete(LEASE, &DeleteParams::default()).await.unwrap();
+    tokio::time::timeout(DEADLINE, holder.handle.lost(hold.epoch)).await.unwrap();
+    assert_eq!(changes.next().await, Some(Change::Namespace(namespace.clone())));
+    assert_eq!(holder.holds().await.epoch, hold.epoch.next());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_met_epoch_that_is_later_ends_the_hold_and_the_next_is_later_than_that() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("fenced").await;
+    let holder = Candidate::start(cluster.admin(), campaign(&namespace, "holder"), 0);
+    let hold = holder.holds().await;
+    holder.handle.fence(hold.epoch);
+    assert_eq!(holder.handle.held().map(|hold| hold.epoch), Some(hold.epoch), "its own epoch is no other's");
+    holder.handle.fence(Epoch::hold(6).resumed());
+    assert_eq!(holder.handle.held(), None);
+    assert_eq!(holder.holds().await.epoch, Epoch::hold(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_hold_settles_before_one_may_act() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("settle").await;
+    let settle = Duration::from_secs(1);
+    let slow = campaign(&namespace, "holder").timing(timing().settle(settle));
+    let holder = Candidate::start(cluster.admin(), slow, 0);
+    let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+    wait_until("the lease", DEADLINE, || async { lease.get_opt(LEASE).await.unwrap() }).await;
+    let seen = Instant::now();
+    holder.holds().await;
+    assert!(seen.elapsed() > settle / 2, "it acted after {:?}", seen.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_steady_holder_writes_one_small_patch_in_each_renewal_and_reads_nothing() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("steady").await;
+    let user = cluster.user_with("holder", &[crate::rights::holder(&namespace)]).await;
+    let mark = cluster.audit().mark();
+    let holder = Candidate::start(user.client.clone(), campaign(&namespace, "holder"), 0);
+    holder.holds().await;
+    let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+    let first = Record::from(&lease.get(LEASE).await.unwrap());
+    wait_for_object(&lease, LEASE, "three renewals", DEADLINE, |lease| {
+        let record = Record::from(lease);
+        let versions = [record.version, first.version.clone()].map(|version| version.parse::<u64>().unwrap());
+        versions[0] > versions[1] && record.renewed.unwrap().duration_since(first.renewed.unwrap()).as_millis() > 1200
+    })
+    .await;
+    let verbs: Vec<String> =
+        cluster.audit().writes_by(&user.name, mark).await.into_iter().map(|event| event.verb).collect();
+    assert_eq!(verbs[0], "create");
+    assert!(verbs.len() >= 3 && verbs[1..].iter().all(|verb| verb == "patch"), "{verbs:?}");
+}
+
+#[test]
+fn the_default_is_what_client_go_has() {
+    let leader = Timing::LEADER;
+    let seconds = [leader.duration(), leader.deadline(), leader.retry()].map(|duration| duration.as_secs());
+    assert_eq!(seconds, [15, 10, 2]);
+}

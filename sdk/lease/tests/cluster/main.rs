@@ -1,0 +1,97 @@
+//! The drivers on a real API server, several in one process, each with its own clock.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::unchecked_time_subtraction, reason = "a test's bound below zero fails the test")]
+
+mod clock;
+mod election;
+mod rights;
+mod scopes;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use portcullis_lease::{Campaign, Epoch, LeaseError, LeaseHandle, ScopeTiming, Timing};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use clock::TestClock;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const LEASE: &str = "scope";
+
+fn timing() -> Timing {
+    let (duration, deadline) = (Duration::from_secs(3), Duration::from_secs(2));
+    Timing::new(duration, deadline, Duration::from_millis(400)).unwrap()
+}
+
+fn scope_timing() -> ScopeTiming {
+    ScopeTiming::new(Duration::from_secs(3), Duration::from_secs(1), Duration::from_secs(1)).unwrap()
+}
+
+/// A campaign in a task of its own.
+struct Candidate {
+    handle: LeaseHandle,
+    clock: TestClock,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), LeaseError>>,
+}
+
+impl Candidate {
+    fn start(client: kube::Client, campaign: Campaign, skew: i64) -> Self {
+        let clock = TestClock::skewed(skew);
+        let (handle, driver) = campaign.clock(Arc::new(clock.clone())).with(client);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(driver.run(async move {
+            stopped.await.ok();
+        }));
+        Self { handle, clock, stop: Some(stop), task }
+    }
+
+    async fn end(mut self) -> Result<(), LeaseError> {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.task.await.unwrap()
+    }
+
+    async fn crash(self) {
+        self.task.abort();
+        self.task.await.unwrap_err();
+    }
+
+    async fn holds(&self) -> portcullis_lease::Hold {
+        let held = tokio::time::timeout(DEADLINE, self.handle.acquired()).await;
+        held.unwrap_or_else(|_| panic!("it holds nothing: {:?}", self.handle.health())).unwrap()
+    }
+}
+
+/// Looks all the time, from a thread of its own, how many act, and remembers the most.
+struct Observer {
+    most: Arc<AtomicUsize>,
+    done: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Observer {
+    /// `acting` says of each who takes part in which epoch it acts. Who answers the same twice acted when the other
+    /// answered in between.
+    fn watch(acting: impl Fn() -> Vec<Option<Epoch>> + Send + 'static) -> Self {
+        let (most, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (seen, end) = (Arc::clone(&most), Arc::clone(&done));
+        let thread = std::thread::spawn(move || {
+            while !end.load(Ordering::Acquire) {
+                let (once, twice) = (acting(), acting());
+                let count = once.iter().zip(&twice).filter(|(once, twice)| once.is_some() && once == twice).count();
+                seen.fetch_max(count, Ordering::AcqRel);
+                std::thread::park_timeout(Duration::from_millis(2));
+            }
+        });
+        Self { most, done, thread }
+    }
+
+    fn most(self) -> usize {
+        self.done.store(true, Ordering::Release);
+        self.thread.join().unwrap();
+        self.most.load(Ordering::Acquire)
+    }
+}
