@@ -45,11 +45,11 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
         kind: object["kind"].as_str().unwrap().into(),
     };
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
-    let cluster_wide = ["CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    // The manifests of the tutorial name a namespace wherever there is one; a Backup goes to the default one.
     match object["metadata"]["namespace"].as_str() {
-        _ if cluster_wide.contains(&&*types.kind) => Api::all_with(client.clone(), &resource),
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::namespaced_with(client.clone(), "default", &resource),
+        None if types.kind == "Backup" => Api::namespaced_with(client.clone(), "default", &resource),
+        None => Api::all_with(client.clone(), &resource),
     }
 }
 
