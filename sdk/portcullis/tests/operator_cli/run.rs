@@ -77,7 +77,7 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
         "waiting for the CA to be published in ValidatingWebhookConfiguration entity-operator-validating: \
          it is not installed; see 'generate webhooks'\n"
     );
-    assert_eq!(running.health("/metrics").await.0, 404);
+    assert_eq!(running.health("/elsewhere").await.0, 404);
 
     home.install(&running).await;
     running.ready().await;
@@ -99,6 +99,9 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
         made.data["spec"]["nickname"].as_str().map(str::to_owned)
     };
     assert_eq!(wait_until("the default", PATIENCE, completed).await, "M");
+    let (status, metrics) = running.health("/metrics").await;
+    assert_eq!(status, 200);
+    assert!(metrics.contains(r#"portcullis_admission_requests_total{webhook="/validate/username""#), "{metrics}");
 
     running.terminate().await;
     assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
