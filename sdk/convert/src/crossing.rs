@@ -12,9 +12,6 @@ use crate::unknown::{self, Place};
 use crate::version::{Codec, Converter, Object};
 use crate::watch::Notice;
 
-/// With more members than this that make a difference, or places that contradict, the rest is not tried one by one.
-pub(crate) const MOST_PLACES: usize = 64;
-
 /// An object without `apiVersion`, `kind` and `metadata`. Always a [`Value::Object`].
 pub(crate) type Document = Value;
 
@@ -33,6 +30,8 @@ pub(crate) struct Identity<'o> {
     pub(crate) kind: &'o str,
     /// The metadata as JSON, without managed fields and the engine's annotations.
     pub(crate) metadata: &'o str,
+    /// Bytes that the object came in.
+    pub(crate) length: usize,
 }
 
 /// An object that went from one version to the next.
@@ -103,7 +102,7 @@ impl Hop<'_> {
             unknown::remove(arrived, place);
         }
         if let Some(before) = says(arrived) {
-            for place in added.into_iter().take(MOST_PLACES) {
+            for place in added.into_iter().take(identity.tries()) {
                 if unknown::put_over(arrived, from, place) && says(arrived).as_ref() != Some(&before) {
                     unknown::remove(arrived, place);
                 }
@@ -134,6 +133,13 @@ impl Hop<'_> {
 }
 
 impl Identity<'_> {
+    /// How many members, or places that were kept, are tried one by one where all together do not fit. Whoever can
+    /// write an object can make it need many; large objects get fewer, so that none takes long.
+    pub(crate) fn tries(self) -> usize {
+        const BYTES: usize = 2 * 1024 * 1024;
+        (BYTES / self.length.max(1)).clamp(1, 64)
+    }
+
     /// What a version's type says of a document.
     pub(crate) fn known(self, codec: &Codec, document: &Document) -> Result<Document, Problem> {
         let object = self.read(codec, document, &Notice::default())?;

@@ -189,7 +189,8 @@ fn convert_with_care(object: &Object<'_>, hops: &[Hop<'_>], to: &Codec) -> (Stri
     begin(&mut out, &to.api_version, &object.kind);
     let problem = match object.document() {
         Ok(document) => {
-            let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters() };
+            let length = object.members.iter().map(|member| member.whole.len()).sum();
+            let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters(), length };
             let stash = Stash::read(object.metadata.annotation(STASH).as_deref());
             let mut traveller = Traveller { document, stash, problem: None };
             for hop in hops {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use portcullis_review::carry;
 use serde_json::Value;
 
-use crate::crossing::{Crossing, Document, Hop, Identity, MOST_PLACES};
+use crate::crossing::{Crossing, Document, Hop, Identity};
 use crate::problem::Problem;
 use crate::stash::{Entry, LIMIT, Stash, TooLarge};
 use crate::unknown;
@@ -140,7 +140,7 @@ fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &En
         return Some(restored);
     }
     let mut best = None;
-    for place in entry.places(MOST_PLACES).unwrap_or_default() {
+    for place in entry.places(identity.tries()).unwrap_or_default() {
         let before = best.as_ref().map_or(&crossing.arrived, |best: &Arrival| &best.document);
         let restored = with(&place, before);
         if fits(&restored) {
