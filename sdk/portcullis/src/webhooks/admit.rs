@@ -112,14 +112,14 @@ fn read<T: DeserializeOwned>(
     text: &str,
     settings: &Settings,
     which: &str,
-) -> Result<T, Decision> {
+) -> Result<T, Box<Decision>> {
     decoded(text, settings).map_err(|error| {
         let kind = &request.kind.kind;
         let field = error.path.trim_start_matches('.');
         let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
         // The problem may repeat a value of the object, and objects stay out of the log.
         let note = Some(format!("{which} does not decode as {kind} at {}", error.path));
-        Decision { verdict, patch: None, note }
+        Box::new(Decision { verdict, patch: None, note })
     })
 }
 
@@ -127,7 +127,7 @@ fn read<T: DeserializeOwned>(
 pub(super) fn new_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,
-) -> Result<Result<T, Decision>, Failure> {
+) -> Result<Result<T, Box<Decision>>, Failure> {
     Ok(read(request, text(request, request.object)?, settings, "the object"))
 }
 
@@ -135,6 +135,6 @@ pub(super) fn new_object<T: DeserializeOwned>(
 pub(super) fn old_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,
-) -> Result<Result<Arc<T>, Decision>, Failure> {
+) -> Result<Result<Arc<T>, Box<Decision>>, Failure> {
     Ok(read(request, text(request, request.old_object)?, settings, "the stored object").map(Arc::new))
 }

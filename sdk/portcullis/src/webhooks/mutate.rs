@@ -208,19 +208,19 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
                 let handler = self.delete.as_ref().ok_or_else(no_handler)?;
                 return Ok(match old_object(request, &self.settings)? {
                     Ok(old) => Decision::by_handler(handler(old, context).await),
-                    Err(unread) => unread,
+                    Err(unread) => *unread,
                 });
             }
             let new: T = match new_object(request, &self.settings)? {
                 Ok(new) => new,
-                Err(unread) => return Ok(unread),
+                Err(unread) => return Ok(*unread),
             };
             let mutation = match request.operation {
                 Operation::Update => {
                     let handler = self.update.as_ref().ok_or_else(no_handler)?;
                     match old_object(request, &self.settings)? {
                         Ok(old) => handler(old, new, context),
-                        Err(unread) => return Ok(unread),
+                        Err(unread) => return Ok(*unread),
                     }
                 }
                 Operation::Connect => self.connect.as_ref().ok_or_else(no_handler)?(new, context),

@@ -245,7 +245,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
             };
             let verdict = match judged {
                 Ok(verdict) => verdict,
-                Err(unread) => return Ok(unread),
+                Err(unread) => return Ok(*unread),
             };
             Ok(Decision::by_handler(verdict.await))
         }

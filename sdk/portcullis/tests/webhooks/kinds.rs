@@ -102,11 +102,11 @@ struct ImagesTemplate {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ImagesPod {
-    containers: Vec<Image>,
+    containers: Vec<Container>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Image {
+struct Container {
     name: String,
     image: String,
     /// Written by the type though nobody sent it.
@@ -146,7 +146,7 @@ async fn fields_that_a_type_does_not_know_are_never_removed_from_objects_of_othe
         for container in &mut new.spec.template.spec.containers {
             container.image = format!("mirror/{}", container.image);
         }
-        let sidecar = Image { name: "sidecar".into(), image: "log".into(), stdin: false };
+        let sidecar = Container { name: "sidecar".into(), image: "log".into(), stdin: false };
         new.spec.template.spec.containers.insert(0, sidecar);
         Mutation::modified(new)
     });

@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 pub(super) struct Node {
     immutable: bool,
     list: List,
-    members: BTreeMap<String, Node>,
+    members: BTreeMap<String, Self>,
     /// The elements of a list, or the entries of a map.
-    each: Option<Box<Node>>,
+    each: Option<Box<Self>>,
 }
 
 /// `x-kubernetes-list-type`: how CEL compares lists and finds the element that another was.
