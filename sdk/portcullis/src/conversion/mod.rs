@@ -8,14 +8,14 @@
 //! refuses to start or to generate when a version of the CRD has no functions.
 //!
 //! ```
-//! use kube::CustomResource;
 //! use portcullis::conversion::Convert;
 //! use portcullis::webhooks::Webhooks;
-//! use schemars::JsonSchema;
-//! use serde::{Deserialize, Serialize};
 //!
 //! mod v1 {
-//!     # use super::*;
+//!     use kube::CustomResource;
+//!     use schemars::JsonSchema;
+//!     use serde::{Deserialize, Serialize};
+//!
 //!     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 //!     #[kube(group = "demo.example", version = "v1", kind = "Person", plural = "people", namespaced)]
 //!     pub struct PersonSpec {
@@ -24,7 +24,9 @@
 //! }
 //!
 //! mod v2 {
-//!     # use super::*;
+//!     # use kube::CustomResource;
+//!     # use schemars::JsonSchema;
+//!     # use serde::{Deserialize, Serialize};
 //!     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 //!     #[kube(group = "demo.example", version = "v2", kind = "Person", plural = "people", namespaced)]
 //!     pub struct PersonSpec {
