@@ -37,7 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///    metadata as it was, and twice the same.
 /// 2. There and back is nothing: `v1` → `v3` → `v1` ends where it began.
 /// 3. So it is when the API server prunes and defaults the object by the schema of `v3` in between, as it does when the
-///    object is stored in `v3` or written there without a change.
+///    object is stored in `v3` or written there without a change. (Where it is not, the schema of `v1` commonly has a
+///    member that its type lacks: give the type that member.)
 /// 4. What is changed in `v3` in between stays: after `v1` → `v3`, an edit, → `v1` → `v3` the object is the one that was
 ///    edited. Nothing that was kept beside it comes back in the edit's place.
 /// 5. And it shows in `v1`: what was kept beside the object does not make it say something else than what it says without.

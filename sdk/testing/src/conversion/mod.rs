@@ -1,21 +1,19 @@
 //! Laws that converters of a kind must keep, tried on objects that its CRD's schemas admit.
 //!
 //! ```
-//! use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-//! use kube::{CustomResource, CustomResourceExt as _, core::crd::merge_crds};
+//! use kube::CustomResourceExt as _;
+//! use kube::core::crd::merge_crds;
 //! use portcullis_convert::Hub;
 //! use portcullis_testing::conversion::assert_laws;
-//! # use schemars::JsonSchema;
-//! # use serde::{Deserialize, Serialize};
 //!
 //! mod v1 {
-//! #   use super::*;
+//!     # use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
 //!     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 //!     #[kube(group = "demo.example", version = "v1", kind = "Timer", plural = "timers", namespaced)]
 //!     pub struct TimerSpec { pub seconds: u32 }
 //! }
 //! mod v2 {
-//! #   use super::*;
+//!     # use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
 //!     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 //!     #[kube(group = "demo.example", version = "v2", kind = "Timer", plural = "timers", namespaced)]
 //!     pub struct TimerSpec { pub milliseconds: u64 }
