@@ -24,8 +24,12 @@ fn links(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
+fn has_extension(path: &str, wanted: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == wanted)
+}
+
 fn documents() -> Vec<Source> {
-    sources(|path| path.ends_with(".md") && !path.contains("node_modules")).unwrap()
+    sources(|path| has_extension(path, "md") && !path.contains("node_modules")).unwrap()
 }
 
 /// A path from the root of the repository, with `..` taken away.
@@ -76,7 +80,7 @@ fn every_link_between_documents_leads_somewhere() {
 fn every_test_that_a_document_names_exists() {
     let mut tests = 0;
     for document in documents() {
-        for (label, target) in links(&document.text).into_iter().filter(|(_, target)| target.ends_with(".rs")) {
+        for (label, target) in links(&document.text).into_iter().filter(|(_, target)| has_extension(target, "rs")) {
             let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`')) else { continue };
             if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
                 continue;

@@ -96,8 +96,9 @@ fn user_of(package: &Value, features: &str) -> PathBuf {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("user-of-{name}{}", features.replace(['"', '/'], "-")));
     let manifest = format!(
         "[package]\nname = \"user-of-{name}\"\nedition = \"2024\"\n\n[dependencies]\n\
-         {name} = {{ path = {path:?}, default-features = false, features = [{features}] }}\n\
-         k8s-openapi = {{ version = \"*\", default-features = false, features = [\"v1_33\"] }}\n\n[workspace]\n"
+         {name} = {{ path = \"{}\", default-features = false, features = [{features}] }}\n\
+         k8s-openapi = {{ version = \"*\", default-features = false, features = [\"v1_33\"] }}\n\n[workspace]\n",
+        path.display()
     );
     fs::create_dir_all(folder.join("src")).unwrap();
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
