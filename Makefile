@@ -44,11 +44,13 @@ fuzz: ## A million bodies through each fuzz target (minutes; 'make test' has a s
 	fuzz/run.sh review
 	fuzz/run.sh conversion
 
-bench: ## Proxy and operator figures, side by side in one run (takes minutes)
+bench: ## Webhook, proxy and operator figures, side by side in one run (takes minutes)
 	@hack/prerequisites.sh bench
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
+	@benches/peers/controller-runtime/build.sh
 	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
+	cargo run --release --quiet -p portcullis-benches --bin admission
 	cargo run --release --quiet -p portcullis-benches --bin proxy
 	cargo run --release --quiet -p portcullis-benches --bin operator
 

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_mins(30);
 /// CPU time per answer of webhook servers, side by side
 #[derive(Parser, Debug)]
 struct Flags {
-    /// Workloads by name or the beginning of it, as in `validate,convert-1`
+    /// Workloads by name or its first words, as in `validate,mutate-patch`
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Servers to compare [default: all]
@@ -67,7 +67,9 @@ fn main() -> Result<()> {
 }
 
 async fn run(flags: &Flags, cpu: Option<&str>) -> Result<()> {
-    let wanted = |name: &str| flags.only.is_empty() || flags.only.iter().any(|only| name.starts_with(only.as_str()));
+    let is =
+        |name: &str, only: &str| name.strip_prefix(only).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    let wanted = |name: &str| flags.only.is_empty() || flags.only.iter().any(|only| is(name, only));
     let names = Workload::NAMES.into_iter().filter(|name| wanted(name));
     let workloads: Vec<Workload> = names.filter_map(Workload::named).collect();
     ensure!(!workloads.is_empty(), "--only names no workload; there are {}", Workload::NAMES.join(", "));

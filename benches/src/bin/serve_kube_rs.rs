@@ -49,7 +49,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let answered = match path.as_str() {
-        "/validate/entity" => admit(&body, validate),
+        "/validate/entity" => admit(&body, |request| Ok(validate(request))),
         "/mutate/entity" => admit(&body, mutate),
         _ => convert(&body),
     };
@@ -74,10 +74,10 @@ fn admit(body: &[u8], decide: impl Fn(&Admission) -> Result<AdmissionResponse>) 
     Ok(serde_json::to_vec(&answer)?)
 }
 
-fn validate(request: &Admission) -> Result<AdmissionResponse> {
+fn validate(request: &Admission) -> AdmissionResponse {
     let answer = AdmissionResponse::from(request);
     let refused = request.object.as_ref().is_some_and(|new| new.spec.username == FORBIDDEN);
-    Ok(if refused { answer.deny(REFUSAL) } else { answer })
+    if refused { answer.deny(REFUSAL) } else { answer }
 }
 
 fn mutate(request: &Admission) -> Result<AdmissionResponse> {

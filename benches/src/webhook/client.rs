@@ -24,7 +24,7 @@ use super::bodies::uid;
 use super::workload::Workload;
 
 /// No call takes longer, or the run ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 static CALLS: AtomicU64 = AtomicU64::new(1);
 

@@ -71,35 +71,41 @@ impl Figures {
 
     /// The tables, for people.
     pub fn table(&self, servers: &[Which], workloads: &[Workload]) -> String {
-        let ours = Which::Portcullis.name();
         let mut lines = vec!["CPU ms per answer (median of the rounds)".to_owned()];
-        let mut head = format!("{:<18}", "");
-        servers.iter().for_each(|server| head += &format!("{:>14}", server.name()));
-        lines.push(head + &format!("{:>14}{:>8}{:>10}{:>10}", "vs ctrl-rt", "goal", "vs kube", "vs floor"));
+        let names = servers.iter().map(|server| server.name().to_owned());
+        lines.push(row("", names.chain(["vs ctrl-rt", "goal", "vs kube-rs", "vs floor"].map(str::to_owned))));
         for workload in workloads {
-            let of = |server: &str| self.cpu_ms(server, workload.name);
-            let ratio =
-                |of: Option<f64>, to: Option<f64>| of.zip(to).map_or("-".into(), |(a, b)| format!("{:.1}x", a / b));
-            let mut line = format!("{:<18}", workload.name);
-            for server in servers {
-                line += &format!("{:>14}", of(server.name()).map_or("-".into(), |ms| format!("{ms:.4}")));
-            }
-            line += &format!("{:>14}", ratio(of(Which::ControllerRuntime.name()), of(ours)));
-            line += &format!("{:>8}", format!("{}x", workload.goal));
-            line += &format!("{:>10}", ratio(of(Which::KubeRs.name()), of(ours)));
-            line += &format!("{:>10}", ratio(of(ours), of(Which::Floor.name())));
-            lines.push(line);
+            let of = |server: Which| self.cpu_ms(server.name(), workload.name);
+            let ratio = |of: Option<f64>, to: Option<f64>| {
+                of.zip(to).map_or_else(|| "-".into(), |(of, to)| format!("{:.1}x", of / to))
+            };
+            let ours = of(Which::Portcullis);
+            let ratios = [
+                ratio(of(Which::ControllerRuntime), ours),
+                format!("{}x", workload.goal),
+                ratio(of(Which::KubeRs), ours),
+                ratio(ours, of(Which::Floor)),
+            ];
+            lines.push(row(workload.name, servers.iter().map(|server| shown(of(*server), 4)).chain(ratios)));
         }
         lines.push(String::new());
-        lines.push(format!("{:<18}{:>14}{:>14}{:>14}", "resident MiB", "idle", "admission", "conversion"));
+        lines.push(row("resident MiB", ["idle", "admission", "conversion"].map(str::to_owned)));
         for memory in &self.memory {
-            let shown = |figure: Option<f64>| figure.map_or("-".into(), |figure| format!("{figure:.1}"));
-            let (admission, conversion) = (shown(memory.admission), shown(memory.conversion));
-            lines.push(format!("{:<18}{:>14.1}{admission:>14}{conversion:>14}", memory.server, memory.idle));
+            let figures = [Some(memory.idle), memory.admission, memory.conversion];
+            lines.push(row(memory.server, figures.map(|figure| shown(figure, 1))));
         }
         let others = median(self.samples.iter().map(|sample| sample.others).collect()).unwrap_or_default();
         lines.push(String::new());
         lines.push(format!("Everything else on this machine used {others:.2} CPUs meanwhile (median of the windows)."));
         lines.join("\n")
     }
+}
+
+fn shown(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "-".into(), |figure| format!("{figure:.digits$}"))
+}
+
+fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|cell| format!("{cell:>13}")).collect();
+    format!("{name:<18} {}", cells.join(" "))
 }

@@ -69,13 +69,15 @@ pub fn main<R: Future<Output = Result<()>>>(serve: impl FnOnce(Flags) -> R) -> R
 pub fn webhooks() -> Webhooks {
     Webhooks::new()
         .validate(
-            Validate::<v3::Entity>::named("entity").on_create(|new, _| judge(new)).on_update(|_, new, _| judge(new)),
+            Validate::<v3::Entity>::named("entity")
+                .on_create(|new: Arc<v3::Entity>, _| async move { judge(&new) })
+                .on_update(|_, new, _| async move { judge(&new) }),
         )
         .mutate(Mutate::<v3::Entity>::named("entity").on_create(overwrite))
         .convert(Convert::<v3::Entity>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2).path("/convert"))
 }
 
-async fn judge(new: Arc<v3::Entity>) -> Verdict {
+fn judge(new: &v3::Entity) -> Verdict {
     if new.spec.username == FORBIDDEN { Verdict::deny(REFUSAL).code(403) } else { Verdict::allow() }
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use portcullis_e2e::stage::free_address;
 use rustls::ClientConfig;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
@@ -111,7 +110,9 @@ pub struct Running {
 impl Running {
     /// Starts a server on `cpu` and waits until it takes a connection. Its log goes into the folder.
     pub async fn start(which: Which, folder: &Path, tls: &Arc<ClientConfig>, cpu: Option<&str>) -> Result<Self> {
-        let (program, address) = (which.program().await?, free_address()?);
+        let program = which.program().await?;
+        // Free a moment ago: controller-runtime takes no listener and no port 0.
+        let address = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
         let mut command = match cpu {
             Some(cpu) => {
                 let mut pinned = Command::new("taskset");
