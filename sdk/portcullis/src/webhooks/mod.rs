@@ -37,6 +37,23 @@
 //! assert_eq!(manifests[0].rules[0].operations, [Operation::Create, Operation::Delete]);
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())
 //! ```
+//!
+//! | to … | use |
+//! |---|---|
+//! | judge or edit objects of a kind that has a type | [`Validate::named`], [`Mutate::named`] |
+//! | … what is sent to `/status`, `/scale` (a [`Scale`]) or another subresource | [`Validate::subresource_of`], [`Mutate::subresource_of`] |
+//! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
+//! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
+//! | name the fields that are wrong | [`Field`], [`Verdict::of`] |
+//! | ask the same rules in a controller | [`Validator`] |
+//! | know user, operation, options, dry run | [`Context`] |
+//! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
+//! | choose what a crash means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
+//! | warn of changes that CEL rules refuse | [`immutable_fields`] |
+//!
+//! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). What a
+//! handler edits is carried over to the object as the API server has it, so that members which its type does not know
+//! stay; see [`Mutate`].
 
 mod admit;
 mod context;

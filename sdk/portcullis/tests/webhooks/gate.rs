@@ -123,7 +123,12 @@ impl Gate {
             .body(kube::client::Body::from(body.to_string().into_bytes()))
             .unwrap();
         let (head, body) = self.client.send(request).await.unwrap().into_parts();
-        let warnings = head.headers.get_all("warning").iter().map(|w| w.to_str().unwrap().to_owned()).collect();
+        let warnings = head
+            .headers
+            .get_all("warning")
+            .iter()
+            .map(|w| String::from_utf8_lossy(w.as_bytes()).into_owned())
+            .collect();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), warnings, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }

@@ -129,6 +129,20 @@ async fn audit_annotations_are_in_the_audit_log_under_the_name_of_the_webhook() 
     assert_eq!(annotations("bad").await["judged.entities.demo.example/decision"], "refused");
 }
 
+/// K1: the API server would drop the last ones without a word.
+#[tokio::test]
+async fn warnings_beyond_what_kubernetes_keeps_are_counted() {
+    let many = Validate::<Entity>::named("many").on_create(|_: Arc<Entity>, _: Context| async {
+        (0..30).fold(Verdict::allow(), |verdict, index| verdict.warn(format!("{index:02}{}", "w".repeat(300))))
+    });
+    let gate = Gate::over(Webhooks::new().validate(many), &[Entity::crd()]).await;
+    let object = serde_json::to_value(gate.object("a", json!({"username": "a"}))).unwrap();
+    let (code, warnings, _) = gate.send("POST", "entities", "application/json", &object).await;
+    assert_eq!((code, warnings.len()), (201, 16));
+    assert!(warnings[14].ends_with("ww…\"") && warnings[14].contains(" \"14w"), "{}", warnings[14]);
+    assert_eq!(warnings[15], "299 - \"… and 15 more warnings\"");
+}
+
 #[test]
 fn what_would_be_registered_twice_or_never_called_is_refused() {
     let yes = |_: Arc<Entity>, _: Context| async { Verdict::allow() };
