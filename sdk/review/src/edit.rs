@@ -105,21 +105,39 @@ fn changed<'t>(before: &'t str, after: &'t str) -> Changed<'t> {
 }
 
 /// The same for objects that have the same members in the same order, as two that one type wrote mostly do; None if these
-/// have not.
+/// have not. Text that both share is read once where it comes before all changes, and not at all behind the last one.
 fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
+    let shared = shared(before.as_bytes(), after.as_bytes());
     let (mut before, mut after, mut changed) = (members(before), members(after), Changed::new());
     loop {
-        match (before.next(), after.next()) {
-            (None, None) => return Some(changed),
-            // A member that is there twice counts as the last of them says.
-            (Some(was), Some(is)) if was.key == is.key && !changed.contains_key(&is.key) => {
-                if was.value != is.value {
-                    changed.insert(is.key, (Some(was.value), Some(is.value)));
-                }
+        let Some(was) = before.next() else { return after.next().is_none().then_some(changed) };
+        // The byte behind it is shared, too, so it ends there in both.
+        if was.to < shared {
+            after.go_on_from(was.to);
+            continue;
+        }
+        let is = after.next()?;
+        // A member that is there twice counts as the last of them says.
+        if was.key != is.key || changed.contains_key(&is.key) {
+            return None;
+        }
+        if was.value != is.value {
+            let is_last = before.rest() == after.rest()
+                && matches!(is.key, Cow::Borrowed(key) if !after.rest().contains(&format!("\"{key}\"")));
+            changed.insert(is.key, (Some(was.value), Some(is.value)));
+            if is_last {
+                return Some(changed);
             }
-            _ => return None,
         }
     }
+}
+
+/// How many bytes both begin with.
+fn shared(one: &[u8], other: &[u8]) -> usize {
+    let blocks = one.chunks(64).zip(other.chunks(64)).take_while(|(one, other)| one == other);
+    let same: usize = blocks.map(|(block, _)| block.len()).sum();
+    let rest = one.iter().zip(other).skip(same).take_while(|(one, other)| one == other);
+    same + rest.count()
 }
 
 fn pair(member: Member<'_>) -> (Cow<'_, str>, &str) {
@@ -162,4 +180,34 @@ fn splice(raw: &str, from: &Value, to: &Value, out: &mut Vec<u8>) -> Result<(), 
     }
     out.push(b'}');
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_changed_are_found_wherever_they_are_and_however_often() {
+        let cases = [
+            (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":1,"b":2,"c":3}"#, vec![]),
+            (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":9,"b":2,"c":3}"#, vec!["a"]),
+            (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":1,"b":9,"c":3}"#, vec!["b"]),
+            (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":1,"b":2,"c":31}"#, vec!["c"]),
+            (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":12,"b":2,"c":4}"#, vec!["a", "c"]),
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"b":2,"c":3}"#, vec!["c"]),
+            (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":1,"b":2}"#, vec!["c"]),
+            (r#"{"b":2}"#, r#"{"a":1,"b":2}"#, vec!["a"]),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, vec![]),
+            ("{}", r#"{"a":1}"#, vec!["a"]),
+            ("{}", "{}", vec![]),
+            // The last one counts.
+            (r#"{"a":1,"a":2}"#, r#"{"a":3,"a":2}"#, vec![]),
+            (r#"{"a":1,"a":2}"#, r#"{"a":1,"a":3}"#, vec!["a"]),
+            (r#"{"a\"":1,"a\"":2}"#, r#"{"a\"":3,"a\"":2}"#, vec![]),
+        ];
+        for (before, after, expected) in cases {
+            let changed = changed(before, after);
+            assert_eq!(changed.keys().collect::<Vec<_>>(), expected, "{before} {after}");
+        }
+    }
 }

@@ -61,7 +61,17 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-impl Members<'_> {
+impl<'a> Members<'a> {
+    /// What is not read yet.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Passes over what comes before the end of a member, which is known to be there.
+    pub(crate) fn go_on_from(&mut self, end: usize) {
+        self.at = end;
+    }
+
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
