@@ -1,7 +1,10 @@
 //! An API server to play with, until Ctrl-C. No cluster, no container.
 
+use std::io::{Write as _, stdout};
+
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use kube::api::PostParams;
 use portcullis_testing::ControlPlane;
 use serde_json::{from_value, json};
 
@@ -13,10 +16,10 @@ const SERVICE: &str = "backup-operator-webhook";
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = ControlPlane::builder().controller_manager().start().await?;
     let namespace: Namespace = from_value(json!({ "metadata": { "name": NAMESPACE } }))?;
-    Api::all(cluster.admin()).create(&Default::default(), &namespace).await?;
+    Api::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;
     // What the API server sends to this Service arrives at this machine.
     cluster.route_service(NAMESPACE, SERVICE).await;
-    println!("export KUBECONFIG={}", cluster.kubeconfig_path().display());
+    writeln!(stdout(), "export KUBECONFIG={}", cluster.kubeconfig_path().display())?;
     tokio::signal::ctrl_c().await?;
     cluster.stop().await;
     Ok(())

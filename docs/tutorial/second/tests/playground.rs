@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client};
 use portcullis_testing::{ControlPlane, wait_until};
@@ -16,7 +16,7 @@ use serde_json::{Value, from_value, json};
 use tokio::process::Command;
 
 const NAMESPACE: &str = "backup-operator-system";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn operator(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_backup-operator"));
@@ -69,7 +69,7 @@ async fn the_tutorial_ends_as_it_says() {
     let cluster = ControlPlane::shared().await;
     let client = cluster.admin();
     let namespace: Namespace = from_value(json!({ "metadata": { "name": NAMESPACE } })).unwrap();
-    Api::all(client.clone()).create(&Default::default(), &namespace).await.unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
     cluster.route_service(NAMESPACE, "backup-operator-webhook").await;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let kubeconfig = cluster.kubeconfig_path().display().to_string();
