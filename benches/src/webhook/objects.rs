@@ -70,6 +70,7 @@ fn build(wanted: Wanted<'_>, scale: usize) -> Value {
     let annotations = json!({ "meta.helm.sh/release-name": words.word(), "meta.helm.sh/release-namespace": "default" });
     let conditions: Vec<Value> = ["Ready", "Available", "Progressing"]
         .iter()
+        .take(1 + scale)
         .map(|condition| {
             json!({ "type": condition, "status": "True", "reason": "Reconciled", "message": words.words(6, " "),
                 "observedGeneration": 1, "lastTransitionTime": STAMP })
