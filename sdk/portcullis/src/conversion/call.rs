@@ -12,8 +12,8 @@ use portcullis_convert::{Converted, Engine, Review};
 use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
+use tracing::debug_span;
 use tracing::field::{Empty, display};
-use tracing::info_span;
 
 use super::Settings;
 use super::pool::{Pool, Stopped, Waiting, in_order};
@@ -113,10 +113,6 @@ impl ConversionCalls {
 }
 
 impl Endpoint for ConversionCalls {
-    fn label(&self) -> &str {
-        &self.work.name
-    }
-
     fn limits(&self) -> RouteLimits {
         RouteLimits { body: self.body, timeout: TIMEOUT, concurrent: CONCURRENT, budget: self.shared.bodies.clone() }
     }
@@ -143,7 +139,8 @@ impl Work {
         halt: &(impl Fn() -> bool + Sync),
     ) -> Result<Bytes, HttpError> {
         let review = Review::parse(body).map_err(|error| HttpError::malformed(error.to_string()))?;
-        let span = info_span!("review", webhook = self.name, uid = &*review.uid, trace = Empty);
+        // Debug, as for admission.
+        let span = debug_span!("review", webhook = self.name, uid = &*review.uid, trace = Empty);
         if let Some(trace) = call.trace {
             span.record("trace", display(trace));
         }

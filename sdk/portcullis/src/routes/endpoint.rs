@@ -11,9 +11,6 @@ use super::{Budget, TraceId};
 
 /// Answers the calls to one path. Admission and conversion each bring their own.
 pub(crate) trait Endpoint: Send + Sync + 'static {
-    /// Its name in logs and metrics: that of the webhook.
-    fn label(&self) -> &str;
-
     /// What one call, and all of them together, may take. Asked once, when the routes are made.
     fn limits(&self) -> RouteLimits;
 

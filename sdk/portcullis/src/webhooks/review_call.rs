@@ -31,13 +31,14 @@ impl ReviewCalls {
     pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget) -> Self {
         Self { webhook, metrics, budget }
     }
+
+    /// What the log calls it.
+    fn name(&self) -> &str {
+        &self.webhook.settings().name
+    }
 }
 
 impl Endpoint for ReviewCalls {
-    fn label(&self) -> &str {
-        &self.webhook.settings().name
-    }
-
     fn limits(&self) -> RouteLimits {
         RouteLimits {
             body: ADMISSION_LIMIT,
@@ -51,7 +52,7 @@ impl Endpoint for ReviewCalls {
         async move {
             let review = Review::parse(&body).map_err(|error| HttpError::malformed(error.to_string()))?;
             // Debug, as spans of requests commonly are: with the usual subscribers a span costs half as much as a decision.
-            let span = debug_span!("review", webhook = self.label(), uid = &*review.request.uid, trace = Empty);
+            let span = debug_span!("review", webhook = self.name(), uid = &*review.request.uid, trace = Empty);
             if let Some(trace) = call.trace {
                 span.record("trace", display(trace));
             }
@@ -126,7 +127,7 @@ impl ReviewCalls {
     /// Logs and counts.
     fn conclude(&self, review: &Review<'_>, decided: Decided, outcome: &Outcome<'_>, call: Call) {
         let (request, took) = (&review.request, call.began.elapsed());
-        log(self.label(), request, decided, outcome, took, call.trace);
+        log(self.name(), request, decided, outcome, took, call.trace);
         self.metrics.count(request.operation, decided, request.dry_run.unwrap_or_default(), took);
     }
 }
