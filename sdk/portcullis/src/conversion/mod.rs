@@ -76,7 +76,7 @@ pub use portcullis_convert::{ConvertError, Converted, Engine, GraphError, PROBLE
 
 use crate::metrics::Metrics;
 use crate::routes::Endpoint;
-use crate::webhooks::{RegistrationError, Webhooks};
+use crate::webhooks::{RegistrationError, Webhooks, check_path};
 
 pub(crate) use cover::convertible;
 
@@ -196,9 +196,7 @@ impl Registered {
     fn check(&self) -> Result<Conversion, RegistrationError> {
         let Settings { group, kind, plural, name, path, .. } = &self.settings;
         let path = path.clone().unwrap_or_else(|| format!("/convert/{name}"));
-        if !path.starts_with('/') || path.contains(['?', '#']) || path.contains(char::is_whitespace) {
-            return Err(RegistrationError::BadPath { name: name.clone(), path });
-        }
+        check_path(name, &path)?;
         let engine =
             self.engine.clone().map_err(|source| RegistrationError::Conversion { kind: kind.clone(), source })?;
         Ok(Conversion { group: group.clone(), kind: kind.clone(), crd: format!("{plural}.{group}"), path, engine })
@@ -219,7 +217,7 @@ impl Webhooks {
     /// The conversions, in the order of registration.
     ///
     /// # Errors
-    /// When they could not be served as they are: functions for no or for the same version twice, or a path that another webhook has.
+    /// When they could not be served as they are: two types of one version, a type of another kind, or a path that another webhook has.
     pub fn conversions(&self) -> Result<Vec<Conversion>, RegistrationError> {
         let mut paths: Vec<_> = self.manifests()?.into_iter().map(|manifest| manifest.path).collect();
         let mut conversions = Vec::new();

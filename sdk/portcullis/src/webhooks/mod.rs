@@ -131,7 +131,9 @@ pub enum RegistrationError {
     #[error("webhook {0} admits no request at a time: set its concurrency to 1 at least")]
     Concurrency(String),
     /// It would never warn.
-    #[error("webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`")]
+    #[error(
+        "webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`; add one or leave it out"
+    )]
     NothingImmutable {
         /// The webhook.
         name: String,
@@ -235,10 +237,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     if !letters || !(1..=63).contains(&name.len()) || name.starts_with('-') || name.ends_with('-') {
         return Err(RegistrationError::Name(name.clone()));
     }
-    let path = &manifest.path;
-    if !path.starts_with('/') || path.contains(['?', '#']) || path.contains(char::is_whitespace) {
-        return Err(RegistrationError::BadPath { name: name.clone(), path: path.clone() });
-    }
+    check_path(name, &manifest.path)?;
     if settings.timeout.subsec_nanos() != 0 || !(1..=30).contains(&settings.timeout.as_secs()) {
         return Err(RegistrationError::Timeout(name.clone()));
     }
@@ -250,6 +249,14 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     }
     if settings.concurrency == 0 {
         return Err(RegistrationError::Concurrency(name.clone()));
+    }
+    Ok(())
+}
+
+/// Whether the API server can call the path.
+pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError> {
+    if !path.starts_with('/') || path.contains(['?', '#']) || path.contains(char::is_whitespace) {
+        return Err(RegistrationError::BadPath { name: name.to_owned(), path: path.to_owned() });
     }
     Ok(())
 }
