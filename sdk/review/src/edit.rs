@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::MAX_DEPTH;
-use crate::merge::merge;
+use crate::carry::carry;
 use crate::patch::{Patch, PatchError, diff};
 use crate::scan::{Member, members};
 
@@ -33,7 +33,7 @@ pub fn edit(raw: &str, before: &str, after: &str) -> Result<Option<Edited>, Patc
         return Ok(None);
     }
     let Some(differing) = narrow(raw, before, after, 0)? else { return Ok(None) };
-    let edited = merge(&differing.raw, &differing.before, &differing.after);
+    let edited = carry(&differing.raw, &differing.before, &differing.after);
     let patch = diff(&differing.raw, &edited);
     if patch.0.is_empty() {
         return Ok(None);

@@ -4,11 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-
-use crate::managed_fields::without_managed_fields;
 
 /// The version of `admission.k8s.io` that a review came in; the answer goes out in the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,45 +216,4 @@ fn version(api_version: &str, kind: &str) -> Option<ReviewVersion> {
 
 fn other_kind(api_version: Cow<'_, str>, kind: Cow<'_, str>) -> EnvelopeError {
     EnvelopeError::Kind { api_version: api_version.into_owned(), kind: kind.into_owned() }
-}
-
-/// An object that does not fit its type.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {problem}")]
-pub struct DecodeError {
-    /// Path of the field, such as `spec.ports[0].name`; `.` for the object itself.
-    pub path: String,
-    /// What is wrong with it. May repeat the value that was found: fit for the user who sent it, not for a log.
-    pub problem: String,
-}
-
-/// Decodes an object from its JSON, with the path of the field where it does not fit.
-pub fn decode<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(object).or_else(|_| explain(&mut serde_json::Deserializer::from_str(object)))
-}
-
-/// Decodes an object as if its `metadata.managedFields` were not there: who wrote which field. They are often half of an
-/// object and of no use to a handler, and to decode them costs more than to decode all the rest.
-pub fn decode_without_managed_fields<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
-    let mut from = serde_json::Deserializer::from_str(object);
-    T::deserialize(without_managed_fields(&mut from))
-        .and_then(|decoded| from.end().map(|()| decoded))
-        .or_else(|_| explain(without_managed_fields(&mut serde_json::Deserializer::from_str(object))))
-}
-
-/// Decodes a second time, for what fails: keeping track of the path would slow down every object that decodes.
-fn explain<'de, T: DeserializeOwned>(
-    from: impl Deserializer<'de, Error = serde_json::Error>,
-) -> Result<T, DecodeError> {
-    serde_path_to_error::deserialize(from)
-        .map_err(|error| DecodeError { path: error.path().to_string(), problem: without_position(error.inner()) })
-}
-
-/// Line and column count within a slice of a body that the reader never saw.
-fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
 }

@@ -29,23 +29,24 @@
 //! ```
 
 mod answer;
+mod carry;
+mod decode;
 mod edit;
 mod envelope;
 mod field;
 mod managed_fields;
-mod merge;
 mod object;
 mod patch;
 mod scan;
 mod verdict;
 
+pub use carry::carry;
+pub use decode::{DecodeError, decode, decode_without_managed_fields};
 pub use edit::{Edited, edit};
 pub use envelope::{
-    DecodeError, EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion,
-    UserInfo, decode, decode_without_managed_fields,
+    EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion, UserInfo,
 };
 pub use field::Field;
-pub use merge::merge as carry;
 pub use object::is_being_deleted;
 pub use patch::{Patch, PatchError, diff};
 pub use verdict::{Cause, Denial, Verdict};

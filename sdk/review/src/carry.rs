@@ -19,23 +19,23 @@ const IDENTITIES: [&str; 9] = ["name", "key", "uid", "mountPath", "containerPort
 /// are followed by their value or by the member that identifies them (`name`, `key`, …), wherever they moved.
 ///
 /// Goes as deep as the documents do; [`MAX_DEPTH`](crate::MAX_DEPTH) is what `serde_json` reads.
-pub fn merge(raw: &Value, before: &Value, after: &Value) -> Value {
+pub fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
         return raw.clone();
     }
     match (raw, before, after) {
         (Value::Object(raw), Value::Object(before), Value::Object(after)) => {
-            Value::Object(merge_object(raw, before, after))
+            Value::Object(carry_object(raw, before, after))
         }
         // With another length the type dropped or made elements, and there is no saying which are the same.
         (Value::Array(raw), Value::Array(before), Value::Array(after)) if raw.len() == before.len() => {
-            Value::Array(merge_array(raw, before, after))
+            Value::Array(carry_array(raw, before, after))
         }
         _ => after.clone(),
     }
 }
 
-fn merge_object(
+fn carry_object(
     raw: &Map<String, Value>,
     before: &Map<String, Value>,
     after: &Map<String, Value>,
@@ -45,7 +45,7 @@ fn merge_object(
         match (before.get(key), raw.get(key)) {
             (Some(old), _) if old == value => {}
             (Some(old), Some(under)) => {
-                merged.insert(key.clone(), merge(under, old, value));
+                merged.insert(key.clone(), carry(under, old, value));
             }
             // Whole, though only a part may have changed: where raw has nothing, the rest was a default of the type
             // as a whole, and a part of it need not decode.
@@ -61,12 +61,12 @@ fn merge_object(
 }
 
 /// Elements that are the same before and after keep what the type does not know of them, wherever they moved.
-fn merge_array(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
+fn carry_array(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     let origins = origins(before, after);
     after
         .iter()
         .zip(origins)
-        .map(|(value, origin)| origin.map_or_else(|| value.clone(), |index| merge(&raw[index], &before[index], value)))
+        .map(|(value, origin)| origin.map_or_else(|| value.clone(), |index| carry(&raw[index], &before[index], value)))
         .collect()
 }
 
