@@ -15,10 +15,6 @@ use crate::verdict::{Denial, Verdict};
 const WARNING_LENGTH: usize = 256;
 /// Characters of all warnings of a response together that Kubernetes keeps.
 const WARNINGS_LENGTH: usize = 4096;
-/// The last warning where some were left out.
-fn and_more(left_out: usize) -> String {
-    format!("… and {left_out} more warning{}", if left_out == 1 { "" } else { "s" })
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -131,6 +127,11 @@ fn fit(warnings: &[String]) -> Vec<Cow<'_, str>> {
     fitted.truncate(kept);
     fitted.push(and_more(more).into());
     fitted
+}
+
+/// The last warning where some were left out.
+fn and_more(left_out: usize) -> String {
+    format!("… and {left_out} more warning{}", if left_out == 1 { "" } else { "s" })
 }
 
 /// One warning without control characters, within its length.
