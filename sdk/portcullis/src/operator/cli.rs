@@ -118,7 +118,7 @@ pub(super) struct RunFlags {
     /// Address of the webhooks (HTTPS)
     #[arg(long, default_value = "0.0.0.0:9443", value_name = "ADDR")]
     pub(super) bind: SocketAddr,
-    /// Address of /healthz and /readyz (HTTP)
+    /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDR")]
     pub(super) health_bind: SocketAddr,
     /// What to log, as in `info` or `warn,portcullis=debug`
