@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use portcullis::operator::{Operator, Parts, manifest::Grant};
+use portcullis::manifest::Grant;
+use portcullis::operator::{Operator, Parts};
 
 use crate::{
     cache::Scope,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::api::ListParams;
 use kube::{Api, CustomResource, CustomResourceExt as _};
-use portcullis::operator::manifest::Grant;
+use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts, Runtime};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;

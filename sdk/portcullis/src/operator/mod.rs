@@ -37,7 +37,7 @@
 //!   files, `--check` compares them and names those that differ.
 //! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions that nothing is stored in any more out
 //!   of `status.storedVersions`, so that they can be removed from the CRD.
-//! - `run`: serves the webhooks on `--bind`, `/healthz` and `/readyz` on `--health-bind`, and runs the controllers. It is ready once its CA is in the
+//! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the controllers. It is ready once its CA is in the
 //!   webhook configurations and CRDs and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way
 //!   be answered. A controller that fails ends the process with its error.
 
@@ -56,11 +56,10 @@ use std::process::ExitCode;
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use portcullis_manifest::{Access, Grant, ServiceRef};
+use portcullis_manifest::{Access, Grant, ServiceRef, WebhookKind};
 use tokio_util::sync::CancellationToken;
 
 pub use cli::NoArgs;
-pub use portcullis_manifest as manifest;
 
 use crate::certificates::Configurations;
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -241,8 +240,8 @@ impl Names {
             (!names.is_empty()).then_some((configuration, names))
         };
         Ok(Configurations {
-            validating: of(manifest::WebhookKind::Validating, self.validating()),
-            mutating: of(manifest::WebhookKind::Mutating, self.mutating()),
+            validating: of(WebhookKind::Validating, self.validating()),
+            mutating: of(WebhookKind::Mutating, self.mutating()),
             crds: webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect(),
         })
     }

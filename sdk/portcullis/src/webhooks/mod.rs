@@ -7,7 +7,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
-//! use portcullis_manifest::Operation;
+//! use portcullis::manifest::Operation;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! let webhooks = Webhooks::new()

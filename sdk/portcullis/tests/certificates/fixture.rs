@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis::certificates::{Automatic, Bundle, Configurations, Material};
-use portcullis::operator::manifest::Grant as Rights;
+use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{NoArgs, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
