@@ -64,6 +64,15 @@ fn sans_io_crates_ask_no_clock() {
 }
 
 #[test]
+fn leases_have_their_time_from_the_clock_that_they_were_given() {
+    assert_absent(
+        &["Timestamp::now()", "Instant::now()", "SystemTime::now()", "tokio::time::sleep", "tokio::time::timeout"],
+        |path| library(path) && path.starts_with("sdk/lease/") && path != "sdk/lease/src/time.rs",
+        "ask the `Clock`: a test has to be able to stop it",
+    );
+}
+
+#[test]
 fn the_workspace_forbids_unsafe_and_every_crate_follows_its_lints() {
     let manifests = sources(|path| path.ends_with("Cargo.toml")).unwrap();
     let root = manifests.iter().find(|source| source.path == "Cargo.toml").unwrap();
