@@ -28,7 +28,7 @@ pub struct Target {
     pub groups: Vec<String>,
     /// Versions of the groups.
     pub versions: Vec<String>,
-    /// Plural names. `pods/status` is a subresource, `pods/*` are all those of pods, `*` is everything but
+    /// Plural names. `pods/status` is a subresource, `pods/*` is pods with all their subresources, `*` is everything but
     /// subresources, `*/*` is everything.
     pub resources: Vec<String>,
     /// Namespaced or cluster-scoped.

@@ -49,8 +49,8 @@ fn pick(entries: &[String], wanted: &str, must: bool) -> Option<String> {
 /// The plural name that an entry of a rule's resources means for this request, if it matches.
 fn plural(resource: &str, wanted: &Wanted<'_>) -> Option<String> {
     let (name, sub) = resource.split_once('/').unwrap_or((resource, ""));
-    let any = sub == "*" && (name == "*" || !wanted.sub_resource.is_empty());
-    if sub != wanted.sub_resource && !any {
+    // `pods/*` is for pods, too (apiserver, admission/plugin/webhook/predicates/rules).
+    if sub != "*" && sub != wanted.sub_resource {
         return None;
     }
     // Only a rule for every resource leaves the name open; then it is made as most kinds make theirs.
@@ -98,7 +98,7 @@ mod tests {
                 Some("apps/v1 scales"),
             ),
             (rule(&[""], &["v1"], &["pods/*"]), Operation::Update, ("", "v1", "Pod", "status"), Some("/v1 pods")),
-            (rule(&[""], &["v1"], &["pods/*"]), Operation::Update, ("", "v1", "Pod", ""), None),
+            (rule(&[""], &["v1"], &["pods/*"]), Operation::Update, ("", "v1", "Pod", ""), Some("/v1 pods")),
         ];
         for (rule, operation, (group, version, kind, sub_resource), found) in cases {
             let shown = format!("{rule:?} {operation} {group}/{version} {kind} {sub_resource}");
