@@ -1,11 +1,9 @@
 //! The way of one object from one version to the next, as documents: with the members that the types do not know.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use kube_core::ObjectMeta;
 use serde_json::{Map, Value};
 
-use crate::problem::Problem;
+use crate::problem::{Problem, unless_it_panics};
 use crate::source::Source;
 use crate::trace::Trace;
 use crate::unknown::{self, Place};
@@ -54,6 +52,10 @@ impl Hop<'_> {
     /// Takes a document over. Members that the type takes no notice of are put at the same place where that is free,
     /// its parent is there, and they make no difference to the other version.
     pub(crate) fn cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
+        unless_it_panics(|| self.try_to_cross(identity, document)).unwrap_or_else(|| Err(self.panicked()))
+    }
+
+    fn try_to_cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
         let mut object = identity.read(self.from, document, &Notice::default())?;
         let known = self::document(&*object).ok_or_else(|| does_not_write(self.from))?;
         let unnoticed = unknown::unnoticed(document, &known);
@@ -74,6 +76,10 @@ impl Hop<'_> {
 
     /// The document that arrives, if nothing else is asked for.
     pub(crate) fn arrival(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
+        unless_it_panics(|| self.try_to_arrive(identity, document)).unwrap_or_else(|| Err(self.panicked()))
+    }
+
+    fn try_to_arrive(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
         let notice = Notice::default();
         let object = identity.read(self.from, document, &notice)?;
         match trace_of(&*object) {
@@ -111,24 +117,28 @@ impl Hop<'_> {
         false
     }
 
+    /// Not the converter that takes the object over, which says so itself: the types as they are written or dropped.
+    fn panicked(self) -> Problem {
+        Problem::whole(format!("the type of {} or {} panicked", self.from.version, self.to.version))
+    }
+
     fn convert(self, object: Box<dyn Object>) -> Result<(Box<dyn Object>, Document), Problem> {
-        let made = catch_unwind(AssertUnwindSafe(|| {
+        let made = unless_it_panics(|| {
             let object = (self.there)(object)?;
             document(&*object).map(|document| (object, document))
-        }));
-        // The text of a panic may hold values of the object, so it stays where the panic hook wrote it.
+        });
         let (from, to) = (&self.from.version, &self.to.version);
-        let made = made.map_err(|_| Problem::whole(format!("the converter from {from} to {to} panicked")))?;
+        let made = made.ok_or_else(|| Problem::whole(format!("the converter from {from} to {to} panicked")))?;
         made.ok_or_else(|| does_not_write(self.to))
     }
 
     /// What an object says that goes back.
     fn trace_back(self, mut object: Box<dyn Object>, metadata: ObjectMeta) -> Option<Trace> {
-        let back = catch_unwind(AssertUnwindSafe(|| {
+        let back = unless_it_panics(|| {
             *object.metadata() = metadata;
             (self.back)(object).and_then(|object| trace_of(&*object).ok())
-        }));
-        back.ok().flatten()
+        });
+        back.flatten()
     }
 }
 
@@ -142,8 +152,11 @@ impl Identity<'_> {
 
     /// What a version's type says of a document.
     pub(crate) fn known(self, codec: &Codec, document: &Document) -> Result<Document, Problem> {
-        let object = self.read(codec, document, &Notice::default())?;
-        self::document(&*object).ok_or_else(|| does_not_write(codec))
+        let known = unless_it_panics(|| {
+            let object = self.read(codec, document, &Notice::default())?;
+            self::document(&*object).ok_or_else(|| does_not_write(codec))
+        });
+        known.unwrap_or_else(|| Err(type_panicked(codec)))
     }
 
     /// Reads a document as a version.
@@ -153,9 +166,13 @@ impl Identity<'_> {
         let members: Vec<(&str, &str)> = members.iter().map(|(key, value)| (*key, &**value)).collect();
         let (api_version, kind, metadata) = (&*codec.api_version, self.kind, self.metadata);
         let source = Source { api_version, kind, metadata, members: &members };
-        let read = catch_unwind(AssertUnwindSafe(|| codec.read(source, notice).map_err(|_| codec.explain(source))));
-        read.unwrap_or_else(|_| Err(Problem::whole(format!("the type of {} panicked", codec.version))))
+        let read = unless_it_panics(|| codec.read(source, notice).map_err(|_| codec.explain(source)));
+        read.unwrap_or_else(|| Err(type_panicked(codec)))
     }
+}
+
+fn type_panicked(codec: &Codec) -> Problem {
+    Problem::whole(format!("the type of {} panicked", codec.version))
 }
 
 fn does_not_write(codec: &Codec) -> Problem {

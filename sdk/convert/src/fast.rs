@@ -3,10 +3,9 @@
 //! No document is built. What the source's type writes is compared, byte by byte, with what it writes after the way
 //! back; the metadata is copied as it came.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::crossing::Hop;
 use crate::object::{Object, begin, into_string};
+use crate::problem::unless_it_panics;
 use crate::source::Source;
 use crate::trace::Trace;
 use crate::watch::Notice;
@@ -16,7 +15,7 @@ pub(crate) fn convert(object: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     if object.metadata.is_annotated() {
         return None;
     }
-    catch_unwind(AssertUnwindSafe(|| attempt(object, hops))).ok().flatten()
+    unless_it_panics(|| attempt(object, hops)).flatten()
 }
 
 fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Why an object does not convert, told without any of its values.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use portcullis_review::DecodeError;
 
@@ -30,6 +31,19 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.message)
     }
+}
+
+/// Runs code of the user's types and converters; None where it panics. What a panic says may hold values of the object,
+/// so it stays where the panic hook wrote it.
+pub(crate) fn unless_it_panics<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run))
+        .map_err(|panic| {
+            // Anything can be thrown, even what panics when it is dropped.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                std::mem::forget(again);
+            }
+        })
+        .ok()
 }
 
 /// serde's messages with the value that was found left out. A message that is not serde's own may say anything, so

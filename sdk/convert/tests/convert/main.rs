@@ -8,6 +8,7 @@ mod graph;
 mod kinds;
 mod laws;
 mod metadata;
+mod panics;
 mod reviews;
 mod tampered;
 mod unknown;
