@@ -29,8 +29,10 @@ mod yaml;
 
 pub use configuration::{ServiceRef, mutating_configuration, validating_configuration};
 pub use crd::with_conversion;
+/// What a rule names is what a review says.
+pub use portcullis_review::Operation;
 pub use rbac::{Access, Grant};
 pub use webhook::{
-    FailurePolicy, MatchCondition, MatchPolicy, Operation, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
+    FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
 pub use yaml::{YamlError, to_yaml};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use portcullis_review::Operation;
 
 /// The label that the API server sets on every namespace: its name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -133,19 +134,6 @@ words! {
         Validating = "Validating",
         /// May change the object.
         Mutating = "Mutating",
-    }
-}
-words! {
-    /// What a request does.
-    Operation {
-        /// An object is created.
-        Create = "CREATE",
-        /// An object is changed.
-        Update = "UPDATE",
-        /// An object is deleted.
-        Delete = "DELETE",
-        /// A connection to an object is opened (`exec`, `attach`, `proxy`).
-        Connect = "CONNECT",
     }
 }
 words! {

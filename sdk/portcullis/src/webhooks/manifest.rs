@@ -1,6 +1,7 @@
 //! Registrations as manifests.
 
-use portcullis_manifest::{Operation, Webhook, WebhookKind};
+use portcullis_manifest::{Webhook, WebhookKind};
+use portcullis_review::Operation;
 
 use super::settings::Settings;
 use super::target::Subject;

@@ -6,8 +6,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
-//! use portcullis::manifest::Operation;
+//! use portcullis::webhooks::{Context, Mutate, Mutation, Operation, Validate, Verdict, Webhooks};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! let webhooks = Webhooks::new()

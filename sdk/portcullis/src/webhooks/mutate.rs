@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
-use portcullis_manifest::{self as manifests, Reinvocation, Webhook, WebhookKind};
+use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
 use portcullis_review::{Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -189,10 +189,10 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
 
     fn manifest(&self) -> Webhook {
         let handled = [
-            (manifests::Operation::Create, self.create.is_some()),
-            (manifests::Operation::Update, self.update.is_some()),
-            (manifests::Operation::Delete, self.delete.is_some()),
-            (manifests::Operation::Connect, self.connect.is_some()),
+            (Operation::Create, self.create.is_some()),
+            (Operation::Update, self.update.is_some()),
+            (Operation::Delete, self.delete.is_some()),
+            (Operation::Connect, self.connect.is_some()),
         ];
         manifest::webhook(WebhookKind::Mutating, &self.settings, &self.subject, handled)
     }

@@ -1,8 +1,8 @@
 //! What a webhook is called for, and what it refuses to be called for.
 
 use kube::discovery::ApiResource;
-use portcullis_manifest::{Operation, Rule, Scope};
-use portcullis_review::{GroupVersionKind, Request};
+use portcullis_manifest::{Rule, Scope};
+use portcullis_review::{GroupVersionKind, Operation, Request};
 
 use super::admit::{AdmissionObject, Failure, KnownScope};
 

@@ -223,7 +223,7 @@ impl Reviews {
     /// Whether the webhook is called when such an object is created or changed.
     pub(super) fn takes(&self, kind: WebhookKind, name: &str, operation: Operation) -> bool {
         let rules = &self.webhook(kind, name).rules;
-        rules.iter().flat_map(|rule| &rule.operations).any(|taken| taken.as_str() == operation.as_str())
+        rules.iter().any(|rule| rule.operations.contains(&operation))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn target(webhook: &Webhook, wanted: &Wanted<'_>) -> Option<Target> {
 }
 
 fn by_rule(rule: &Rule, wanted: &Wanted<'_>) -> Option<Target> {
-    if !rule.operations.iter().any(|operation| operation.as_str() == wanted.operation.as_str()) {
+    if !rule.operations.contains(&wanted.operation) {
         return None;
     }
     let plural = rule.resources.iter().find_map(|resource| plural(resource, wanted))?;
@@ -60,7 +60,7 @@ fn plural(resource: &str, wanted: &Wanted<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis::manifest::{self, WebhookKind};
+    use portcullis::manifest::WebhookKind;
 
     fn rule(groups: &[&str], versions: &[&str], resources: &[&str]) -> Rule {
         let owned = |list: &[&str]| list.iter().map(|&entry| entry.to_owned()).collect();
@@ -69,7 +69,7 @@ mod tests {
             versions: owned(versions),
             resources: owned(resources),
             scope: Scope::Namespaced,
-            operations: vec![manifest::Operation::Create, manifest::Operation::Update],
+            operations: vec![Operation::Create, Operation::Update],
         }
     }
 
