@@ -4,7 +4,7 @@
 //! is never compared with the raw object, only with its own output before the handler ran; the difference between
 //! those two is what the handler did, and it is done again on the raw object.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -62,12 +62,29 @@ fn carry_object(
 
 /// Elements that are the same before and after keep what the type does not know of them, wherever they moved.
 fn carry_array(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
-    let origins = origins(before, after);
+    let places = places(raw, before);
+    let of = |index: usize| places[index].map(|place| (&raw[place], &before[index]));
     after
         .iter()
-        .zip(origins)
-        .map(|(value, origin)| origin.map_or_else(|| value.clone(), |index| carry(&raw[index], &before[index], value)))
+        .zip(origins(before, after))
+        .map(|(value, origin)| {
+            origin.and_then(of).map_or_else(|| value.clone(), |(raw, before)| carry(raw, before, value))
+        })
         .collect()
+}
+
+/// For each element before, the index of the one in `raw` that it is a view of. Mostly its own; but a type that keeps a
+/// set has the elements in an order of its own.
+fn places(raw: &[Value], before: &[Value]) -> Vec<Option<usize>> {
+    let mut places = origins(raw, before);
+    let known: HashSet<usize> = places.iter().flatten().copied().collect();
+    for (index, place) in places.iter_mut().enumerate() {
+        // One that the type gave another name.
+        if place.is_none() && !known.contains(&index) {
+            *place = Some(index);
+        }
+    }
+    places
 }
 
 /// For each element after, the index of the element before that it came from. Linear in the length of the lists.

@@ -79,6 +79,20 @@ fn an_edit_reaches_the_raw_object_and_nothing_else_does() {
             json!({"c": [{"name": "b", "v": 2, "new": "b"}, {"name": "a", "v": 2, "new": "a"}]}),
         ),
         (
+            "elements that the type sorted keep what is theirs",
+            json!({"c": [{"name": "b", "v": 1, "new": "b"}, {"name": "a", "v": 1, "new": "a"}], "s": ["y", "x"]}),
+            json!({"c": [{"name": "a", "v": 1}, {"name": "b", "v": 1}], "s": ["x", "y"]}),
+            json!({"c": [{"name": "a", "v": 2}], "s": ["y"]}),
+            json!({"c": [{"name": "a", "v": 2, "new": "a"}], "s": ["y"]}),
+        ),
+        (
+            "elements that the type gave another name keep what is theirs",
+            json!({"c": [{"name": "A", "v": 1, "new": "a"}, {"name": "B", "v": 1}]}),
+            json!({"c": [{"name": "a", "v": 1}, {"name": "b", "v": 1}]}),
+            json!({"c": [{"name": "a", "v": 2}, {"name": "b", "v": 1}]}),
+            json!({"c": [{"name": "A", "v": 2, "new": "a"}, {"name": "B", "v": 1}]}),
+        ),
+        (
             "an element in another's place inherits nothing",
             json!({"c": [{"name": "a", "new": "a"}]}),
             json!({"c": [{"name": "a"}]}),

@@ -12,6 +12,7 @@ mod gate;
 mod immutable;
 mod issues;
 mod kinds;
+mod nasty;
 mod outages;
 mod settings;
 mod subresources;
