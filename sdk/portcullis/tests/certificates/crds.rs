@@ -1,5 +1,7 @@
 //! The CA in the conversion stanza of CRDs: published, put back, and in nobody's way.
 
+use std::sync::Mutex;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -8,11 +10,8 @@ use kube::api::{Patch, PatchParams};
 use portcullis::certificates::{Bundle, Configurations};
 use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
-use std::sync::Mutex;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use crate::fixture::PATIENCE;
+use crate::fixture::{PATIENCE, Publisher, heard};
 use crate::publish::ca;
 
 /// A CRD of its own, and an operator that may publish in it and do nothing else.
@@ -78,35 +77,11 @@ impl Kind {
     fn publish(&self, pem: &str) -> Publisher {
         let bundle = Bundle::new(&self.home, pem).of_services_in(&self.home);
         let configurations = Configurations { crds: vec![self.name()], ..Configurations::default() };
-        let stop = CancellationToken::new();
-        let task = {
-            let (bundle, client, stop) = (bundle.clone(), self.user.client.clone(), stop.clone());
-            let configurations = configurations.clone();
-            tokio::spawn(async move { Box::pin(bundle.maintain(&client, &configurations, &stop)).await })
-        };
-        Publisher { bundle, configurations, stop, task }
+        Publisher::start(&self.user, bundle, configurations)
     }
 
     async fn writes(&self, mark: portcullis_testing::Mark) -> usize {
         self.cluster.audit().writes_by(&self.user.name, mark).await.len()
-    }
-}
-
-struct Publisher {
-    bundle: Bundle,
-    configurations: Configurations,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Publisher {
-    async fn published(&self) {
-        tokio::time::timeout(PATIENCE, self.bundle.published(&self.configurations, |_| {})).await.unwrap();
-    }
-
-    async fn stop(self) {
-        self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
     }
 }
 
@@ -175,14 +150,13 @@ async fn a_crd_that_another_installation_converts_is_left_alone() {
     let kind = Kind::new().await;
     kind.apply(&kind.manifest("elsewhere")).await.unwrap();
     let (mark, publisher) = (kind.cluster.audit().mark(), kind.publish(&ca("ours")));
-    let said = Mutex::new(String::new());
+    let said = Mutex::new(Vec::new());
     let waiting =
-        publisher.bundle.published(&publisher.configurations, |missing| missing.clone_into(&mut said.lock().unwrap()));
+        publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let why = "it belongs to the installation in namespace elsewhere; give --namespace, or see 'generate crds'";
-    let told = wait_until("a reason", PATIENCE, || async { said.lock().unwrap().ends_with(why).then_some(()) });
     tokio::select! {
         _ = waiting => panic!("it is not published"),
-        () = told => {}
+        () = heard(&said, why) => {}
     }
     assert_eq!((kind.bundle().await, kind.writes(mark).await), (None, 0));
     publisher.stop().await;
@@ -197,18 +171,11 @@ async fn readiness_waits_for_the_crd_and_says_what_is_missing() {
     let waiting =
         publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let steps = async {
-        let heard = |words: &'static str| {
-            let said = &said;
-            let hear = move || async move {
-                said.lock().unwrap().last().is_some_and(|last| last.ends_with(words)).then_some(())
-            };
-            async move { wait_until(words, PATIENCE, hear).await }
-        };
-        heard("it is not installed; see 'generate crds'").await;
+        heard(&said, "it is not installed; see 'generate crds'").await;
         let mut unconverted = kind.manifest(&kind.home);
         unconverted["spec"]["conversion"] = json!({ "strategy": "None" });
         kind.apply(&unconverted).await.unwrap();
-        heard("its conversion strategy is not Webhook; see 'generate crds'").await;
+        heard(&said, "its conversion strategy is not Webhook; see 'generate crds'").await;
         assert_eq!(kind.bundle().await, None);
         kind.apply(&kind.manifest(&kind.home)).await.unwrap();
     };

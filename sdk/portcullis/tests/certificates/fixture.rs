@@ -1,7 +1,7 @@
 //! An operator's place in the cluster: a namespace, a user with the operator's generated rights, its Secrets and configuration.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -156,13 +156,7 @@ impl Place {
     /// Looks after the configuration as the operator's user. Ends with the test.
     pub(crate) fn publish(&self, ca_pem: &str, webhooks: &[&str]) -> Publisher {
         let bundle = Bundle::new(&self.name, ca_pem).of_services_in(&self.name);
-        let (stop, configurations) = (CancellationToken::new(), self.configurations(webhooks));
-        let task = {
-            let (bundle, client, stop) = (bundle.clone(), self.user.client.clone(), stop.clone());
-            let configurations = configurations.clone();
-            tokio::spawn(async move { Box::pin(bundle.maintain(&client, &configurations, &stop)).await })
-        };
-        Publisher { bundle, configurations, stop, task }
+        Publisher::start(&self.user, bundle, self.configurations(webhooks))
     }
 }
 
@@ -174,6 +168,16 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
+    pub(crate) fn start(user: &User, bundle: Bundle, configurations: Configurations) -> Self {
+        let stop = CancellationToken::new();
+        let task = {
+            let (bundle, client, stop) = (bundle.clone(), user.client.clone(), stop.clone());
+            let configurations = configurations.clone();
+            tokio::spawn(async move { Box::pin(bundle.maintain(&client, &configurations, &stop)).await })
+        };
+        Self { bundle, configurations, stop, task }
+    }
+
     pub(crate) async fn published(&self) {
         tokio::time::timeout(PATIENCE, self.bundle.published(&self.configurations, |_| {})).await.unwrap();
     }
@@ -182,6 +186,12 @@ impl Publisher {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
     }
+}
+
+/// Waits until the last thing that was said ends with these words.
+pub(crate) async fn heard(said: &Mutex<Vec<String>>, words: &str) {
+    let last = || async { said.lock().unwrap().last().is_some_and(|last| last.ends_with(words)).then_some(()) };
+    wait_until(words, PATIENCE, last).await;
 }
 
 fn full(webhook: &str) -> String {

@@ -3,11 +3,10 @@
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis_pki::Ca;
-use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
-use crate::fixture::{PATIENCE, Place};
+use crate::fixture::{PATIENCE, Place, heard};
 
 pub(crate) fn ca(name: &str) -> String {
     let now = jiff::Timestamp::now();
@@ -147,16 +146,9 @@ async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
     let waiting =
         publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let steps = async {
-        let heard = |words: &'static str| {
-            let said = &said;
-            let hear = move || async move {
-                said.lock().unwrap().last().is_some_and(|last| last.ends_with(words)).then_some(())
-            };
-            async move { wait_until(words, PATIENCE, hear).await }
-        };
-        heard("it is not installed; see 'generate webhooks'").await;
+        heard(&said, "it is not installed; see 'generate webhooks'").await;
         place.install(&["somebody-elses"]).await;
-        heard("it registers none of the webhooks that are served").await;
+        heard(&said, "it registers none of the webhooks that are served").await;
         place.install(&["a"]).await;
     };
     let (bundle, ()) = tokio::join!(waiting, steps);
@@ -180,14 +172,13 @@ async fn the_webhooks_of_an_installation_in_another_namespace_are_left_alone() {
     publisher.stop().await;
 
     let publisher = place.publish(&pem, &["a"]);
-    let said = Mutex::new(String::new());
+    let said = Mutex::new(Vec::new());
     let waiting =
-        publisher.bundle.published(&publisher.configurations, |missing| missing.clone_into(&mut said.lock().unwrap()));
+        publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let why = "it belongs to the installation in namespace elsewhere; give --namespace, or see 'generate webhooks'";
-    let told = wait_until("a reason", PATIENCE, || async { said.lock().unwrap().ends_with(why).then_some(()) });
     tokio::select! {
         _ = waiting => panic!("it is not published"),
-        () = told => {}
+        () = heard(&said, why) => {}
     }
     assert_eq!(place.bundles().await[0].1, None);
     publisher.stop().await;
