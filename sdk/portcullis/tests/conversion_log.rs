@@ -6,39 +6,18 @@
 #[macro_use]
 #[path = "conversion/people.rs"]
 mod people;
-
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+#[path = "wire/lines.rs"]
+mod lines;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use portcullis::webhooks::{Routes, Webhooks};
 use serde_json::{Value, json};
-use tracing_subscriber::fmt::MakeWriter;
+
+use lines::Lines;
 
 people!(logged, "logged.example");
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 fn objects(bad: usize, good: usize) -> Vec<Value> {
     let person = |name: String, spec: Value| json!({ "apiVersion": "logged.example/v1", "kind": "Person", "metadata": { "name": name, "namespace": "team" }, "spec": spec });
@@ -71,7 +50,7 @@ async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_valu
     assert_eq!(answer["response"]["uid"], "u-1");
     assert_eq!(answer["response"]["result"], json!({ "status": "Success" }));
     assert_eq!(answer["response"]["convertedObjects"].as_array().unwrap().len(), 3);
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.take();
     assert!(!text.contains("hunter2") && !text.contains("password"), "{text}");
     let logged: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let line = logged.iter().find(|line| line["level"] == "WARN").unwrap()["fields"].clone();
@@ -83,9 +62,8 @@ async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_valu
     assert_eq!([webhook, uid, trace], ["people", "u-1", "0af7651916cd43dd8448eb211c80319c"]);
 
     // A kind whose objects are all bad fills no disk: the first hundred are named, the rest is counted.
-    lines.0.lock().unwrap().clear();
     ask(&routes, objects(150, 0)).await;
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.take();
     assert_eq!(text.lines().filter(|line| line.contains("bad object is converted")).count(), 100);
     assert!(text.contains(r#""more":50"#), "{text}");
     let metrics = routes.metrics().encode();

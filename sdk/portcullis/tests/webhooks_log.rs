@@ -6,9 +6,8 @@
 #[allow(dead_code, reason = "other test binaries use the rest")]
 #[path = "wire/fixture.rs"]
 mod fixture;
-
-use std::io;
-use std::sync::{Arc, Mutex};
+#[path = "wire/lines.rs"]
+mod lines;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -17,6 +16,7 @@ use portcullis::webhooks::Routes;
 use serde_json::{Value, json};
 
 use fixture::{entity, review, webhooks};
+use lines::Lines;
 
 async fn ask(routes: &Routes, path: &str, review: &Value) {
     let request = Request::post(path)
@@ -26,32 +26,11 @@ async fn ask(routes: &Routes, path: &str, review: &Value) {
     routes.respond(request).await;
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-    }
-}
-
 /// D11
 #[tokio::test]
 async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_object() {
     let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(lines.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let routes = webhooks().routes().unwrap();
 

@@ -5,9 +5,10 @@
 #[allow(dead_code, reason = "other test binaries use the rest")]
 #[path = "wire/fixture.rs"]
 mod fixture;
+#[path = "wire/lines.rs"]
+mod lines;
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -16,30 +17,16 @@ use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use serde_json::{Value, json};
 
 use fixture::{Entity, entity, review};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use lines::Lines;
 
 /// D11: what a handler logs can be found by the API server's uid and by the trace that the request is part of.
 #[tokio::test]
 async fn what_a_handler_logs_carries_the_uid_and_the_trace_of_its_review() {
     let lines = Lines::default();
-    let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .json()
         .with_env_filter("portcullis=debug,webhooks_trace=info")
-        .with_writer(move || writer.clone())
+        .with_writer(lines.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let webhook = Validate::<Entity>::named("username").on_create(|_: Arc<Entity>, _: Context| async {
@@ -58,7 +45,7 @@ async fn what_a_handler_logs_carries_the_uid_and_the_trace_of_its_review() {
             request = request.header("traceparent", traceparent);
         }
         routes.respond(request.body(Full::new(Bytes::from(body.clone()))).unwrap()).await;
-        let said = String::from_utf8(std::mem::take(&mut *lines.0.lock().unwrap())).unwrap();
+        let said = lines.take();
         let told: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(told.len(), 2, "{said}");
         assert_eq!(told[0]["fields"]["message"], "looking it up");
