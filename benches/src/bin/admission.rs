@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     let flags = Flags::parse();
     let cpu = pin();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         // Servers are killed when the run is dropped.
         tokio::select! {
@@ -63,7 +63,10 @@ fn main() -> Result<()> {
             _ = interrupted.recv() => anyhow::bail!("interrupted"),
             _ = terminated.recv() => anyhow::bail!("terminated"),
         }
-    })
+    });
+    // What was killed is waited for by the runtime, so that no dead process stays listed.
+    runtime.block_on(tokio::time::sleep(Duration::from_millis(100)));
+    ended
 }
 
 async fn run(flags: &Flags, cpu: Option<&str>) -> Result<()> {
