@@ -21,7 +21,8 @@
 //!
 //! This binary refuses ConfigMaps that hold passwords. `no-passwords generate webhooks` and `generate rbac` print what
 //! to apply; `no-passwords run` makes its certificates, publishes its CA in the webhook configurations, and is ready when
-//! the API server can call it. `examples/entity_operator.rs` adds a kind of its own, defaults and a controller.
+//! the API server can call it. `examples/controller.rs` adds flags, a kind of its own and a controller;
+//! `examples/entity-operator` of the repository is one with three versions of its kind and their conversion.
 //!
 //! ```no_run
 //! use std::process::ExitCode;

@@ -16,7 +16,7 @@ async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
         (&["run", "--think", "long"], "invalid value 'long' for '--think <THINK>'"),
         (&["generate", "charts"], "possible values: crds, webhooks, rbac"),
         (&["generate", "crds", "--check"], "--out <DIR>"),
-        (&[], "Usage: entity_operator <COMMAND>"),
+        (&[], "Usage: controller <COMMAND>"),
     ];
     for (arguments, wanted) in cases {
         let said = fails(arguments, 2).await;

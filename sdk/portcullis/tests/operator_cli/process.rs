@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 
-const ENTITIES: &str = "entity_operator";
+/// The example with flags and a controller.
+const ENTITIES: &str = "controller";
 /// The example with a kind in three versions.
 pub(crate) const VERSIONS: &str = "versions_operator";
 

@@ -1,8 +1,8 @@
-//! A whole operator: one kind, a rule for it, a default, and a controller.
+//! An operator with flags of its own and a controller, beside a rule and a default for its one kind.
 //!
 //! ```text
-//! cargo run -p portcullis --example entity_operator -- generate crds
-//! cargo run -p portcullis --example entity_operator -- run --kubeconfig ~/.kube/config
+//! cargo run -p portcullis --example controller -- generate crds
+//! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config
 //! ```
 
 use std::process::ExitCode;
