@@ -26,7 +26,8 @@ impl ServiceRef {
     }
 }
 
-/// The configuration of the validating ones among `webhooks`. The CA bundle is left out: its owner applies it by webhook name.
+/// The configuration of the validating ones among `webhooks`. The CA bundle is left out: its owner applies it by
+/// webhook name.
 pub fn validating_configuration(
     name: &str,
     webhooks: &[Webhook],

@@ -8,8 +8,8 @@ use crate::ServiceRef;
 
 /// The same CRD, whose objects are converted between its versions by the webhook at `path` behind `service`.
 ///
-/// Names and namespace are final: nothing has to be filled in by a patch of kustomize or Helm. The CA bundle is left out: its owner publishes it, and the
-/// manifest can be applied again without taking it out.
+/// Names and namespace are final: nothing has to be filled in by a patch of kustomize or Helm. The CA bundle is left
+/// out: its owner publishes it, and the manifest can be applied again without taking it out.
 #[must_use]
 pub fn with_conversion(
     mut crd: CustomResourceDefinition,

@@ -1,7 +1,8 @@
 //! Webhook configurations and RBAC as Kubernetes manifests, and manifests as YAML.
 //!
-//! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The `portcullis` crate fills a [`Webhook`] from
-//! what was registered with it, so that the routes that are served and the configurations that are generated cannot drift apart.
+//! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The
+//! `portcullis` crate fills a [`Webhook`] from what was registered with it, so that the routes that are served and the
+//! configurations that are generated cannot drift apart.
 //!
 //! ```
 //! use portcullis_manifest::{Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};

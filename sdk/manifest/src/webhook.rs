@@ -56,9 +56,10 @@ impl Webhook {
         }
     }
 
-    /// Leaves the operator's own namespace out where the webhook could lock the cluster: when it fails closed and a rule reaches kinds that Kubernetes
-    /// itself brings, an operator that is down could not get the Pod, Secret or Lease that it needs to come back. A webhook for custom kinds alone is
-    /// not narrowed: nothing there keeps the operator from starting, and a gap in the gate would be a surprise.
+    /// Leaves the operator's own namespace out where the webhook could lock the cluster: when it fails closed and a
+    /// rule reaches kinds that Kubernetes itself brings, an operator that is down could not get the Pod, Secret or
+    /// Lease that it needs to come back. A webhook for custom kinds alone is not narrowed: nothing there keeps the
+    /// operator from starting, and a gap in the gate would be a surprise.
     #[must_use]
     pub fn guarded(mut self, own_namespace: &str) -> Self {
         if self.failure_policy == FailurePolicy::Ignore || !self.rules.iter().any(Rule::reaches_builtin_kinds) {
@@ -91,7 +92,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it can match kinds that Kubernetes itself brings. Custom kinds live in groups with a dot that do not end in `k8s.io`.
+    /// Whether it can match kinds that Kubernetes itself brings. Custom kinds live in groups with a dot that do not end
+    /// in `k8s.io`.
     fn reaches_builtin_kinds(&self) -> bool {
         self.groups.iter().any(|group| !group.contains('.') || group == "k8s.io" || group.ends_with(".k8s.io"))
     }

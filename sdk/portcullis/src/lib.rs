@@ -14,14 +14,14 @@
 //! | know where the certificates are kept | [`certificates`] |
 //! | test it, in the process and against a real API server | the crate `portcullis-testing` |
 //!
-//! The book in the repository's `docs/` has a tutorial from `cargo new` to a validating, mutating, converting operator in
-//! an hour, how-tos for each webhook type, and explanations of admission and conversion.
+//! The book in the repository's `docs/` has a tutorial from `cargo new` to a validating, mutating, converting operator
+//! in an hour, how-tos for each webhook type, and explanations of admission and conversion.
 //!
 //! # A whole operator
 //!
 //! This binary refuses ConfigMaps that hold passwords. `no-passwords generate webhooks` and `generate rbac` print what
-//! to apply; `no-passwords run` makes its certificates, publishes its CA in the webhook configurations, and is ready when
-//! the API server can call it. `examples/controller.rs` adds flags, a kind of its own and a controller;
+//! to apply; `no-passwords run` makes its certificates, publishes its CA in the webhook configurations, and is ready
+//! when the API server can call it. `examples/controller.rs` adds flags, a kind of its own and a controller;
 //! `examples/entity-operator` of the repository is one with three versions of its kind and their conversion.
 //!
 //! ```no_run
@@ -50,8 +50,8 @@
 //!
 //! # Validate, mutate, convert
 //!
-//! One value holds what the operator is called for. Routes, manifests, the CRD's conversion stanza and the operator's own
-//! rights are made from it.
+//! One value holds what the operator is called for. Routes, manifests, the CRD's conversion stanza and the operator's
+//! own rights are made from it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -105,8 +105,8 @@
 //!
 //! # What it does, beside others
 //!
-//! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 4.2 by
-//! itself, read in their sources. "Hand": possible with its types, written by you.
+//! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 4.2
+//! by itself, read in their sources. "Hand": possible with its types, written by you.
 //!
 //! | | portcullis | KubeOps | controller-runtime | kopf | kube |
 //! |---|---|---|---|---|---|

@@ -1,5 +1,5 @@
-//! What is logged of bad objects: enough to find them, and nothing of what is in them. One test, alone in its process: its subscriber is for all threads, as
-//! large reviews are converted on others.
+//! What is logged of bad objects: enough to find them, and nothing of what is in them. One test, alone in its process:
+//! its subscriber is for all threads, as large reviews are converted on others.
 
 #![allow(clippy::unwrap_used)]
 

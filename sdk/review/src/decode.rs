@@ -20,8 +20,8 @@ pub fn decode<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
     serde_json::from_str(object).or_else(|_| explain(&mut serde_json::Deserializer::from_str(object)))
 }
 
-/// Decodes an object as if its `metadata.managedFields` were not there: who wrote which field. They are often half of an
-/// object and of no use to a handler, and to decode them costs more than to decode all the rest.
+/// Decodes an object as if its `metadata.managedFields` were not there: who wrote which field. They are often half of
+/// an object and of no use to a handler, and to decode them costs more than to decode all the rest.
 pub fn decode_without_managed_fields<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
     let mut from = serde_json::Deserializer::from_str(object);
     T::deserialize(without_managed_fields(&mut from))

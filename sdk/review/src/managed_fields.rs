@@ -1,8 +1,8 @@
-//! A reader that goes past `metadata.managedFields`: who wrote which field. They are often half of an object and of no use
-//! to a handler, and to decode them costs more than to decode all the rest.
+//! A reader that goes past `metadata.managedFields`: who wrote which field. They are often half of an object and of no
+//! use to a handler, and to decode them costs more than to decode all the rest.
 //!
-//! It stands between the text and the type, and looks at the keys of two objects: those of the document and those of its
-//! metadata. So nothing is copied or read twice, and what the type sees of the rest is what it would have seen.
+//! It stands between the text and the type, and looks at the keys of two objects: those of the document and those of
+//! its metadata. So nothing is copied or read twice, and what the type sees of the rest is what it would have seen.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -123,8 +123,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Where a string ends whose text begins at `at`: behind its quote. Eight bytes at a time, since strings are most of what
-/// an object is.
+/// Where a string ends whose text begins at `at`: behind its quote. Eight bytes at a time, since strings are most of
+/// what an object is.
 fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {

@@ -177,9 +177,9 @@ impl Verdict {
         self
     }
 
-    /// Tells the user something beside the decision; kubectl prints it as `Warning: …`. Kubernetes keeps 256
-    /// characters of one warning and 4096 of all together: when the answer is written longer ones are cut, and the last one
-    /// says how many more there were.
+    /// Tells the user something beside the decision; kubectl prints it as `Warning: …`. Kubernetes keeps 256 characters
+    /// of one warning and 4096 of all together: when the answer is written longer ones are cut, and the last one says
+    /// how many more there were.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
         self

@@ -49,12 +49,13 @@ impl Configurations {
     }
 }
 
-/// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something else takes it out (Helm, GitOps, a
-/// user's `apply`).
+/// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something
+/// else takes it out (Helm, GitOps, a user's `apply`).
 ///
-/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is sent while the bytes are right. Who
-/// takes the conversion out of a CRD by server-side apply takes `spec.conversion.webhook` out by a patch first: the CA in it is not theirs, and without the
-/// rest the API server refuses it.
+/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is
+/// sent while the bytes are right. Who takes the conversion out of a CRD by server-side apply takes
+/// `spec.conversion.webhook` out by a patch first: the CA in it is not theirs, and without the rest the API server
+/// refuses it.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Arc<str>>,
@@ -79,8 +80,8 @@ impl Bundle {
         Self { wanted, standings: watch::Sender::default(), manager: format!("{operator}-ca-bundle"), namespace: None }
     }
 
-    /// Leaves entries alone that call a Service of another namespace than this one. They are those of another installation of the operator: with our CA
-    /// in them, its webhooks could not be called.
+    /// Leaves entries alone that call a Service of another namespace than this one. They are those of another
+    /// installation of the operator: with our CA in them, its webhooks could not be called.
     #[must_use]
     pub fn of_services_in(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
@@ -98,8 +99,8 @@ impl Bundle {
         });
     }
 
-    /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline of its own, and tells
-    /// `waiting` what is missing whenever that changes.
+    /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline
+    /// of its own, and tells `waiting` what is missing whenever that changes.
     pub async fn published(&self, configurations: &Configurations, mut waiting: impl FnMut(&str)) -> Arc<str> {
         let objects = configurations.objects();
         let (mut wanted, mut standings) = (self.wanted.subscribe(), self.standings.subscribe());

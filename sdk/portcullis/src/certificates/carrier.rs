@@ -10,7 +10,8 @@ use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What the kinds of these objects have in common: entries that each say whom the API server calls, and whom it trusts there.
+/// What the kinds of these objects have in common: entries that each say whom the API server calls, and whom it trusts
+/// there.
 pub(super) trait Carrier:
     Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
     + Clone
@@ -26,7 +27,8 @@ pub(super) trait Carrier:
 
     fn entries(&self) -> Vec<Entry<'_>>;
 
-    /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing else.
+    /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing
+    /// else.
     fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value>;
 }
 
@@ -48,9 +50,10 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its bundles mixed up. It is a strategic
-/// merge patch and not server-side apply, on purpose: an apply would own the entries too, and whoever applies the manifest could never take a webhook out of
-/// it again, because its name and bundle would stay behind and not be valid. This way the field manager owns nothing but `caBundle`.
+/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its
+/// bundles mixed up. It is a strategic merge patch and not server-side apply, on purpose: an apply would own the
+/// entries too, and whoever applies the manifest could never take a webhook out of it again, because its name and
+/// bundle would stay behind and not be valid. This way the field manager owns nothing but `caBundle`.
 fn webhooks_patch(read: &impl Resource, entries: &[&str], bundle: &ByteString) -> Patch<Value> {
     let entry = |name: &&str| json!({ "name": name, "clientConfig": { "caBundle": bundle } });
     let webhooks: Vec<_> = entries.iter().map(entry).collect();

@@ -7,10 +7,11 @@
 //! | `<name>-ca` | `ca.crt`, `ca.key` | whoever issues a leaf |
 //! | `<name>` | `tls.crt`, `tls.key`, `ca.crt` | every replica: all serve the same pair |
 //!
-//! Both are created only when absent: whoever wins the create writes, the others read what was written. The CA comes first, so that a process killed
-//! between the two leaves a state that the next start completes. A stored leaf is used again while it has more than 30 days left, names every name that is
-//! needed, and chains to the stored CA; otherwise a new one is issued under the same CA. The running listener takes a new pair without closing its port, and
-//! before one under another CA is served, callers are told to trust both.
+//! Both are created only when absent: whoever wins the create writes, the others read what was written. The CA comes
+//! first, so that a process killed between the two leaves a state that the next start completes. A stored leaf is used
+//! again while it has more than 30 days left, names every name that is needed, and chains to the stored CA; otherwise a
+//! new one is issued under the same CA. The running listener takes a new pair without closing its port, and before one
+//! under another CA is served, callers are told to trust both.
 
 mod bundle;
 mod carrier;
@@ -79,7 +80,8 @@ pub enum CertificateError {
     /// The pair cannot be served.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// What was just issued would not pass as stored: the stored CA cannot issue for these names. Delete the Secret `<name>-ca`, or correct the names.
+    /// What was just issued would not pass as stored: the stored CA cannot issue for these names. Delete the Secret
+    /// `<name>-ca`, or correct the names.
     #[error("a certificate under the CA in Secret {namespace}/{ca} cannot be served: {problem}")]
     Unusable {
         /// Namespace of the Secrets.
@@ -148,7 +150,8 @@ impl std::fmt::Debug for Automatic {
 }
 
 impl Automatic {
-    /// Reads the stored material, making and repairing what is missing or cannot go on. All replicas that call this end with the same material.
+    /// Reads the stored material, making and repairing what is missing or cannot go on. All replicas that call this end
+    /// with the same material.
     ///
     /// # Errors
     /// When the API server refuses, or does not come to rest within a minute. Nothing is lost by trying again.
@@ -161,8 +164,9 @@ impl Automatic {
         tls_config(Arc::clone(&self.provider), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
     }
 
-    /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is about to end, and tells `bundle`
-    /// what callers must trust. A pair that cannot be served leaves the one before it in place.
+    /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is
+    /// about to end, and tells `bundle` what callers must trust. A pair that cannot be served leaves the one before it
+    /// in place.
     pub async fn maintain(
         &self,
         current: Material,
@@ -227,7 +231,8 @@ impl Automatic {
         }
     }
 
-    /// Puts a new pair into the listener. When it comes from another CA, callers first learn to trust both, so that none of their calls is lost.
+    /// Puts a new pair into the listener. When it comes from another CA, callers first learn to trust both, so that
+    /// none of their calls is lost.
     async fn serve(
         &self,
         current: &Material,

@@ -25,7 +25,8 @@ use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Reviews of one kind under way at the same time. Reading a single object is a review, too.
 const CONCURRENT: usize = 256;
-/// Reviews that take no longer than this, as far as is known, are answered on the thread that read them; it answers nobody else meanwhile.
+/// Reviews that take no longer than this, as far as is known, are answered on the thread that read them; it answers
+/// nobody else meanwhile.
 const HERE: Duration = Duration::from_millis(1);
 /// What is taken for the time per KiB before anything was measured.
 const USUAL: Duration = Duration::from_micros(4);

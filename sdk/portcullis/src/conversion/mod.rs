@@ -1,11 +1,12 @@
 //! Conversion webhooks: one kind in several versions.
 //!
-//! One version is the hub. Every other version has two functions, one to the hub and one back; from them objects go from any version to any other. The
-//! functions are total: they say what a version means in the other's words, and cannot refuse. Metadata is not their business, and what one version cannot
-//! express is carried along and comes back ([`portcullis_convert`] says how).
+//! One version is the hub. Every other version has two functions, one to the hub and one back; from them objects go
+//! from any version to any other. The functions are total: they say what a version means in the other's words, and
+//! cannot refuse. Metadata is not their business, and what one version cannot express is carried along and comes back
+//! ([`portcullis_convert`] says how).
 //!
-//! Register it beside the admission webhooks. From the one value come the route (`/convert/<plural>`) and the CRD's conversion stanza, and the operator
-//! refuses to start or to generate when a version of the CRD has no functions.
+//! Register it beside the admission webhooks. From the one value come the route (`/convert/<plural>`) and the CRD's
+//! conversion stanza, and the operator refuses to start or to generate when a version of the CRD has no functions.
 //!
 //! ```
 //! use portcullis::conversion::Convert;
@@ -52,16 +53,19 @@
 //!
 //! # What can be relied on
 //!
-//! The API server converts whenever an object is asked for in another version than the one in which it is stored, and no policy lets it go on without an
-//! answer. So an answer is given whatever is stored: an object that does not read as its own version, or at which a function panics, goes over as far as it
-//! goes, with an annotation ([`PROBLEM`]), a log line and a count that say what is wrong, and without a trace of its values. It hides no others, and it can be
+//! The API server converts whenever an object is asked for in another version than the one in which it is stored, and
+//! no policy lets it go on without an answer. So an answer is given whatever is stored: an object that does not read as
+//! its own version, or at which a function panics, goes over as far as it goes, with an annotation ([`PROBLEM`]), a log
+//! line and a count that say what is wrong, and without a trace of its values. It hides no others, and it can be
 //! mended, deleted and collected like them. [`Convert::fail_on_bad_objects`] is for those who want it otherwise.
 //!
-//! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other threads, as many as there are cores for all
-//! lists together, and come back in their order. Bodies beyond [`Convert::body_limit`] are refused with 413; what all conversions under way may take together
-//! is about 512 MiB, and what does not fit is sent away with 429 and comes again. Time is what the API server grants, 30 s.
+//! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other
+//! threads, as many as there are cores for all lists together, and come back in their order. Bodies beyond
+//! [`Convert::body_limit`] are refused with 413; what all conversions under way may take together is about 512 MiB, and
+//! what does not fit is sent away with 429 and comes again. Time is what the API server grants, 30 s.
 //!
-//! Objects stay stored in the version in which they were written last. Before a version is removed from the CRD, run the operator's `migrate-storage`.
+//! Objects stay stored in the version in which they were written last. Before a version is removed from the CRD, run
+//! the operator's `migrate-storage`.
 
 mod call;
 mod cover;
@@ -117,8 +121,8 @@ impl<H: Version> Convert<H> {
         Self { hub: Hub::new(), settings }
     }
 
-    /// Adds another version. The functions see objects without `metadata.managedFields`, and what they do to metadata is ignored. One that panics makes the
-    /// object a bad one.
+    /// Adds another version. The functions see objects without `metadata.managedFields`, and what they do to metadata
+    /// is ignored. One that panics makes the object a bad one.
     pub fn spoke<S: Version>(
         mut self,
         to_hub: impl Fn(S) -> H + Send + Sync + 'static,
@@ -140,7 +144,8 @@ impl<H: Version> Convert<H> {
         self
     }
 
-    /// Bytes that one review may have; 128 MiB unless said. The API server asks for whole lists at once where it lists without a limit, as controllers do.
+    /// Bytes that one review may have; 128 MiB unless said. The API server asks for whole lists at once where it lists
+    /// without a limit, as controllers do.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body = bytes;
         self
@@ -148,9 +153,10 @@ impl<H: Version> Convert<H> {
 
     /// Fails a whole review for one bad object, with its index, namespace, name and the path of what is wrong.
     ///
-    /// Choose this only where a half-converted object does more harm than none: lists and watches of the kind fail as long as there is a bad object, and with
-    /// them garbage collection and the deletion of namespaces. Unless this is said, a bad object goes over as far as it goes, with an annotation
-    /// ([`PROBLEM`]), a log line and a count that say what is wrong.
+    /// Choose this only where a half-converted object does more harm than none: lists and watches of the kind fail as
+    /// long as there is a bad object, and with them garbage collection and the deletion of namespaces. Unless this is
+    /// said, a bad object goes over as far as it goes, with an annotation ([`PROBLEM`]), a log line and a count that
+    /// say what is wrong.
     pub fn fail_on_bad_objects(mut self) -> Self {
         self.settings.strict = true;
         self
@@ -217,7 +223,8 @@ impl Webhooks {
     /// The conversions, in the order of registration.
     ///
     /// # Errors
-    /// When they could not be served as they are: two types of one version, a type of another kind, or a path that another webhook has.
+    /// When they could not be served as they are: two types of one version, a type of another kind, or a path that
+    /// another webhook has.
     pub fn conversions(&self) -> Result<Vec<Conversion>, RegistrationError> {
         let mut paths: Vec<_> = self.manifests()?.into_iter().map(|manifest| manifest.path).collect();
         let mut conversions = Vec::new();

@@ -23,7 +23,8 @@ impl Pool {
         Self { free: Arc::new(Semaphore::new(size)), size }
     }
 
-    /// At least one thread, once there is one, and the others that are free now. `None` when there is none by `deadline`.
+    /// At least one thread, once there is one, and the others that are free now. `None` when there is none by
+    /// `deadline`.
     pub(super) async fn threads(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
         let first = tokio::time::timeout_at(deadline, Arc::clone(&self.free).acquire_owned()).await;
         let mut threads = first.ok()?.ok()?;
@@ -62,7 +63,8 @@ pub(super) enum Stopped<E> {
     Halted,
 }
 
-/// Does `work` on every item, on this thread and on others up to `threads`; the results are in the order of the items. Asks `halt` before each item.
+/// Does `work` on every item, on this thread and on others up to `threads`; the results are in the order of the items.
+/// Asks `halt` before each item.
 pub(super) fn in_order<I: Sync, O: Send, E: Send>(
     items: &[I],
     threads: usize,
@@ -70,7 +72,8 @@ pub(super) fn in_order<I: Sync, O: Send, E: Send>(
     work: &(impl Fn(&I) -> Result<O, E> + Sync),
 ) -> Result<Vec<O>, Stopped<E>> {
     let (next, halted, failed) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(usize::MAX));
-    // Chunks are handed out in order: those before a failed one are done by somebody, so the first failure is always found.
+    // Chunks are handed out in order: those before a failed one are done by somebody, so the first failure is always
+    // found.
     let take = || {
         let (mut done, mut failure) = (Vec::new(), None);
         loop {

@@ -38,12 +38,14 @@ enum Command<A: clap::Args> {
     },
     /// Write every stored object again, in the storage version of its kind
     ///
-    /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged, and then takes the versions in which
-    /// nothing is stored any more out of status.storedVersions of the CRD, so that they can be removed from it. Run it when every API server has taken up the
-    /// CRD, with the operator at work. It may be ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
+    /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged,
+    /// and then takes the versions in which nothing is stored any more out of status.storedVersions of the CRD, so that
+    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work. It
+    /// may be ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
     /// listed, and keep the versions from being taken out; the exit code is then 1.
     ///
-    /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and patch the objects.
+    /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
+    /// patch the objects.
     MigrateStorage {
         #[command(flatten)]
         flags: MigrateFlags,
@@ -161,7 +163,8 @@ enum LogFormat {
     Json,
 }
 
-/// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is explained, with exit code 2.
+/// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
+/// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
     let command = Cli::<A>::command().name(operator.name).version(operator.version);
     let matches = command.get_matches();

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 use crate::server::{Handler, RequestBody};
 
-/// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook whose endpoints go away because
-/// of a passing fault takes the cluster's writes with it.
+/// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook
+/// whose endpoints go away because of a passing fault takes the cluster's writes with it.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     waiting_for: watch::Sender<Option<Arc<str>>>,

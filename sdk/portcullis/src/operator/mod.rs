@@ -33,13 +33,14 @@
 //!
 //! The binary then has
 //!
-//! - `generate crds|webhooks|rbac`: manifests from the same value that is served, with the rights that the operator needs and no others. `--out DIR` writes
-//!   files, `--check` compares them and names those that differ.
-//! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions that nothing is stored in any more out
-//!   of `status.storedVersions`, so that they can be removed from the CRD.
-//! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the controllers. It is ready once its CA is in the
-//!   webhook configurations and CRDs and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way
-//!   be answered. A controller that fails ends the process with its error.
+//! - `generate crds|webhooks|rbac`: manifests from the same value that is served, with the rights that the operator
+//!   needs and no others. `--out DIR` writes files, `--check` compares them and names those that differ.
+//! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions
+//!   that nothing is stored in any more out of `status.storedVersions`, so that they can be removed from the CRD.
+//! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
+//!   controllers. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
+//!   succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way be answered. A
+//!   controller that fails ends the process with its error.
 
 mod cli;
 mod connect;
@@ -102,7 +103,8 @@ impl Parts {
         Self { webhooks, controllers: BTreeMap::new() }
     }
 
-    /// Adds a controller. It runs until [`Runtime::stop`] is cancelled; when it returns before that, or fails, the process ends with its error.
+    /// Adds a controller. It runs until [`Runtime::stop`] is cancelled; when it returns before that, or fails, the
+    /// process ends with its error.
     pub fn controller<F, R>(mut self, name: &str, controller: F) -> Self
     where
         F: FnOnce(Runtime) -> R + Send + 'static,
@@ -114,7 +116,8 @@ impl Parts {
 }
 
 impl<A: clap::Args> Operator<A> {
-    /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the Secrets.
+    /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the
+    /// Secrets.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_| Ok(Parts::default()));
         Self { name, version: None, crds: Vec::new(), access: Access::default(), setup }
@@ -126,8 +129,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// The kinds that it brings, each with all its versions ([`kube::core::crd::merge_crds`]). Those with a conversion among the webhooks are generated with
-    /// it.
+    /// The kinds that it brings, each with all its versions ([`kube::core::crd::merge_crds`]). Those with a conversion
+    /// among the webhooks are generated with it.
     pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
         self.crds = crds;
         self
@@ -151,8 +154,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Reads the command line and does what it says. Call it as the binary's `main`, before anything that uses TLS: it installs the process's crypto
-    /// provider, which is the binary's business and not a library's.
+    /// Reads the command line and does what it says. Call it as the binary's `main`, before anything that uses TLS: it
+    /// installs the process's crypto provider, which is the binary's business and not a library's.
     pub fn main(self) -> ExitCode {
         cli::main(self)
     }
@@ -162,8 +165,9 @@ impl<A: clap::Args> Operator<A> {
         Names { operator: self.name }
     }
 
-    /// All that the operator may do when it serves `webhooks`: what was granted for its controllers, and what publishing and keeping certificates takes.
-    /// `migrate-storage` is not among it: that runs with the rights of whoever calls it.
+    /// All that the operator may do when it serves `webhooks`: what was granted for its controllers, and what
+    /// publishing and keeping certificates takes. `migrate-storage` is not among it: that runs with the rights of
+    /// whoever calls it.
     ///
     /// # Errors
     /// When the webhooks cannot be registered as they are.

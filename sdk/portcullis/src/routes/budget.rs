@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A number of bytes, or of calls, that calls take from and give back. Nobody waits for it: what does not fit is refused
-/// at once.
+/// A number of bytes, or of calls, that calls take from and give back. Nobody waits for it: what does not fit is
+/// refused at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     shared: Arc<Shared>,

@@ -14,8 +14,8 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
     /// What one call, and all of them together, may take. Asked once, when the routes are made.
     fn limits(&self) -> RouteLimits;
 
-    /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut off
-    /// there, so that the endpoint can say what it was that took so long. Must not panic.
+    /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut
+    /// off there, so that the endpoint can say what it was that took so long. Must not panic.
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>>;
 }
 

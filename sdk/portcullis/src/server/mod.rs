@@ -36,9 +36,9 @@ pub use tls::{TlsError, tls_config};
 pub(crate) use body::discard;
 use places::{Places, Told};
 
-/// Connections that the kernel holds until they are accepted. Where that queue is full, a peer's kernel tries again after
-/// a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own limit,
-/// `somaxconn`, is 4096 unless set.)
+/// Connections that the kernel holds until they are accepted. Where that queue is full, a peer's kernel tries again
+/// after a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own
+/// limit, `somaxconn`, is 4096 unless set.)
 const QUEUE: u32 = 4096;
 /// Time for those whose answers are cut off to be told so.
 const CUT: Duration = Duration::from_secs(1);

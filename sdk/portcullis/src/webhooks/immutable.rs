@@ -20,8 +20,8 @@ use rules::Node;
 /// The member that a subresource of its own may hold.
 const STATUS: &str = "status";
 
-/// A webhook that warns of changes of fields that a CRD makes immutable with a CEL rule (`self == oldSelf` on the field,
-/// or `self.a == oldSelf.a` above it), wherever in the schema.
+/// A webhook that warns of changes of fields that a CRD makes immutable with a CEL rule (`self == oldSelf` on the
+/// field, or `self.a == oldSelf.a` above it), wherever in the schema.
 ///
 /// The refusal is the API server's own, webhooks or not; it names one broken rule after the other, in the words of the
 /// rule. The warnings name all the fields at once, and reach the user also where the request is refused. The webhook

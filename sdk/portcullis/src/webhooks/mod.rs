@@ -1,8 +1,8 @@
 //! Typed admission webhooks.
 //!
 //! A webhook is registered once, with its handlers. From that one value come the routes of the server
-//! ([`Webhooks::routes`]) and the entries of the webhook configurations ([`Webhooks::manifests`]), so that the two cannot
-//! drift.
+//! ([`Webhooks::routes`]) and the entries of the webhook configurations ([`Webhooks::manifests`]), so that the two
+//! cannot drift.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -63,8 +63,8 @@ type OfTwo<K> = Box<dyn Fn(Arc<K>, Arc<K>, Context) -> BoxFuture<'static, Verdic
 /// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
 /// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
 ///
-/// An object that is being deleted (its stored `metadata.deletionTimestamp` is set) never reaches a handler, so that its
-/// finalizers can go. One that does not decode as `T` is denied with the path of the field.
+/// An object that is being deleted (its stored `metadata.deletionTimestamp` is set) never reaches a handler, so that
+/// its finalizers can go. One that does not decode as `T` is denied with the path of the field.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,
@@ -85,8 +85,8 @@ impl<K: AdmissionObject> Validate<K> {
 
 impl Validate<DynamicObject> {
     /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
-    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than one
-    /// resource.
+    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than
+    /// one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
         Self::new(name, Subject::dynamic(target.into()))
     }

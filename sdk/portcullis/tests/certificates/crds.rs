@@ -144,7 +144,8 @@ async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
     publisher.stop().await;
 }
 
-/// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be read.
+/// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be
+/// read.
 #[tokio::test]
 async fn a_crd_that_another_installation_converts_is_left_alone() {
     let kind = Kind::new().await;

@@ -142,8 +142,8 @@ async fn serve(place: &Place) -> Serving {
     Serving { address, stop }
 }
 
-/// A handshake under the bundle that is published. The API server learns of a new one by its watch: so a handshake that fails counts only when the
-/// bundle is still the same afterwards.
+/// A handshake under the bundle that is published. The API server learns of a new one by its watch: so a handshake that
+/// fails counts only when the bundle is still the same afterwards.
 async fn call(place: &Place, serving: &Serving) -> Result<(), String> {
     let published = || async { place.bundles().await.swap_remove(0).1.unwrap() };
     let mut bundle = published().await;

@@ -1,4 +1,5 @@
-//! An operator's place in the cluster: a namespace, a user with the operator's generated rights, its Secrets and configuration.
+//! An operator's place in the cluster: a namespace, a user with the operator's generated rights, its Secrets and
+//! configuration.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -114,7 +114,8 @@ async fn nothing_is_written_while_the_bytes_are_right() {
     publisher.stop().await;
 }
 
-// With server-side apply we would own the entries with the bundles, and this would be refused: "sideEffects: Required value".
+// With server-side apply we would own the entries with the bundles, and this would be refused: "sideEffects: Required
+// value".
 #[tokio::test]
 async fn who_applies_the_manifest_can_take_a_webhook_out_again() {
     let place = Place::new().await;
@@ -158,7 +159,8 @@ async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
     publisher.stop().await;
 }
 
-/// Both are cluster-wide under one name: a second copy of the operator, started for a trial, would lock the first one's users out.
+/// Both are cluster-wide under one name: a second copy of the operator, started for a trial, would lock the first one's
+/// users out.
 #[tokio::test]
 async fn the_webhooks_of_an_installation_in_another_namespace_are_left_alone() {
     let place = Place::new().await;

@@ -108,7 +108,8 @@ async fn server_side_apply_in_each_version_loses_no_field_label_managed_field_or
     }
 }
 
-/// What `kubectl apply` sends without `--server-side`: at first the object, with itself in an annotation; then a merge patch of what changed.
+/// What `kubectl apply` sends without `--server-side`: at first the object, with itself in an annotation; then a merge
+/// patch of what changed.
 #[tokio::test]
 async fn client_side_apply_in_each_version_loses_nothing_and_finds_again_what_it_applied_last() {
     let home = Home::new(patched::convert(), patched::crd("v2")).await;
@@ -157,7 +158,8 @@ async fn client_side_apply_in_each_version_loses_nothing_and_finds_again_what_it
     }
 }
 
-// Issue 16, through the API server: what was kept for a version that could not say it comes back, but not over an edit that was made since.
+// Issue 16, through the API server: what was kept for a version that could not say it comes back, but not over an edit
+// that was made since.
 #[tokio::test]
 async fn what_an_old_version_cannot_say_does_not_come_back_over_a_newer_edit() {
     let home = Home::new(crate::kinds::kept::convert(), crate::kinds::kept::crd("v1")).await;

@@ -14,8 +14,8 @@ use crate::kinds::cleaned;
 /// The garbage collector looks for new kinds every half a minute.
 const COLLECTED: Duration = Duration::from_mins(2);
 
-// Issue 15: deletion, garbage collection and the end of namespaces, stopped by conversion. The namespace controller lists every kind there is, so this cluster
-// has no other whose conversion is away.
+// Issue 15: deletion, garbage collection and the end of namespaces, stopped by conversion. The namespace controller
+// lists every kind there is, so this cluster has no other whose conversion is away.
 #[tokio::test]
 async fn a_bad_object_does_not_block_deletion_finalizers_garbage_collection_or_its_namespace() {
     let bad = |name: &str| person(name, json!({ "name": ["not", "a", "name"] }));

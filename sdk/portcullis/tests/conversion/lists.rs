@@ -45,7 +45,8 @@ async fn a_list_of_1500_objects_of_10_kb_is_complete_and_in_order_in_another_ver
         async move { api.create(&PostParams::default(), &person).await.unwrap().metadata.uid }
     };
     let uids: Vec<_> = stream::iter(0..1500).map(make).buffered(32).collect().await;
-    // Two from etcd, every object converted for the list; two from the API server's cache, which had to take up what was made just now.
+    // Two from etcd, every object converted for the list; two from the API server's cache, which had to take up what
+    // was made just now.
     let now = home.api("v1").list_metadata(&ListParams::default().limit(1)).await.unwrap().metadata.resource_version;
     let uncached = ListParams::default().at(&now.unwrap()).matching(VersionMatch::Exact);
     for (version, params) in

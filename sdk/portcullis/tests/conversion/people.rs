@@ -2,7 +2,8 @@
 
 /// A module with the versions of kind `Person` in this group, and their conversion.
 ///
-/// Each version can say something that another cannot: `v1` has the whole name alone, `v3` nicknames; and `spec.extra` admits members that no type knows.
+/// Each version can say something that another cannot: `v1` has the whole name alone, `v3` nicknames; and `spec.extra`
+/// admits members that no type knows.
 macro_rules! people {
     ($module:ident, $group:tt) => {
         #[allow(dead_code, reason = "not every test reads every member")]

@@ -1,4 +1,5 @@
-//! The command line of an operator's binary: `examples/controller.rs` and `examples/versions_operator.rs`, started as processes.
+//! The command line of an operator's binary: `examples/controller.rs` and `examples/versions_operator.rs`, started as
+//! processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -123,7 +123,8 @@ async fn an_old_version_is_not_pruned_while_an_object_is_refused_and_the_object_
     assert_eq!((done["outcome"].as_str(), &done["rewritten"], code), (Some("migrated"), &json!(1), Some(0)), "{done}");
 }
 
-/// The list alone would not tell: it is the same before and after, while what is written in between is in the other version.
+/// The list alone would not tell: it is the same before and after, while what is written in between is in the other
+/// version.
 #[tokio::test]
 async fn an_old_version_is_not_pruned_when_the_storage_version_changed_in_between() {
     let home = Home::new().await;

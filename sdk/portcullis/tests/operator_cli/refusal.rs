@@ -40,7 +40,8 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Has every update of this object judged by a webhook that nobody serves: the answer is another one when that changes.
+    /// Has every update of this object judged by a webhook that nobody serves: the answer is another one when that
+    /// changes.
     pub(crate) async fn unavailable(home: &'a Home, person: &'static str) -> Self {
         let labelled = Patch::Merge(json!({ "metadata": { "labels": { "judged": "yes" } } }));
         home.api("v1").patch(person, &PatchParams::default(), &labelled).await.unwrap();

@@ -159,8 +159,9 @@ async fn the_right_to_publish_is_for_the_crds_that_are_converted_and_no_others()
     );
 }
 
-// Issue 23: stanzas put together by patches, with the wrong name or namespace, or none. Here the generated file is applied as it is, and works with the
-// generated rights. Issues 2 and 3: what is published is the CA, encoded once, or no call would succeed.
+// Issue 23: stanzas put together by patches, with the wrong name or namespace, or none. Here the generated file is
+// applied as it is, and works with the generated rights. Issues 2 and 3: what is published is the CA, encoded once, or
+// no call would succeed.
 #[tokio::test]
 async fn a_generated_crd_does_not_need_a_patch_to_be_converted() {
     let home = Home::new().await;

@@ -138,8 +138,8 @@ impl Resource for Images {
     }
 }
 
-/// controller-runtime#2931 (reverted in #2982), kueue#3469: a defaulter built on older types wrote objects of others back
-/// without the fields it did not know.
+/// controller-runtime#2931 (reverted in #2982), kueue#3469: a defaulter built on older types wrote objects of others
+/// back without the fields it did not know.
 #[tokio::test]
 async fn fields_that_a_type_does_not_know_are_never_removed_from_objects_of_others() {
     let mirror = Mutate::<Images>::named("mirror").on_create(|mut new: Images, _: Context| async move {

@@ -60,7 +60,8 @@ pub struct Reviews {
 }
 
 impl Reviews {
-    /// Takes the webhooks as they are registered: the paths and the rules of their manifests, the routes of their server.
+    /// Takes the webhooks as they are registered: the paths and the rules of their manifests, the routes of their
+    /// server.
     ///
     /// # Errors
     /// When they could not be registered or served as they are.

@@ -80,8 +80,8 @@ impl Reviews {
 }
 
 impl Request<'_> {
-    /// Who makes the request; `tester` unless said. A service account (`system:serviceaccount:NAMESPACE:NAME`) is in the
-    /// groups of its kind.
+    /// Who makes the request; `tester` unless said. A service account (`system:serviceaccount:NAMESPACE:NAME`) is in
+    /// the groups of its kind.
     pub fn by(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
         if let Some((namespace, _)) = user.strip_prefix("system:serviceaccount:").and_then(|name| name.split_once(':'))
@@ -122,8 +122,9 @@ impl Request<'_> {
         self
     }
 
-    /// The options of the request, such as [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions)
-    /// as JSON; otherwise those of a client that sets none.
+    /// The options of the request, such as
+    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions) as JSON; otherwise those of a
+    /// client that sets none.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self

@@ -13,8 +13,8 @@ pub(super) struct Edit {
     value: Option<Value>,
 }
 
-/// The edits that lead from an object to a donor of the same schema, each of them alone a valid one: members that differ,
-/// as deep as members do not depend on each other. Lists are changed whole.
+/// The edits that lead from an object to a donor of the same schema, each of them alone a valid one: members that
+/// differ, as deep as members do not depend on each other. Lists are changed whole.
 pub(super) fn edits(schema: &JSONSchemaProps, object: &Value, donor: &Value) -> Vec<Edit> {
     let mut edits = Vec::new();
     walk(Some(schema), object, donor, &mut Vec::new(), &mut edits);

@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Converts objects of every version of the CRD into every other one, and back.
 ///
 /// Objects are generated from the schemas: required and optional members, nulls where they may be, enums, limits,
-/// simple patterns, formats, choices, lists, maps, and junk where unknown members are kept. CEL rules are not evaluated.
-/// The objects are the same in every run. For each pair of versions, say from `v1` to `v3`, these must hold, where absent, null and
-/// empty count the same:
+/// simple patterns, formats, choices, lists, maps, and junk where unknown members are kept. CEL rules are not
+/// evaluated. The objects are the same in every run. For each pair of versions, say from `v1` to `v3`, these must hold,
+/// where absent, null and empty count the same:
 ///
 /// 1. Every object that the schema admits can be converted, comes out in the version that was asked for and with its
 ///    metadata as it was, and twice the same.
@@ -39,15 +39,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// 3. So it is when the API server prunes and defaults the object by the schema of `v3` in between, as it does when the
 ///    object is stored in `v3` or written there without a change. (Where it is not, the schema of `v1` commonly has a
 ///    member that its type lacks: give the type that member.)
-/// 4. What is changed in `v3` in between stays: after `v1` → `v3`, an edit, → `v1` → `v3` the object is the one that was
-///    edited. Nothing that was kept beside it comes back in the edit's place.
-/// 5. And it shows in `v1`: what was kept beside the object does not make it say something else than what it says without.
+/// 4. What is changed in `v3` in between stays: after `v1` → `v3`, an edit, → `v1` → `v3` the object is the one that
+///    was edited. Nothing that was kept beside it comes back in the edit's place.
+/// 5. And it shows in `v1`: what was kept beside the object does not make it say something else than what it says
+///    without.
 ///
 /// The search stops after 20 s.
 ///
 /// # Panics
-/// When one of them does not hold, with the smallest example that was found, step by step; and when the CRD has a single
-/// version or a schema that no object can be generated for.
+/// When one of them does not hold, with the smallest example that was found, step by step; and when the CRD has a
+/// single version or a schema that no object can be generated for.
 pub fn assert_laws(converter: &impl Converter, crd: &CustomResourceDefinition) {
     let versions: Vec<Version<'_>> = crd.spec.versions.iter().map(|version| Version::new(crd, version)).collect();
     assert!(versions.len() > 1, "{} has one version: there is nothing to convert", crd.spec.names.kind);

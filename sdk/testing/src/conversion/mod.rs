@@ -38,9 +38,9 @@
 //!
 //! In an operator it is `assert_laws(&webhooks, &crd)`, with the webhooks that it serves.
 //!
-//! What a version cannot say (the milliseconds, above) the engine keeps beside the object, so losing it breaks no law. What
-//! breaks one is a converter that panics, that answers differently when it is asked twice, or that undoes what a user
-//! changed in the other version meanwhile; and a schema that admits what the type does not read.
+//! What a version cannot say (the milliseconds, above) the engine keeps beside the object, so losing it breaks no law.
+//! What breaks one is a converter that panics, that answers differently when it is asked twice, or that undoes what a
+//! user changed in the other version meanwhile; and a schema that admits what the type does not read.
 
 mod edits;
 mod laws;

@@ -148,9 +148,9 @@ fn merge(into: &mut JSONSchemaProps, part: &JSONSchemaProps) {
     }
 }
 
-/// The value as far as it counts: absent, null and empty are the same (as in most of Kubernetes' API, where they are left
-/// out when written), and so are a whole number and the same number with a fraction of nothing, and a number and its
-/// digits where the schema takes both (types of quantities write one as the other).
+/// The value as far as it counts: absent, null and empty are the same (as in most of Kubernetes' API, where they are
+/// left out when written), and so are a whole number and the same number with a fraction of nothing, and a number and
+/// its digits where the schema takes both (types of quantities write one as the other).
 pub(super) fn normal(schema: Option<&JSONSchemaProps>, value: &Value) -> Value {
     match value {
         Value::Object(object) => {

@@ -1,9 +1,10 @@
 //! `migrate-storage`: every stored object in the storage version.
 //!
-//! An object stays in etcd in the version in which it was written last. So a version cannot be taken out of a CRD before every object has been written since,
-//! and `status.storedVersions` says which versions there may still be. This writes every object again, without a change, and then takes the other versions out
-//! of that list. Nothing is remembered between runs: what is in the storage version already is not written again, so a run that was ended in the middle is
-//! finished by the next.
+//! An object stays in etcd in the version in which it was written last. So a version cannot be taken out of a CRD
+//! before every object has been written since, and `status.storedVersions` says which versions there may still be. This
+//! writes every object again, without a change, and then takes the other versions out of that list. Nothing is
+//! remembered between runs: what is in the storage version already is not written again, so a run that was ended in the
+//! middle is finished by the next.
 
 mod objects;
 mod plan;
@@ -128,8 +129,8 @@ impl Migration<'_> {
         Ok(Outcome::Migrated)
     }
 
-    /// Waits until the API server says that it stores in the storage version: a moment after the CRD was changed it may not yet, and what it wrote then would
-    /// be taken for migrated.
+    /// Waits until the API server says that it stores in the storage version: a moment after the CRD was changed it may
+    /// not yet, and what it wrote then would be taken for migrated.
     async fn taken_up(&self, plan: &Plan) -> anyhow::Result<()> {
         let deadline = Instant::now() + TAKEN_UP;
         loop {

@@ -16,7 +16,8 @@ const PAGE: u32 = 500;
 const WRITES: usize = 16;
 /// Objects that are refused and named; of more, only the number is kept.
 const NAMED: usize = 1000;
-/// Objects that could not be written though nothing is known to be wrong with them: after so many, it is the API server that is not well.
+/// Objects that could not be written though nothing is known to be wrong with them: after so many, it is the API server
+/// that is not well.
 const MOST_FAILED: usize = 20;
 /// A list that takes longer than the API server remembers is begun again, this often.
 const LISTS: u32 = 10;
@@ -76,7 +77,8 @@ impl<'a> Objects<'a> {
         Self { client, plan, params, tally: Tally::default(), failed: 0 }
     }
 
-    /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many are left.
+    /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many
+    /// are left.
     pub(super) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> anyhow::Result<()> {
         let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.plan.resource);
         let mut page = ListParams::default().limit(PAGE);
@@ -111,7 +113,8 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Has the API server write the object as it is. It does so only if what is stored is not what it would write now: when it is in another version.
+    /// Has the API server write the object as it is. It does so only if what is stored is not what it would write now:
+    /// when it is in another version.
     async fn write(&self, object: Metadata) -> (Metadata, Written) {
         let (client, resource) = (self.client.clone(), &self.plan.resource);
         let api: Api<DynamicObject> = match object.namespace() {

@@ -50,8 +50,8 @@ impl Plan {
         self.stored == [self.storage.as_str()]
     }
 
-    /// Whether the API server says of the storage version that it stores in it. It does so by a hash: the first eight bytes of the SHA-256 of
-    /// group/version/kind (apiserver's `discovery.StorageVersionHash`).
+    /// Whether the API server says of the storage version that it stores in it. It does so by a hash: the first eight
+    /// bytes of the SHA-256 of group/version/kind (apiserver's `discovery.StorageVersionHash`).
     pub(super) fn stored_as(&self, resources: &APIResourceList) -> bool {
         let (group_version, kind) = (&self.group_version, &self.resource.kind);
         let hash = digest(&SHA256, format!("{group_version}/{kind}").as_bytes());
@@ -61,8 +61,9 @@ impl Plan {
         said.is_some() && said == wanted.as_ref().and_then(Value::as_str)
     }
 
-    /// The JSON patch that leaves the storage version alone in `status.storedVersions`. It fails when anything was changed in the CRD since it was read: with
-    /// another storage version in between, there may be objects in that one, even if the list still is what it was.
+    /// The JSON patch that leaves the storage version alone in `status.storedVersions`. It fails when anything was
+    /// changed in the CRD since it was read: with another storage version in between, there may be objects in that one,
+    /// even if the list still is what it was.
     pub(super) fn prune(&self) -> Value {
         json!([
             { "op": "test", "path": "/metadata/generation", "value": self.generation },
