@@ -64,7 +64,7 @@ struct Families {
 
 impl Metrics {
     /// Metrics that have counted nothing.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let durations = || Durations::new_with_constructor(|| Histogram::new(SECONDS));
         let mut families = Families {
             registry: Registry::with_prefix("portcullis"),
@@ -128,12 +128,6 @@ impl Metrics {
     /// The handles of whatever is served at a path.
     pub(crate) fn route(&self, path: &str) -> RouteMetrics {
         RouteMetrics::new(self, path)
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
