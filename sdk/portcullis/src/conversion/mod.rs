@@ -38,11 +38,13 @@
 //!
 //! fn v1_to_v2(old: v1::Person) -> v2::Person {
 //!     let (first, last) = old.spec.name.split_once(' ').unwrap_or((&old.spec.name, ""));
-//!     v2::Person::new("", v2::PersonSpec { first_name: first.into(), last_name: last.into() })
+//!     let spec = v2::PersonSpec { first_name: first.into(), last_name: last.into() };
+//!     v2::Person { metadata: old.metadata, spec }
 //! }
 //!
 //! fn v2_to_v1(new: v2::Person) -> v1::Person {
-//!     v1::Person::new("", v1::PersonSpec { name: format!("{} {}", new.spec.first_name, new.spec.last_name).trim_end().into() })
+//!     let name = format!("{} {}", new.spec.first_name, new.spec.last_name).trim_end().into();
+//!     v1::Person { metadata: new.metadata, spec: v1::PersonSpec { name } }
 //! }
 //!
 //! let webhooks = Webhooks::new().convert(Convert::<v2::Person>::hub().spoke(v1_to_v2, v2_to_v1));
