@@ -1,6 +1,7 @@
 //! Certificates that look after themselves.
 //!
-//! [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the operator's own namespace, and publishes the CA in the webhook configurations and the CRDs:
+//! [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the operator's own namespace, and publishes the CA
+//! in the webhook configurations and the CRDs:
 //!
 //! | Secret | keys | who reads it |
 //! |---|---|---|
