@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, value_parser};
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
 use super::connect::connect;
+use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
 
@@ -85,17 +86,17 @@ impl fmt::Display for What {
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct PlaceFlags {
     /// Name of the Service through which the API server calls the webhooks [default: <operator>-webhook]
-    #[arg(long)]
+    #[arg(long, value_parser = service_name)]
     pub(super) service_name: Option<String>,
     /// Port of that Service
-    #[arg(long, default_value_t = 443)]
+    #[arg(long, default_value_t = 443, value_parser = value_parser!(u16).range(1..))]
     pub(super) service_port: u16,
 }
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct GenerateFlags {
     /// Namespace that the operator is installed in [default: <operator>-system]
-    #[arg(long)]
+    #[arg(long, value_parser = label)]
     pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) place: PlaceFlags,
@@ -113,7 +114,7 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
-    #[arg(long, env = "POD_NAMESPACE")]
+    #[arg(long, env = "POD_NAMESPACE", value_parser = label)]
     pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) place: PlaceFlags,
@@ -163,6 +164,23 @@ enum LogFormat {
     Json,
 }
 
+/// A name as Kubernetes has it for namespaces (RFC 1123).
+pub(super) fn label(text: &str) -> Result<String, &'static str> {
+    let letters = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if letters && (1..=63).contains(&text.len()) && !text.starts_with('-') && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err("use 1 to 63 lower-case letters, digits and '-', which neither begin nor end with '-'")
+}
+
+/// A name as Kubernetes has it for Services: the same, beginning with a letter (RFC 1035).
+pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err("the name of a Service begins with a letter");
+    }
+    label(text)
+}
+
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
@@ -174,15 +192,28 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let error = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
             // Nothing is left to do when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
+            let _ = writeln!(std::io::stderr(), "error: {}", in_one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }
 }
 
+/// An error and its causes. Many errors tell what their cause says, which is not said again.
+pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut said = error.to_string();
+    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string) {
+        if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow::Result<()> {
+    let service = operator.names().service();
+    service_name(&service)
+        .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {
         Command::Generate { what, flags, args } => {
             let parts = (operator.setup)(&args)?;
@@ -193,8 +224,15 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow:
         Command::MigrateStorage { flags } => {
             install_provider();
             on_runtime(async {
-                let client = connect(flags.kubeconfig.as_deref()).await?;
-                migrate::migrate(operator.name, client, &operator.crds, &flags).await
+                let mut signals = Signals::new()?;
+                let migration = async {
+                    let client = connect(flags.kubeconfig.as_deref()).await?;
+                    migrate::migrate(operator.name, client, &operator.crds, &flags).await
+                };
+                tokio::select! {
+                    result = migration => result,
+                    name = signals.next() => anyhow::bail!("ended by {name}; run it again for what is left"),
+                }
             })
         }
         Command::Run { flags, args } => {
@@ -256,6 +294,26 @@ mod tests {
         #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[kube(group = "demo.example", version = "v2", kind = "Old", plural = "olds", namespaced)]
         pub(super) struct OldSpec {}
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_says_nothing_twice() {
+        let file = std::io::Error::other("no such\nfile");
+        let error = anyhow::Error::new(file).context("cannot read a: no such\nfile").context("cannot start");
+        assert_eq!(in_one_line(error.as_ref()), "cannot start: cannot read a: no such file");
+    }
+
+    #[test]
+    fn an_operator_whose_service_kubernetes_would_refuse_does_nothing() {
+        for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
+            let command = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
+            let command = Cli::<NoArgs>::from_arg_matches(&command).unwrap().command;
+            let said = perform(Operator::named(name), command).unwrap_err().to_string();
+            assert!(
+                said.starts_with(&format!("operator {name:?} cannot have a Service \"{name}-webhook\": ")),
+                "{said}"
+            );
+        }
     }
 
     // K3

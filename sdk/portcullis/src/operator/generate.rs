@@ -38,6 +38,9 @@ pub(super) enum GenerateError {
         #[source]
         source: std::io::Error,
     },
+    /// Where the files should go, there is one.
+    #[error("--out {} is a file: give a folder", .0.display())]
+    NoFolder(PathBuf),
     /// `--check` found files that are not what would be generated.
     #[error("{} is not what is generated: {}; write it again with: {command}", folder.display(), differing.join(", "))]
     Stale {
@@ -122,6 +125,9 @@ pub(super) fn deliver(operator: &str, what: What, files: &Files, flags: &Generat
         let printed = std::io::stdout().lock().write_all(text.join("---\n").as_bytes());
         return printed.map_err(failed("write", Path::new("standard output")));
     };
+    if folder.is_file() {
+        return Err(GenerateError::NoFolder(folder.clone()));
+    }
     let stale = stale(folder, &head(operator, what), files)?;
     if flags.check {
         let mut differing = differing(folder, files)?;
@@ -174,6 +180,9 @@ fn differing(folder: &Path, files: &Files) -> Result<Vec<String>, GenerateError>
     for (name, text) in files {
         match read(&folder.join(name))? {
             Some(found) if found == *text => {}
+            Some(found) if found.replace("\r\n", "\n") == *text => {
+                differing.push(format!("{name} (other line endings)"))
+            }
             Some(_) => differing.push(format!("{name} (changed)")),
             None => differing.push(format!("{name} (missing)")),
         }
@@ -193,6 +202,7 @@ fn stale(folder: &Path, head: &str, files: &Files) -> Result<Vec<String>, Genera
         let name = entry.map_err(failed("read", folder))?.file_name().to_string_lossy().into_owned();
         if Path::new(&name).extension().is_some_and(|extension| extension == "yaml")
             && !files.contains_key(&name)
+            && folder.join(&name).is_file()
             && read(&folder.join(&name))?.is_some_and(|text| text.starts_with(head))
         {
             stale.push(name);

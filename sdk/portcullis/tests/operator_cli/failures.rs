@@ -9,11 +9,26 @@ use crate::process::{Running, fails, output};
 
 #[tokio::test]
 async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
-    let cases: [(&[&str], &str); 7] = [
+    let long = "a".repeat(64);
+    let cases: [(&[&str], &str); 15] = [
         (&["run", "--bind", "everywhere"], "invalid value 'everywhere' for '--bind <ADDR>'"),
         (&["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (&["run", "--log-format", "xml"], "possible values: text, json"),
         (&["run", "--think", "long"], "invalid value 'long' for '--think <THINK>'"),
+        (
+            &["generate", "rbac", "--namespace", "Bad NS"],
+            "invalid value 'Bad NS' for '--namespace <NAMESPACE>': use 1 to 63",
+        ),
+        (&["generate", "rbac", "--namespace", ""], "'--namespace <NAMESPACE>': use 1 to 63"),
+        (&["generate", "rbac", "--namespace", &long], "'--namespace <NAMESPACE>': use 1 to 63"),
+        (&["run", "--namespace=-a"], "'--namespace <NAMESPACE>': use 1 to 63"),
+        (&["run", "--namespace", "a-"], "'--namespace <NAMESPACE>': use 1 to 63"),
+        (
+            &["generate", "webhooks", "--service-name", "X_"],
+            "invalid value 'X_' for '--service-name <SERVICE_NAME>': use 1",
+        ),
+        (&["generate", "webhooks", "--service-name", "1a"], "the name of a Service begins with a letter"),
+        (&["generate", "webhooks", "--service-port", "0"], "invalid value '0' for '--service-port <SERVICE_PORT>'"),
         (&["generate", "charts"], "possible values: crds, webhooks, rbac"),
         (&["generate", "crds", "--check"], "--out <DIR>"),
         (&[], "Usage: controller <COMMAND>"),

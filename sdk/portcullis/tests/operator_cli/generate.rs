@@ -97,9 +97,34 @@ async fn the_check_names_each_file_that_differs_and_the_command_and_writes_nothi
 async fn a_folder_that_cannot_be_written_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
-    let said = fails(&["generate", "rbac", "--out", path], 1).await;
-    assert!(said.starts_with(&format!("error: cannot read {path}: ")), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    for more in [&[][..], &["--check"]] {
+        let said = fails(&[&["generate", "rbac", "--out", path], more].concat(), 1).await;
+        assert_eq!(said, format!("error: --out {path} is a file: give a folder\n"));
+    }
+    let below = format!("{path}/below");
+    let said = fails(&["generate", "rbac", "--out", &below], 1).await;
+    assert_eq!(said, format!("error: cannot read {below}: Not a directory (os error 20)\n"));
+}
+
+#[tokio::test]
+async fn a_file_with_other_line_endings_is_told_from_one_that_was_changed() {
+    let home = tempfile::tempdir().unwrap();
+    write("rbac", home.path()).await;
+    let file = home.path().join("rbac.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace('\n', "\r\n")).unwrap();
+    let said = fails(&["generate", "rbac", "--out", home.path().to_str().unwrap(), "--check"], 1).await;
+    assert!(said.contains("rbac.yaml (other line endings); write it again with"), "{said}");
+}
+
+#[tokio::test]
+async fn what_lies_in_the_folder_beside_generated_files_is_in_nobodys_way() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("folder.yaml")).unwrap();
+    std::os::unix::fs::symlink("nowhere", home.path().join("broken.yaml")).unwrap();
+    std::fs::write(home.path().join("bytes.yaml"), [0xff, 0xfe]).unwrap();
+    write("rbac", home.path()).await;
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 4);
 }
 
 // K4: what is generated follows from the handlers that are registered.

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{ListParams, Patch, PatchParams};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
@@ -95,6 +96,23 @@ async fn a_migration_that_is_killed_in_the_middle_is_finished_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_migration_that_is_told_to_end_says_what_is_left() {
+    let home = Home::new().await;
+    let running = home.start();
+    let manifest = home.install(&running).await;
+    home.store_in("v1", &manifest).await;
+    home.populate(0..1200).await;
+    home.store_in("v3", &manifest).await;
+    let kubeconfig = home.cluster.kubeconfig_path();
+    let mut migration = Running::spawn(VERSIONS, &arguments(kubeconfig.to_str().unwrap(), &[]));
+    migration.says("500 of 1200 objects").await;
+    migration.terminate().await;
+    assert_eq!(migration.ended().await.code(), Some(1));
+    assert_eq!(migration.last_line().await, "error: ended by SIGTERM; run it again for what is left");
+    assert_eq!(home.stored_versions().await, ["v3", "v1"], "nothing is pruned before everything is written");
+}
+
+#[tokio::test]
 async fn an_old_version_is_not_pruned_while_an_object_is_refused_and_the_object_is_named() {
     let home = Home::new().await;
     let running = home.start();
@@ -181,4 +199,57 @@ async fn objects_are_migrated_to_a_version_that_is_not_served() {
     let (done, code) = report(&home, &[]).await;
     assert_eq!((done["outcome"].as_str(), &done["rewritten"], code), (Some("migrated"), &json!(3), Some(0)), "{done}");
     assert_eq!(home.stored_versions().await, ["v3"]);
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_is_said_with_what_is_the_matter() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("kubeconfig");
+    // Nothing listens on port 1.
+    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "a", "users": [],
+        "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": ""}}]});
+    std::fs::write(&file, config.to_string()).unwrap();
+    let said = output_of(VERSIONS, &arguments(file.to_str().unwrap(), &[])).await;
+    let (out, err) = (String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap());
+    assert_eq!(said.status.code(), Some(1), "{err}");
+    assert!(out.starts_with("people.versions.example: cannot read CRD people.versions.example: "), "{out}");
+    assert!(out.contains("Connection refused"), "{out}");
+    assert!(err.ends_with("error: not migrated: people.versions.example\n"), "{err}");
+}
+
+// The user may see that the kind is there, and no more.
+#[tokio::test]
+async fn a_right_that_is_missing_is_named() {
+    let home = Home::new().await;
+    let running = home.start();
+    let manifest = home.install(&running).await;
+    home.store_in("v1", &manifest).await;
+    home.populate(0..3).await;
+    home.store_in("v3", &manifest).await;
+    let right = |group: &str, resource: &str, verb: &str| PolicyRule {
+        api_groups: Some(vec![group.into()]),
+        resources: Some(vec![resource.into()]),
+        verbs: vec![verb.into()],
+        ..PolicyRule::default()
+    };
+    let rights = [
+        right("apiextensions.k8s.io", "customresourcedefinitions", "get"),
+        right("versions.example", "people", "list"),
+        right("versions.example", "people", "patch"),
+    ];
+    let missing = [
+        "cannot get resource \"customresourcedefinitions\"",
+        "cannot list resource \"people\"",
+        "cannot patch resource \"people\"",
+        "cannot patch resource \"customresourcedefinitions/status\"",
+    ];
+    for (granted, missing) in missing.into_iter().enumerate() {
+        let user = home.cluster.client_with_rules("migrate", &rights[..granted]).await;
+        let said = output_of(VERSIONS, &arguments(user.kubeconfig.to_str().unwrap(), &[])).await;
+        let (out, err) = (String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap());
+        assert_eq!(said.status.code(), Some(1), "{out}{err}");
+        assert!(out.contains(missing), "{missing}: {out}");
+    }
+    assert_eq!(home.stored_versions().await, ["v3", "v1"]);
 }

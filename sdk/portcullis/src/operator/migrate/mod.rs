@@ -62,6 +62,9 @@ fn chosen(crds: &[CustomResourceDefinition], kinds: &[String]) -> anyhow::Result
         let (names, group) = (&crd.spec.names, &crd.spec.group);
         [format!("{}.{group}", names.plural), names.kind.clone(), names.plural.clone()]
     };
+    if crds.is_empty() {
+        bail!("this operator brings no CRDs, so it has nothing to migrate: add them to Operator::crds");
+    }
     if let Some(unknown) = kinds.iter().find(|kind| !crds.iter().any(|crd| names_of(crd).contains(kind))) {
         let known: Vec<_> = crds.iter().map(|crd| crd.spec.names.kind.as_str()).collect();
         bail!("--kind {unknown} is none of this operator's; it brings {}", known.join(", "));

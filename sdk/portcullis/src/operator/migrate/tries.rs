@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::operator::cli::in_one_line;
 use crate::pauses::Pauses;
 
 /// How long one answer may take: a list is converted by a webhook, which has 30 s.
@@ -47,7 +48,7 @@ impl NoAnswer {
 fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} (HTTP {})", status.message, status.code),
-        other => other.to_string(),
+        other => in_one_line(other),
     }
 }
 
