@@ -40,6 +40,9 @@ pub(crate) struct Crossing {
     pub(crate) unnoticed: Vec<Place>,
     /// The document that arrived.
     pub(crate) arrived: Document,
+    /// Those of the unnoticed members that were put into it and say something. The API server prunes them again where
+    /// the schema of the version lacks them.
+    pub(crate) added: Vec<Place>,
     /// Whether the way back of what arrived is known to give `whole`.
     pub(crate) comes_back: bool,
 }
@@ -63,15 +66,18 @@ impl Hop<'_> {
         let (object, mut arrived) = self.convert(object)?;
         let says = trace_of(&*object).ok();
         let mut comes_back = before.is_some() && self.trace_back(object, metadata) == before;
+        let mut added = Vec::new();
         if !unnoticed.is_empty() {
-            let added = self.add(identity, &mut arrived, says.as_ref(), document, &unnoticed);
-            comes_back &= added && unnoticed.iter().all(|place| unknown::takes(&known, &arrived, place));
+            added = self.add(identity, &mut arrived, says.as_ref(), document, &unnoticed);
+            comes_back &=
+                added.len() == unnoticed.len() && unnoticed.iter().all(|place| unknown::takes(&known, &arrived, place));
         }
         let mut whole = known;
         for place in &unnoticed {
             unknown::put_back(&mut whole, document, place);
         }
-        Ok(Crossing { whole, unnoticed, arrived, comes_back })
+        added.retain(|place| unknown::get(document, place).is_some_and(unknown::says_something));
+        Ok(Crossing { whole, unnoticed, arrived, added, comes_back })
     }
 
     /// The document that arrives, if nothing else is asked for.
@@ -88,7 +94,7 @@ impl Hop<'_> {
         }
     }
 
-    /// Says whether all of the members could be added.
+    /// Says which of the members could be added.
     fn add(
         self,
         identity: Identity<'_>,
@@ -96,25 +102,27 @@ impl Hop<'_> {
         says_now: Option<&Trace>,
         from: &Document,
         places: &[Place],
-    ) -> bool {
+    ) -> Vec<Place> {
         let says = |document: &Document| {
             identity.read(self.to, document, &Notice::default()).ok().and_then(|object| trace_of(&*object).ok())
         };
-        let added: Vec<&Place> = places.iter().filter(|place| unknown::put_over(arrived, from, place)).collect();
+        let added: Vec<Place> =
+            places.iter().filter(|place| unknown::put_over(arrived, from, place)).cloned().collect();
         if says_now.is_some() && says(arrived).as_ref() == says_now {
-            return added.len() == places.len();
+            return added;
         }
         for place in &added {
             unknown::remove(arrived, place);
         }
-        if let Some(before) = says(arrived) {
-            for place in added.into_iter().take(identity.tries()) {
-                if unknown::put_over(arrived, from, place) && says(arrived).as_ref() != Some(&before) {
-                    unknown::remove(arrived, place);
-                }
+        let Some(before) = says(arrived) else { return Vec::new() };
+        let mut fits = |place: &Place| {
+            let fits = unknown::put_over(arrived, from, place) && says(arrived).as_ref() == Some(&before);
+            if !fits {
+                unknown::remove(arrived, place);
             }
-        }
-        false
+            fits
+        };
+        added.into_iter().take(identity.tries()).filter(|place| fits(place)).collect()
     }
 
     /// Not the converter that takes the object over, which says so itself: the types as they are written or dropped.

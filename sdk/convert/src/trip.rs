@@ -1,6 +1,6 @@
 //! One hop of an object with everything that it must not lose: stash, unknown members, objects that do not convert.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use portcullis_review::carry;
 use serde_json::Value;
@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::crossing::{Crossing, Document, Hop, Identity};
 use crate::problem::Problem;
 use crate::stash::{Entry, LIMIT, Stash, TooLarge};
-use crate::unknown;
+use crate::unknown::{self, Place, Step};
+use crate::version::Codec;
 
 /// An object on its way.
 pub(crate) struct Traveller {
@@ -29,28 +30,36 @@ impl Traveller {
     }
 
     fn arrive(&mut self, hop: Hop<'_>, identity: Identity<'_>, crossing: Crossing) -> Document {
-        let restored = match self.stash.get(&hop.to.version) {
-            Some(entry @ Entry { returned: Some(_), .. }) => restore(hop, identity, &crossing, &entry),
+        let entry = self.stash.get(&hop.to.version);
+        let restored = match &entry {
+            Some(entry @ Entry { returned: Some(_), .. }) => restore(hop, identity, &crossing, entry),
             Some(entry) if says_the_same(hop, identity, &crossing, &entry.original) => {
                 self.stash.remove(&hop.to.version);
-                return entry.original;
+                return entry.original.clone();
             }
             // What was kept whole was unreadable, and somebody has put it right since.
             Some(_) | None => None,
         };
         self.stash.remove(&hop.to.version);
         self.stash.remove(&hop.from.version);
+        // What was kept for a version was in it, so its schema has it.
+        let kept = |place: &Place| entry.as_ref().is_some_and(|entry| unknown::get(&entry.original, place).is_some());
+        let prunable: Vec<&Place> = crossing.added.iter().filter(|place| !kept(place)).collect();
+        if !prunable.is_empty() {
+            let mut pruned = restored.as_ref().map_or(&crossing.arrived, |restored| &restored.document).clone();
+            prunable.iter().for_each(|place| unknown::remove(&mut pruned, place));
+            if let Some(entry) = lost(&crossing.whole, hop.reversed().arrival(identity, &pruned))
+                && self.stash.keep(&hop.from.version, &entry).is_ok()
+            {
+                return restored.map_or(crossing.arrived, |restored| restored.document);
+            }
+        }
         let Arrival { document, back } = match restored {
             Some(restored) => restored,
             None if crossing.comes_back => return crossing.arrived,
             None => Arrival::of(hop, identity, crossing.arrived),
         };
-        let lost = match back {
-            Ok(back) if back == crossing.whole => None,
-            Ok(back) => Some(Entry::of_difference(&crossing.whole, &back)),
-            Err(_) => Some(Entry::of_whole(crossing.whole)),
-        };
-        if let Some(entry) = lost {
+        if let Some(entry) = lost(&crossing.whole, back) {
             self.keep(hop, &entry);
         }
         document
@@ -94,6 +103,15 @@ impl Traveller {
     }
 }
 
+/// What has to be kept of a document for which the way back gives this.
+fn lost(whole: &Document, back: Result<Document, Problem>) -> Option<Entry> {
+    match back {
+        Ok(back) if back == *whole => None,
+        Ok(back) => Some(Entry::of_difference(whole, &back)),
+        Err(_) => Some(Entry::of_whole(whole.clone())),
+    }
+}
+
 /// Whether an object says nothing else than the one that was kept whole said when it went the other way. Members may
 /// be missing that the version does not know (the API server prunes them), or be there that its type writes anyway.
 fn says_the_same(hop: Hop<'_>, identity: Identity<'_>, now: &Crossing, kept: &Document) -> bool {
@@ -121,8 +139,13 @@ impl Arrival {
 /// arrived anyway.
 fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &Entry) -> Option<Arrival> {
     let with = |Entry { original, returned }: &Entry, document: &Document| {
-        let document = carry(original, returned.as_ref().unwrap_or(&Value::Null), document);
-        Arrival::of(hop, identity, document)
+        let mut document = carry(original, returned.as_ref().unwrap_or(&Value::Null), document);
+        remove_deleted(hop, identity, crossing, &mut document);
+        let mut arrival = Arrival::of(hop, identity, document);
+        if let Ok(back) = &mut arrival.back {
+            prune_as(hop.from, identity, &crossing.whole, back);
+        }
+        arrival
     };
     let says = &crossing.whole;
     let restored = with(entry, &crossing.arrived);
@@ -148,6 +171,39 @@ fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &En
         }
     }
     best
+}
+
+/// Leaves out what the type does not know and `says` does not have: the API server may have pruned it.
+fn prune_as(codec: &Codec, identity: Identity<'_>, says: &Document, document: &mut Document) {
+    if document != says
+        && let Ok(known) = identity.known(codec, document)
+    {
+        for place in unknown::unnoticed(document, &known) {
+            if unknown::get(says, &place).is_none() {
+                unknown::remove(document, &place);
+            }
+        }
+    }
+}
+
+/// Leaves out of a restored document the unknown members that somebody deleted on the other side. Missing there, they may
+/// also have been pruned by the API server, and then they are kept: unless another one beside them was not.
+fn remove_deleted(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, restored: &mut Document) {
+    let parents: HashSet<&[Step]> =
+        crossing.unnoticed.iter().filter_map(|place| place.split_last()).map(|(_, parent)| parent).collect();
+    if parents.is_empty() {
+        return;
+    }
+    let Ok(known) = identity.known(hop.to, restored) else { return };
+    for place in unknown::unnoticed(restored, &known) {
+        let beside = place.split_last().is_some_and(|(_, parent)| parents.contains(parent));
+        if beside
+            && unknown::get(&crossing.arrived, &place).is_none()
+            && unknown::takes(&crossing.whole, restored, &place)
+        {
+            unknown::remove(restored, &place);
+        }
+    }
 }
 
 /// Whether what a restored document comes back as differs from what the object says, at a place where the document

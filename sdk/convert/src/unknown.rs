@@ -1,11 +1,14 @@
 //! Members that a version's type takes no notice of: where they are, and how they get to the other side.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 /// One step from a value to one inside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    Key(String),
+    // Shared: whoever writes an object can make a key long, and put many places behind it.
+    Key(Rc<str>),
     Index(usize),
 }
 
@@ -24,7 +27,7 @@ fn walk(raw: &Value, known: &Value, at: &mut Place, places: &mut Vec<Place>) {
     match (raw, known) {
         (Value::Object(raw), Value::Object(known)) => {
             for (key, value) in raw {
-                at.push(Step::Key(key.clone()));
+                at.push(Step::Key(key.as_str().into()));
                 match known.get(key) {
                     Some(known) => walk(value, known, at, places),
                     None => places.push(at.clone()),
@@ -46,7 +49,7 @@ fn walk(raw: &Value, known: &Value, at: &mut Place, places: &mut Vec<Place>) {
 
 pub(crate) fn get<'v>(value: &'v Value, place: &[Step]) -> Option<&'v Value> {
     place.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => value.get(key),
+        Step::Key(key) => value.get(&**key),
         Step::Index(index) => value.get(index),
     })
 }
@@ -59,13 +62,14 @@ pub(crate) fn put_back(known: &mut Value, raw: &Value, place: &[Step]) {
         return;
     };
     match (step, &mut *known, raw) {
-        (Step::Key(key), Value::Object(known), Value::Object(raw)) if raw.contains_key(key) => match known.get_mut(key)
-        {
-            Some(known) => put_back(known, &raw[key], rest),
-            None => {
-                known.insert(key.clone(), raw[key].clone());
+        (Step::Key(key), Value::Object(known), Value::Object(raw)) if raw.contains_key(&**key) => {
+            match known.get_mut(&**key) {
+                Some(known) => put_back(known, &raw[&**key], rest),
+                None => {
+                    known.insert(key.to_string(), raw[&**key].clone());
+                }
             }
-        },
+        }
         (Step::Index(index), Value::Array(known), Value::Array(raw))
             if known.len() == raw.len() && *index < raw.len() =>
         {
@@ -84,7 +88,7 @@ pub(crate) fn put_over(target: &mut Value, raw: &Value, place: &[Step]) -> bool 
     if let (Some(value), Some((Step::Key(key), parent))) = (get(raw, place), place.split_last())
         && let Some(parent) = get_mut(target, parent).and_then(Value::as_object_mut)
     {
-        parent.insert(key.clone(), value.clone());
+        parent.insert(key.to_string(), value.clone());
     }
     true
 }
@@ -93,10 +97,10 @@ pub(crate) fn put_over(target: &mut Value, raw: &Value, place: &[Step]) -> bool 
 pub(crate) fn takes(target: &Value, raw: &Value, place: &[Step]) -> bool {
     match (place, target, raw) {
         ([Step::Key(key)], Value::Object(target), Value::Object(raw)) => {
-            raw.contains_key(key) && !target.contains_key(key)
+            raw.contains_key(&**key) && !target.contains_key(&**key)
         }
         ([Step::Key(key), rest @ ..], Value::Object(target), Value::Object(raw)) => {
-            target.get(key).zip(raw.get(key)).is_some_and(|(target, raw)| takes(target, raw, rest))
+            target.get(&**key).zip(raw.get(&**key)).is_some_and(|(target, raw)| takes(target, raw, rest))
         }
         ([Step::Index(index), rest @ ..], Value::Array(target), Value::Array(raw)) => {
             let both = target.get(*index).zip(raw.get(*index)).filter(|_| target.len() == raw.len());
@@ -106,17 +110,27 @@ pub(crate) fn takes(target: &Value, raw: &Value, place: &[Step]) -> bool {
     }
 }
 
+/// Whether the API server could miss it: a value that is null or empty says no more than a missing one.
+pub(crate) fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(elements) => !elements.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
+    }
+}
+
 pub(crate) fn remove(value: &mut Value, place: &[Step]) {
     if let Some((Step::Key(key), parent)) = place.split_last()
         && let Some(parent) = get_mut(value, parent).and_then(Value::as_object_mut)
     {
-        parent.remove(key);
+        parent.remove(&**key);
     }
 }
 
 fn get_mut<'v>(value: &'v mut Value, place: &[Step]) -> Option<&'v mut Value> {
     place.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => value.get_mut(key),
+        Step::Key(key) => value.get_mut(&**key),
         Step::Index(index) => value.get_mut(index),
     })
 }

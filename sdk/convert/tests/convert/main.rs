@@ -9,6 +9,7 @@ mod kinds;
 mod laws;
 mod metadata;
 mod panics;
+mod pruning;
 mod reviews;
 mod tampered;
 mod unknown;
