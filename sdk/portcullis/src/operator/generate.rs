@@ -181,7 +181,7 @@ fn differing(folder: &Path, files: &Files) -> Result<Vec<String>, GenerateError>
         match read(&folder.join(name))? {
             Some(found) if found == *text => {}
             Some(found) if found.replace("\r\n", "\n") == *text => {
-                differing.push(format!("{name} (other line endings)"))
+                differing.push(format!("{name} (other line endings)"));
             }
             Some(_) => differing.push(format!("{name} (changed)")),
             None => differing.push(format!("{name} (missing)")),

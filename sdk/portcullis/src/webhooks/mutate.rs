@@ -248,7 +248,9 @@ fn written<T: Serialize>(object: &T, like: &str) -> Result<String, Failure> {
 fn in_order(mut value: Value) -> Value {
     match &mut value {
         Value::Array(list) => {
-            list.iter_mut().for_each(|element| *element = in_order(element.take()));
+            for element in list.iter_mut() {
+                *element = in_order(element.take());
+            }
             list.sort_by_cached_key(Value::to_string);
         }
         Value::Object(members) => members.values_mut().for_each(|member| *member = in_order(member.take())),

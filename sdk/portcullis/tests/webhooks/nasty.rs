@@ -32,8 +32,10 @@ struct NastySpec {
     ratio: Option<f32>,
 }
 
+type Change = fn(&mut NastySpec);
+
 /// What the API server would store after an edit by `change`.
-async fn edited(spec: Value, change: fn(&mut NastySpec)) -> Value {
+async fn edited(spec: Value, change: Change) -> Value {
     let webhooks = Webhooks::new().mutate(Mutate::<Nasty>::named("nasty").on_create(
         move |mut new: Nasty, _: Context| async move {
             change(&mut new.spec);
@@ -47,7 +49,7 @@ async fn edited(spec: Value, change: fn(&mut NastySpec)) -> Value {
 #[tokio::test]
 async fn elements_of_a_set_that_a_type_sorts_are_edited_where_they_are() {
     // (before, edit, after)
-    let cases: [(Value, fn(&mut NastySpec), Value); 5] = [
+    let cases: [(Value, Change, Value); 5] = [
         (json!({"sorted": ["b", "a"]}), |new| _ = new.sorted.remove("a"), json!({"sorted": ["b"]})),
         (json!({"sorted": ["b", "a"]}), |new| _ = new.sorted.remove("b"), json!({"sorted": ["a"]})),
         (json!({"sorted": ["b", "a", "b"]}), |new| _ = new.sorted.remove("b"), json!({"sorted": ["a"]})),
