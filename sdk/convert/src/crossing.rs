@@ -28,7 +28,7 @@ pub(crate) struct Identity<'o> {
     pub(crate) kind: &'o str,
     /// The metadata as JSON, without managed fields and the engine's annotations.
     pub(crate) metadata: &'o str,
-    /// Bytes that the object came in.
+    /// Bytes that the object came in, with what was kept of it.
     pub(crate) length: usize,
 }
 
@@ -61,7 +61,9 @@ impl Hop<'_> {
     fn try_to_cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
         let mut object = identity.read(self.from, document, &Notice::default())?;
         let known = self::document(&*object).ok_or_else(|| does_not_write(self.from))?;
-        let unnoticed = unknown::unnoticed(document, &known);
+        let unnoticed = unknown::unnoticed(document, &known).ok_or_else(|| {
+            Problem::whole(format!("has more members that {} does not know than can be followed", self.from.version))
+        })?;
         let (before, metadata) = (trace_of(&*object).ok(), object.metadata().clone());
         let (object, mut arrived) = self.convert(object)?;
         let says = trace_of(&*object).ok();

@@ -189,9 +189,11 @@ fn convert_with_care(object: &Object<'_>, hops: &[Hop<'_>], to: &Codec) -> (Stri
     begin(&mut out, &to.api_version, &object.kind);
     let problem = match object.document() {
         Ok(document) => {
-            let length = object.members.iter().map(|member| member.whole.len()).sum();
+            let stash = object.metadata.annotation(STASH);
+            let length =
+                object.members.iter().map(|member| member.whole.len()).chain(stash.as_deref().map(str::len)).sum();
             let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters(), length };
-            let stash = Stash::read(object.metadata.annotation(STASH).as_deref());
+            let stash = Stash::read(stash.as_deref());
             let mut traveller = Traveller { document, stash, problem: None };
             for hop in hops {
                 traveller.go(*hop, identity);

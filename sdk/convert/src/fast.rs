@@ -12,7 +12,7 @@ use crate::watch::Notice;
 
 /// The object after all hops; None where any of them would lose something, or fails: then the long way finds out what.
 pub(crate) fn convert(object: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
-    if object.metadata.is_annotated() {
+    if object.metadata.is_annotated() || object.is_too_large() {
         return None;
     }
     unless_it_panics(|| attempt(object, hops)).flatten()

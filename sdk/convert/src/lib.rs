@@ -94,6 +94,7 @@ mod crossing;
 mod engine;
 mod fast;
 mod graph;
+mod key;
 mod members;
 mod object;
 mod problem;

@@ -12,6 +12,12 @@ use crate::review::write_string;
 use crate::scan::{Member, Scan, text};
 use crate::{PROBLEM, STASH};
 
+/// The largest object that is decoded, in bytes: 8 MiB. The API server takes no object of more than 3 MiB.
+const MAX_LENGTH: usize = 8 * 1024 * 1024;
+
+/// The most values of which a document is made. Each can take a thousand times the bytes that it came in.
+const MAX_VALUES: usize = 128 * 1024;
+
 /// The top level of an object.
 pub(crate) struct Object<'a> {
     pub(crate) api_version: Cow<'a, str>,
@@ -21,6 +27,10 @@ pub(crate) struct Object<'a> {
     pub(crate) members: Vec<Member<'a>>,
     /// How deep arrays and objects are nested in it.
     pub(crate) depth: usize,
+    /// How many values are in it, or a few more.
+    values: usize,
+    /// Bytes that it came in.
+    length: usize,
 }
 
 /// The metadata of an object.
@@ -46,7 +56,11 @@ impl<'a> Object<'a> {
             }
             annotations = None;
             metadata = scan.members(|scan, key| {
-                if key != "annotations" || !scan.at_object() {
+                if key != "annotations" {
+                    return false;
+                }
+                annotations = None;
+                if !scan.at_object() {
                     return false;
                 }
                 annotations = scan.members(|_, _| false);
@@ -68,14 +82,27 @@ impl<'a> Object<'a> {
             kind: string("kind")?,
             metadata,
             depth: scan.deepest,
+            values: scan.values,
+            length: json.len(),
             members: members.into_iter().filter(|member| !is_engines(&member.key)).collect(),
         })
+    }
+
+    /// Larger than any object that the API server takes. Whoever sent it must not make the engine take memory for it.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.length > MAX_LENGTH
     }
 
     /// The members as a document.
     pub(crate) fn document(&self) -> Result<Document, Problem> {
         if self.depth > MAX_DEPTH {
             return Err(Problem::whole(format!("nested deeper than {MAX_DEPTH}")));
+        }
+        if self.is_too_large() {
+            return Err(Problem::whole(format!("larger than {MAX_LENGTH} bytes")));
+        }
+        if self.values > MAX_VALUES {
+            return Err(Problem::whole(format!("made of more than {MAX_VALUES} values")));
         }
         let mut document = Map::new();
         for member in &self.members {

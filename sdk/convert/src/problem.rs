@@ -23,8 +23,24 @@ impl Problem {
 
     /// The object does not read as the version it is in.
     pub(crate) fn reading(version: &str, error: &DecodeError) -> Self {
-        Self { path: error.path.clone(), message: format!("{} (read as {version})", without_values(&error.problem)) }
+        Self {
+            path: shortened(&error.path),
+            message: format!("{} (read as {version})", without_values(&error.problem)),
+        }
     }
+}
+
+/// Keys of maps are the user's, and the path goes into an annotation: its end says the most.
+fn shortened(path: &str) -> String {
+    const MOST: usize = 512;
+    let (mut from, mut text) = (path.len().saturating_sub(MOST), String::new());
+    if from > 0 {
+        while !path.is_char_boundary(from) {
+            from += 1;
+        }
+        text.push('…');
+    }
+    text + &path[from..]
 }
 
 impl fmt::Display for Problem {

@@ -1,8 +1,10 @@
 //! The conversion review on the wire: its envelope, with objects as raw slices of the body, and its answers.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::engine::Converted;
@@ -78,8 +80,41 @@ struct Request<'a> {
     #[serde(rename = "desiredAPIVersion", borrow)]
     desired_api_version: Cow<'a, str>,
     // Go writes a list without elements as null.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "objects")]
     objects: Option<Vec<&'a RawValue>>,
+}
+
+/// The most objects of a review: with less than a hundred bytes each, a body within the limits could not hold more.
+const MOST: usize = 1024 * 1024;
+
+/// The objects, but no more than [`MOST`]: elements of two bytes would take eight times the memory of the body.
+fn objects<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
+    struct Objects;
+
+    impl<'de> Visitor<'de> for Objects {
+        type Value = Option<Vec<&'de RawValue>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of objects")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+            let mut objects = Vec::new();
+            while let Some(object) = elements.next_element()? {
+                if objects.len() == MOST {
+                    return Err(A::Error::custom(format_args!("more than {MOST} objects")));
+                }
+                objects.push(object);
+            }
+            Ok(Some(objects))
+        }
+    }
+
+    from.deserialize_any(Objects)
 }
 
 impl<'a> Review<'a> {

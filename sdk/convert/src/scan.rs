@@ -21,11 +21,13 @@ pub(crate) struct Scan<'a> {
     depth: usize,
     /// How many arrays and objects were around the innermost one.
     pub(crate) deepest: usize,
+    /// How many arrays, objects and commas were passed over: at least as many as values, but for one in each.
+    pub(crate) values: usize,
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, deepest: 0 }
+        Self { text, at: 0, depth: 0, deepest: 0, values: 0 }
     }
 
     /// The members of the object that starts here. Calls `inner` at each value, with the key; where that returns
@@ -37,7 +39,10 @@ impl<'a> Scan<'a> {
         loop {
             match self.peek()? {
                 b'}' => break,
-                b',' => self.at += 1,
+                b',' => {
+                    self.at += 1;
+                    self.values += 1;
+                }
                 b'"' => {
                     let start = self.at;
                     let key = text(self.string()?)?;
@@ -64,6 +69,7 @@ impl<'a> Scan<'a> {
 
     fn enter(&mut self) {
         self.depth += 1;
+        self.values += 1;
         self.deepest = self.deepest.max(self.depth);
     }
 
@@ -104,6 +110,7 @@ impl<'a> Scan<'a> {
                         }
                         b'{' | b'[' => self.enter(),
                         b'}' | b']' => self.depth -= 1,
+                        b',' => self.values += 1,
                         _ => {}
                     }
                     self.at += 1;

@@ -8,6 +8,8 @@ use serde::ser::{
 };
 use serde_json::Error;
 
+use crate::key::digest;
+
 /// Collects what an object says.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -16,6 +18,12 @@ pub(crate) struct Trace {
     pub(crate) empty: usize,
     /// How many members, those of the top level left out.
     pub(crate) members: usize,
+    /// The sum of the digests of their keys, but those of nulls.
+    pub(crate) keys: u64,
+    /// The digest of the key whose value comes next.
+    last: u64,
+    /// A key is being written.
+    in_key: bool,
 }
 
 impl PartialEq for Trace {
@@ -26,7 +34,7 @@ impl PartialEq for Trace {
 
 impl Trace {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self { said: Vec::with_capacity(capacity), empty: 0, members: 0 }
+        Self { said: Vec::with_capacity(capacity), ..Self::default() }
     }
 
     pub(crate) fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
@@ -43,6 +51,13 @@ impl Trace {
         self.said.extend_from_slice(bytes);
     }
 
+    /// A member that is not of the top level.
+    fn counted(&mut self, key: &str) {
+        self.members += 1;
+        self.last = digest(key);
+        self.keys = self.keys.wrapping_add(self.last);
+    }
+
     /// Each text is told from the next by its length.
     fn text(&mut self, tag: u8, text: &str) {
         self.bytes(tag, &text.len().to_le_bytes());
@@ -51,11 +66,13 @@ impl Trace {
 
     fn null(&mut self) {
         self.empty += 1;
+        self.keys = self.keys.wrapping_sub(std::mem::take(&mut self.last));
         self.tag(b'0');
     }
 
     fn begin(&mut self, tag: u8) -> Inside<'_> {
         self.tag(tag);
+        self.last = 0;
         Inside { first: true, trace: self }
     }
 }
@@ -74,8 +91,10 @@ impl Inside<'_> {
 
     fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
         self.first = false;
-        self.trace.members += 1;
-        self.trace.member(key, value)
+        self.trace.counted(key);
+        self.trace.member(key, value)?;
+        self.trace.last = 0;
+        Ok(())
     }
 
     fn finish(self) {
@@ -121,6 +140,10 @@ impl<'t> Serializer for &'t mut Trace {
     }
 
     fn serialize_str(self, value: &str) -> Result<(), Error> {
+        if self.in_key {
+            self.last = digest(value);
+            self.keys = self.keys.wrapping_add(self.last);
+        }
         self.text(b's', value);
         Ok(())
     }
@@ -167,8 +190,9 @@ impl<'t> Serializer for &'t mut Trace {
         value: &T,
     ) -> Result<(), Error> {
         self.tag(b'{');
-        self.members += 1;
+        self.counted(variant);
         self.member(variant, value)?;
+        self.last = 0;
         self.tag(b'.');
         Ok(())
     }
@@ -192,7 +216,7 @@ impl<'t> Serializer for &'t mut Trace {
         variant: &'static str,
         _: usize,
     ) -> Result<Inside<'t>, Error> {
-        self.members += 1;
+        self.counted(variant);
         self.text(b'v', variant);
         Ok(self.begin(b'['))
     }
@@ -212,7 +236,7 @@ impl<'t> Serializer for &'t mut Trace {
         variant: &'static str,
         _: usize,
     ) -> Result<Inside<'t>, Error> {
-        self.members += 1;
+        self.counted(variant);
         self.text(b'v', variant);
         Ok(self.begin(b'{'))
     }
@@ -271,11 +295,16 @@ impl SerializeMap for Inside<'_> {
         self.first = false;
         self.trace.members += 1;
         self.trace.tag(b'k');
-        key.serialize(&mut *self.trace)
+        self.trace.in_key = true;
+        key.serialize(&mut *self.trace)?;
+        self.trace.in_key = false;
+        Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        value.serialize(&mut *self.trace)
+        value.serialize(&mut *self.trace)?;
+        self.trace.last = 0;
+        Ok(())
     }
 
     fn end(self) -> Result<(), Error> {

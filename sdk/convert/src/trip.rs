@@ -178,7 +178,7 @@ fn prune_as(codec: &Codec, identity: Identity<'_>, says: &Document, document: &m
     if document != says
         && let Ok(known) = identity.known(codec, document)
     {
-        for place in unknown::unnoticed(document, &known) {
+        for place in unknown::unnoticed(document, &known).unwrap_or_default() {
             if unknown::get(says, &place).is_none() {
                 unknown::remove(document, &place);
             }
@@ -195,7 +195,7 @@ fn remove_deleted(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, res
         return;
     }
     let Ok(known) = identity.known(hop.to, restored) else { return };
-    for place in unknown::unnoticed(restored, &known) {
+    for place in unknown::unnoticed(restored, &known).unwrap_or_default() {
         let beside = place.split_last().is_some_and(|(_, parent)| parents.contains(parent));
         if beside
             && unknown::get(&crossing.arrived, &place).is_none()

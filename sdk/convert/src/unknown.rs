@@ -17,11 +17,18 @@ pub(crate) type Place = Vec<Step>;
 
 /// Where `raw` has something of which its type, which says `known`, takes no notice: members that it does not know,
 /// and those it holds for the same as missing (null, an empty list). Lists of which it keeps other elements as a whole.
-pub(crate) fn unnoticed(raw: &Value, known: &Value) -> Vec<Place> {
+/// None where the keys on the way to them are more than [`MOST`] bytes together: each is looked up several times.
+pub(crate) fn unnoticed(raw: &Value, known: &Value) -> Option<Vec<Place>> {
     let mut places = Vec::new();
     walk(raw, known, &mut Place::new(), &mut places);
-    places
+    let steps = places.iter().flatten().map(|step| match step {
+        Step::Key(key) => key.len() + 1,
+        Step::Index(_) => 1,
+    });
+    (steps.sum::<usize>() <= MOST).then_some(places)
 }
+
+const MOST: usize = 4 * 1024 * 1024;
 
 fn walk(raw: &Value, known: &Value, at: &mut Place, places: &mut Vec<Place>) {
     match (raw, known) {

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 
+use crate::key::{Key, digest};
 use crate::trace::Trace;
 
 /// What was noticed while reading.
@@ -18,6 +19,12 @@ pub(crate) struct Notice {
     /// How many members there were. A type that reads more than it writes may have passed one over in a way that does
     /// not show otherwise: `#[serde(flatten)]` and untagged enums do.
     members: Cell<usize>,
+    /// Something was read without saying what it is expected to be, and may have been passed over later.
+    buffered: Cell<bool>,
+    /// The sum of the digests of all keys but those of nulls.
+    keys: Cell<u64>,
+    /// The digest of the key whose value comes next.
+    last: Cell<u64>,
     /// How many nulls and empty lists and objects there were. Types often write none of them.
     empty: Cell<usize>,
 }
@@ -25,7 +32,24 @@ pub(crate) struct Notice {
 impl Notice {
     /// Whether the type, which says what was traced, passed something over.
     pub(crate) fn passed_over(&self, trace: &Trace) -> bool {
-        self.unknown.get() || self.members.get() > trace.members || self.empty.get() > trace.empty
+        // More members may have been written than were read: a default can stand where another one was passed over.
+        let other_members =
+            self.keys.get() != trace.keys && (self.buffered.get() || self.members.get() > trace.members);
+        self.unknown.get() || other_members || self.empty.get() > trace.empty
+    }
+
+    fn member(&self) {
+        self.members.set(self.members.get() + 1);
+        self.keys.set(self.keys.get().wrapping_add(self.last.get()));
+    }
+
+    fn null(&self) {
+        self.empty();
+        self.keys.set(self.keys.get().wrapping_sub(self.last.take()));
+    }
+
+    pub(crate) fn key(&self, text: &str) {
+        self.last.set(digest(text));
     }
 
     fn empty(&self) {
@@ -75,12 +99,17 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watch<'_, D> {
     }
 
     watch! {
-        deserialize_any() deserialize_option() deserialize_seq() deserialize_map()
+        deserialize_option() deserialize_seq() deserialize_map()
         deserialize_newtype_struct(name: &'static str)
         deserialize_tuple(len: usize)
         deserialize_tuple_struct(name: &'static str, len: usize)
         deserialize_struct(name: &'static str, fields: &'static [&'static str])
         deserialize_enum(name: &'static str, variants: &'static [&'static str])
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.notice.buffered.set(true);
+        self.inner.deserialize_any(Watch::new(visitor, self.notice))
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
@@ -120,12 +149,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Watch<'_, V> {
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
-        self.notice.empty();
+        self.notice.null();
         self.inner.visit_none()
     }
 
     fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
-        self.notice.empty();
+        self.notice.null();
         self.inner.visit_unit()
     }
 
@@ -138,6 +167,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Watch<'_, V> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<V::Value, A::Error> {
+        self.notice.last.set(0);
         self.inner.visit_seq(Watch::new(elements, self.notice))
     }
 
@@ -178,9 +208,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watch<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        let key = self.inner.next_key_seed(seed)?;
+        self.notice.last.set(0);
+        let key = self.inner.next_key_seed(Key { inner: seed, notice: self.notice })?;
         if key.is_some() {
-            self.notice.members.set(self.notice.members.get() + 1);
+            self.notice.member();
         } else if self.first {
             self.notice.empty();
         }
@@ -189,7 +220,9 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watch<'_, A> {
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
-        self.inner.next_value_seed(Watch::new(seed, self.notice))
+        let value = self.inner.next_value_seed(Watch::new(seed, self.notice))?;
+        self.notice.last.set(0);
+        Ok(value)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -202,7 +235,8 @@ impl<'de, 'n, A: EnumAccess<'de>> EnumAccess<'de> for Watch<'n, A> {
     type Variant = Watch<'n, A::Variant>;
 
     fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self::Variant), A::Error> {
-        let (name, variant) = self.inner.variant_seed(seed)?;
+        self.notice.last.set(0);
+        let (name, variant) = self.inner.variant_seed(Key { inner: seed, notice: self.notice })?;
         Ok((name, Watch::new(variant, self.notice)))
     }
 }
@@ -215,10 +249,12 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Watch<'_, A> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, A::Error> {
+        self.notice.member();
         self.inner.newtype_variant_seed(Watch::new(seed, self.notice))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
+        self.notice.member();
         self.inner.tuple_variant(len, Watch::new(visitor, self.notice))
     }
 
@@ -227,6 +263,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Watch<'_, A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
+        self.notice.member();
         self.inner.struct_variant(fields, Watch::new(visitor, self.notice))
     }
 }

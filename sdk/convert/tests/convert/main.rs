@@ -3,6 +3,8 @@
 #![allow(missing_docs, unreachable_pub, reason = "tests")]
 
 mod bad_objects;
+mod bounds;
+mod buffered;
 mod edits;
 mod graph;
 mod kinds;

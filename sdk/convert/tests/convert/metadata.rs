@@ -143,3 +143,11 @@ fn what_cannot_be_answered_says_which_object_and_why() {
     }
     assert!(matches!(convert("[]", "demo.example/v1"), ConvertError::Incomplete { .. }));
 }
+
+#[test]
+fn of_annotations_that_are_there_twice_the_last_count() {
+    let metadata = r#"{"name":"a","annotations":{"old":"1"},"annotations":null}"#;
+    let there = convert_text(&engine(), &object("v1", metadata, r#"{"name":"Cher"}"#), "v3");
+    let annotations = serde_json::from_str::<Value>(&there.object).unwrap()["metadata"]["annotations"].clone();
+    assert_eq!(annotations.as_object().unwrap().keys().collect::<Vec<_>>(), [STASH]);
+}
