@@ -107,7 +107,9 @@ pub enum RegistrationError {
     #[error("two webhooks are served at {0}: give one of them another name or path")]
     Path(String),
     /// A path that cannot be called.
-    #[error("path {path:?} of webhook {name} must begin with '/' and hold neither '?', '#' nor spaces")]
+    #[error(
+        "path {path:?} of webhook {name} must begin with '/' and have parts of lower-case letters, digits, '-' and '.'"
+    )]
     BadPath {
         /// The webhook.
         name: String,
@@ -252,12 +254,19 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     Ok(())
 }
 
-/// Whether the API server can call the path.
+/// Whether the API server takes the path: its parts are names as domains have them (`ValidateWebhookService`).
 pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError> {
-    if !path.starts_with('/') || path.contains(['?', '#']) || path.contains(char::is_whitespace) {
-        return Err(RegistrationError::BadPath { name: name.to_owned(), path: path.to_owned() });
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.bytes().all(|b| letter(b) || b == b'-')
+            && [label.bytes().next(), label.bytes().last()].iter().all(|end| end.is_some_and(letter))
+    };
+    let is_part = |part: &str| part.len() <= 253 && part.split('.').all(is_label);
+    let parts = path.strip_prefix('/').map(|parts| parts.strip_suffix('/').unwrap_or(parts));
+    if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_part)) {
+        return Ok(());
     }
-    Ok(())
+    Err(RegistrationError::BadPath { name: name.to_owned(), path: path.to_owned() })
 }
 
 impl fmt::Debug for Webhooks {

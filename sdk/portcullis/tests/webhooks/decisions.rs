@@ -84,6 +84,43 @@ fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
         assert!(error.to_string().contains(said), "{error}");
         assert!(webhooks.routes().is_err(), "what cannot be registered is not served");
     }
+    // As the API server has it.
+    for (path, taken) in [
+        ("", false),
+        ("/", true),
+        ("//", false),
+        ("/a", true),
+        ("/a/", true),
+        ("/a//b", false),
+        ("/a/b.c-d/1", true),
+        ("/A", false),
+        ("/a_b", false),
+        ("/ä", false),
+        ("/a/../b", false),
+        ("/-a", false),
+        ("/a-", false),
+        ("/a?b", false),
+        ("/a#b", false),
+        ("/a b", false),
+        ("/a%20b", false),
+        ("/a\n", false),
+        ("/a/.", false),
+    ] {
+        assert_eq!(Webhooks::new().validate(named("a").path(path)).manifests().is_ok(), taken, "{path:?}");
+    }
+}
+
+/// What is only a large number is no limit, and none that panics.
+#[tokio::test]
+async fn limits_of_any_size_are_served() {
+    for concurrency in [1, usize::MAX] {
+        let judge =
+            Validate::<Entity>::named("a").on_create(|_, _| async { Verdict::allow() }).concurrency(concurrency);
+        let routes = Webhooks::new().validate(judge).routes().unwrap();
+        let (status, answer) =
+            ask(&routes, "/validate/a", &review("CREATE", entity(json!({"username": "a"})), Value::Null)).await;
+        assert_eq!((status, &answer["response"]["allowed"]), (StatusCode::OK, &json!(true)));
+    }
 }
 
 struct NoRoot;

@@ -1,5 +1,6 @@
 //! D8: changes that CEL refuses, and the warnings that name their fields.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use kube::api::PostParams;
 use portcullis::webhooks::{RegistrationError, Webhooks, immutable_fields};
@@ -76,4 +77,96 @@ fn the_webhook_is_called_where_something_is_immutable_and_is_in_nobodys_way() {
     let nothing: Result<_, RegistrationError> = immutable_fields("immutable", &Entity::crd());
     let said = nothing.map(|_| Value::Null).unwrap_err().to_string();
     assert!(said.contains("no field of entities has a rule"), "{said}");
+}
+
+/// What a schema can say of a field, with the ways that the Kubernetes documentation gives for it.
+fn rulebook() -> CustomResourceDefinition {
+    let rule = |rule: &str| json!({"rule": rule});
+    let fixed = |kind: Value| {
+        let mut schema = kind;
+        schema["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf", "messageExpression": "'it stays'"}]);
+        schema
+    };
+    let spec = json!({
+        "type": "object",
+        "x-kubernetes-validations": [
+            rule("!has(oldSelf.once) || (has(self.once) && self.once == oldSelf.once)"),
+            rule("!has(oldSelf.guarded) || self.guarded == oldSelf.guarded"),
+        ],
+        "properties": {
+            "plain": fixed(json!({"type": "string"})),
+            "null": fixed(json!({"type": "string", "nullable": true})),
+            "later": {"type": "string", "x-kubernetes-validations": [
+                {"rule": "!oldSelf.hasValue() || self == oldSelf.value()", "optionalOldSelf": true}]},
+            "other": {"type": "string", "x-kubernetes-validations": [
+                {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": true}]},
+            "once": {"type": "string"},
+            "guarded": {"type": "string"},
+            "number": fixed(json!({"type": "number"})),
+            "either": fixed(json!({"x-kubernetes-int-or-string": true})),
+            "list": fixed(json!({"type": "array", "maxItems": 5, "items": {"type": "integer"}})),
+            "set": fixed(json!({"type": "array", "maxItems": 5, "x-kubernetes-list-type": "set", "items": {"type": "integer"}})),
+            "map": fixed(json!({"type": "object", "maxProperties": 5, "additionalProperties": {"type": "integer"}})),
+            "free": {"type": "string"},
+        },
+    });
+    serde_json::from_value(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rulebooks.demo.example"},
+        "spec": {
+            "group": "demo.example", "scope": "Namespaced", "names": {"kind": "Rulebook", "plural": "rulebooks"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": spec}}}}],
+        },
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_field_is_warned_of_where_the_api_server_refuses_its_change_and_nowhere_else() {
+    let crd = rulebook();
+    let gate = Gate::over(Webhooks::new().mutate(immutable_fields("rules", &crd).unwrap()), &[crd]).await;
+    let object = json!({"apiVersion": "demo.example/v1", "kind": "Rulebook", "metadata": {"name": "a"}, "spec": {
+        "plain": "a", "null": "a", "later": "a", "other": "a", "once": "a", "guarded": "a", "number": 1.5, "either": 1,
+        "list": [1, 2], "set": [1, 2], "map": {"a": 1, "b": 2}, "free": "a"}});
+    let (code, _, made) = gate.send("POST", "rulebooks", "application/json", &object).await;
+    assert_eq!(code, 201, "{made}");
+    for (field, change) in [
+        ("plain", json!("b")),
+        ("plain", json!("a")),
+        ("null", json!("b")),
+        ("later", json!("b")),
+        ("other", json!("b")),
+        ("once", json!("b")),
+        ("guarded", json!("b")),
+        ("number", json!(2)),
+        ("number", json!(1.5)),
+        ("either", json!("1")),
+        ("either", json!(1)),
+        ("list", json!([2, 1])),
+        ("list", json!([1, 2])),
+        ("set", json!([2, 1])),
+        ("set", json!([1, 2, 3])),
+        ("map", json!({"b": 2, "a": 1})),
+        ("map", json!({"a": 2})),
+        ("free", json!("b")),
+        ("plain", Value::Null),
+        ("later", Value::Null),
+    ] {
+        let mut spec = json!({});
+        spec[field] = change;
+        let (code, warnings, said) = gate.send("PATCH", "rulebooks/a?dryRun=All", MERGE, &json!({"spec": spec})).await;
+        match code {
+            200 => assert!(warnings.is_empty(), "{spec}: {warnings:?}"),
+            422 => assert_eq!(fields(&warnings), [format!("spec.{field}")], "{spec}: {said}"),
+            _ => panic!("{spec}: {said}"),
+        }
+    }
+    // What is there and null, in the store.
+    let null = json!([{"op": "replace", "path": "/spec/null", "value": null}]);
+    let (code, warnings, said) = gate.send("PATCH", "rulebooks/a", "application/json-patch+json", &null).await;
+    assert_eq!((code, warnings.as_slice()), (200, &[][..]), "{said}");
+    assert!(said["spec"]["null"].is_null());
+    let (code, warnings, said) = gate.send("PATCH", "rulebooks/a", MERGE, &json!({"spec": {"null": "b"}})).await;
+    assert_eq!((code, warnings.as_slice()), (200, &[][..]), "{said}");
 }

@@ -16,3 +16,4 @@ mod nasty;
 mod outages;
 mod settings;
 mod subresources;
+mod versions;

@@ -68,9 +68,12 @@ impl Node {
         self.members.remove(member).filter(Self::has_rules)
     }
 
-    /// The immutable fields that differ. A field that appears or goes is none of them: a rule that names `oldSelf` is
-    /// only asked where there are both.
+    /// The immutable fields that differ. A field that appears or goes (or is null) is none of them: a rule that names
+    /// `oldSelf` is only asked where there are both.
     pub(super) fn changed(&self, old: &Value, new: &Value, at: &Field, out: &mut Vec<Field>) {
+        if old.is_null() || new.is_null() {
+            return;
+        }
         if self.immutable && !self.same(old, new) {
             out.push(at.clone());
             return;
@@ -137,16 +140,50 @@ fn identity<'v>(element: &'v Value, keys: &[String]) -> Vec<Option<&'v Value>> {
 }
 
 /// The paths below `self` that a rule wants to be as they were: `self == oldSelf`, `self.a.b == oldSelf.a.b`, either
-/// way round, several joined by `&&`. None for a rule that says anything else as well.
+/// way round, several joined by `&&`. What only says that there must be a value to compare may stand before:
+/// `!has(oldSelf.a) ||`, `!oldSelf.hasValue() ||`, `has(self.a) &&`. None for a rule that says anything else as well.
 fn unchanging(rule: &str) -> Vec<Vec<&str>> {
-    rule.split("&&").map(unchanging_part).collect::<Option<_>>().unwrap_or_default()
+    let Some((guard, rule)) = guarded(rule) else { return Vec::new() };
+    let (mut paths, mut there) = (Vec::new(), Vec::new());
+    for part in in_brackets(rule).split("&&").map(str::trim) {
+        match part.strip_prefix("has(self").and_then(|path| path.strip_suffix(')')) {
+            Some(path) => there.push(path),
+            None => match unchanging_part(part) {
+                Some(path) => paths.push(path),
+                None => return Vec::new(),
+            },
+        }
+    }
+    // One that waits for another field leaves this one to change.
+    if there.iter().any(|path| !paths.contains(path)) || guard.is_some_and(|guard| paths != [guard]) {
+        return Vec::new();
+    }
+    paths.into_iter().map(|path| path.split('.').skip(1).collect()).collect()
 }
 
-fn unchanging_part(part: &str) -> Option<Vec<&str>> {
+/// The path that must have been there for the rule to hold, and the rest of the rule; None where it has another choice.
+fn guarded(rule: &str) -> Option<(Option<&str>, &str)> {
+    let Some((guard, rest)) = rule.split_once("||") else { return Some((None, rule)) };
+    let guard = in_brackets(guard);
+    if guard == "!oldSelf.hasValue()" {
+        return Some((None, rest));
+    }
+    let path = guard.strip_prefix("!has(oldSelf")?.strip_suffix(')')?;
+    Some((Some(path), rest))
+}
+
+fn in_brackets(rule: &str) -> &str {
+    let rule = rule.trim();
+    rule.strip_prefix('(').and_then(|rule| rule.strip_suffix(')')).map_or(rule, str::trim)
+}
+
+fn unchanging_part(part: &str) -> Option<&str> {
     let (left, right) = part.split_once("==")?;
     let (left, right) = (left.trim(), right.trim());
     let (new, old) = if left.starts_with("oldSelf") { (right, left) } else { (left, right) };
     let (new, old) = (new.strip_prefix("self")?, old.strip_prefix("oldSelf")?);
+    // With `optionalOldSelf`.
+    let old = [".value()", ".orValue(self)"].iter().find_map(|value| old.strip_prefix(value)).unwrap_or(old);
     let plain = |path: &str| {
         path.is_empty()
             || path.strip_prefix('.').is_some_and(|path| {
@@ -154,7 +191,7 @@ fn unchanging_part(part: &str) -> Option<Vec<&str>> {
                     .all(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
             })
     };
-    (new == old && plain(new)).then(|| new.split('.').skip(1).collect())
+    (new == old && plain(new)).then_some(new)
 }
 
 #[cfg(test)]
@@ -182,6 +219,17 @@ mod tests {
             ("self >= oldSelf", none.clone()),
             ("self != oldSelf", none.clone()),
             ("self == oldSelf || self == 'x'", none.clone()),
+            ("!oldSelf.hasValue() || self == oldSelf.value()", vec![vec![]]),
+            ("oldSelf.orValue(self) == self", vec![vec![]]),
+            ("!has(oldSelf.a) || self.a == oldSelf.a", vec![vec!["a"]]),
+            ("!has(oldSelf.a.b) || (has(self.a.b) && self.a.b == oldSelf.a.b)", vec![vec!["a", "b"]]),
+            ("has(self.a) && self.a == oldSelf.a", vec![vec!["a"]]),
+            ("(self == oldSelf)", vec![vec![]]),
+            ("!has(oldSelf.b) || self.a == oldSelf.a", none.clone()),
+            ("has(self.b) && self.a == oldSelf.a", none.clone()),
+            ("has(oldSelf.a) || self.a == oldSelf.a", none.clone()),
+            ("!oldSelf.hasValue() || self == oldSelf.value() || self == 'x'", none.clone()),
+            ("(self.a == oldSelf.a) && (self.b == 1)", none.clone()),
             ("self.a == oldSelf.a && self.b > 1", none.clone()),
             ("size(self) == size(oldSelf)", none.clone()),
             ("selfish == oldSelfish", none.clone()),
