@@ -37,6 +37,7 @@ use super::{Context, manifest};
 /// ```
 pub trait Validator<K>: Send + Sync + 'static {
     /// The operations that the webhook is registered for. Name `Delete` here when [`delete`](Self::delete) is written.
+    /// `Connect` is passed over: connections are judged by [`Validate::on_connect`].
     const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
 
     /// Judges a new object. Also what a controller asks about a stored one.
