@@ -56,7 +56,7 @@ pub(crate) fn unless_it_panics<T>(run: impl FnOnce() -> T) -> Option<T> {
         .map_err(|panic| {
             // Anything can be thrown, even what panics when it is dropped.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-                std::mem::forget(again);
+                Box::leak(again);
             }
         })
         .ok()

@@ -47,7 +47,9 @@ impl Traveller {
         let prunable: Vec<&Place> = crossing.added.iter().filter(|place| !kept(place)).collect();
         if !prunable.is_empty() {
             let mut pruned = restored.as_ref().map_or(&crossing.arrived, |restored| &restored.document).clone();
-            prunable.iter().for_each(|place| unknown::remove(&mut pruned, place));
+            for place in prunable {
+                unknown::remove(&mut pruned, place);
+            }
             if let Some(entry) = lost(&crossing.whole, hop.reversed().arrival(identity, &pruned))
                 && self.stash.keep(&hop.from.version, &entry).is_ok()
             {
@@ -139,7 +141,9 @@ impl Arrival {
 /// arrived anyway.
 fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &Entry) -> Option<Arrival> {
     let with = |Entry { original, returned }: &Entry, document: &Document| {
-        let mut document = carry(original, returned.as_ref().unwrap_or(&Value::Null), document);
+        let mut returned = returned.clone().unwrap_or_default();
+        forget_nulls(&mut returned, document);
+        let mut document = carry(original, &returned, document);
         remove_deleted(hop, identity, crossing, &mut document);
         let mut arrival = Arrival::of(hop, identity, document);
         if let Ok(back) = &mut arrival.back {
@@ -171,6 +175,17 @@ fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &En
         }
     }
     best
+}
+
+/// Leaves out nulls of what came back where nothing comes back now: the API server prunes null where the schema does not
+/// allow it, and that is no edit.
+fn forget_nulls(returned: &mut Value, arrived: &Value) {
+    if let (Value::Object(returned), Value::Object(arrived)) = (returned, arrived) {
+        returned.retain(|key, value| !value.is_null() || arrived.contains_key(key));
+        for (key, value) in returned {
+            forget_nulls(value, arrived.get(key).unwrap_or(&Value::Null));
+        }
+    }
 }
 
 /// Leaves out what the type does not know and `says` does not have: the API server may have pruned it.

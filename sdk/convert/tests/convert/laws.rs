@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kinds::{entity, generate, nasty};
 use crate::{bare, convert, convert_text, stash};
@@ -72,6 +72,30 @@ proptest! {
             comes_back(&nasty::engine(), &object, &["v1", "v2", "v3"])?;
             comes_back(&nasty::engine(), &object, &["v3", "v1"])?;
             comes_back(&nasty::engine(), &object, &["v1", "v3", "v1", "v2", "v1", "v3", "v2"])?;
+        }
+    }
+
+    #[test]
+    fn an_object_comes_back_from_versions_whose_schemas_prune_all_that_their_types_do_not_know(
+        one in nasty_object("v1"), two in nasty_object("v2"), three in nasty_object("v3"),
+    ) {
+        let engine = nasty::engine();
+        for object in [&one, &two, &three] {
+            for version in ["v1", "v2", "v3"].into_iter().filter(|version| *version != version_of(object)) {
+                let there = convert(&engine, object, version);
+                let pruned = match version {
+                    "v1" => prune::<nasty::v1::Nasty>(&there),
+                    "v2" => prune::<nasty::v2::Nasty>(&there),
+                    _ => prune::<nasty::v3::Nasty>(&there),
+                };
+                let back = convert(&engine, &pruned, &version_of(object));
+                // But for those that say no more than missing ones.
+                let (mut back, mut expected) = (back, object.clone());
+                for object in [&mut back, &mut expected] {
+                    remove_unknown(object, |value| [json!(null), json!([]), json!({})].contains(value));
+                }
+                prop_assert_eq!(back, expected, "by {}", pruned);
+            }
         }
     }
 
@@ -147,19 +171,25 @@ fn edit_between<S: Serialize + DeserializeOwned>(
     let again = convert(engine, &after, &version_of(other));
     let (mut again, mut edited) = (bare(&again), bare(&edited));
     for object in [&mut again, &mut edited] {
-        remove_unknown(object);
+        remove_unknown(object, |_| true);
     }
     prop_assert_eq!(again, edited, "stash of the hub: {}", stash(&after));
     Ok(())
 }
 
-fn remove_unknown(value: &mut Value) {
+/// What a schema made of the type leaves of an object.
+fn prune<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
+    let typed: T = serde_json::from_str(&object.to_string()).unwrap();
+    serde_json::from_str(&serde_json::to_string(&typed).unwrap()).unwrap()
+}
+
+fn remove_unknown(value: &mut Value, which: fn(&Value) -> bool) {
     match value {
         Value::Object(members) => {
-            members.retain(|key, _| !key.starts_with("x/unknown"));
-            members.values_mut().for_each(remove_unknown);
+            members.retain(|key, value| !(key.starts_with("x/unknown") && which(value)));
+            members.values_mut().for_each(|value| remove_unknown(value, which));
         }
-        Value::Array(elements) => elements.iter_mut().for_each(remove_unknown),
+        Value::Array(elements) => elements.iter_mut().for_each(|value| remove_unknown(value, which)),
         _ => {}
     }
 }

@@ -16,7 +16,7 @@ struct Grenade;
 impl Drop for Grenade {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            panic_any(Grenade);
+            panic_any(Self);
         }
     }
 }

@@ -95,6 +95,18 @@ proptest! {
     }
 
     #[test]
+    fn no_stash_grows_on_the_way_there_and_back(object in generate::typed("v2"), stash in stash(), other in "v[13]") {
+        let mut text = with_stash(object, &stash).to_string();
+        let mut lengths = Vec::new();
+        for _ in 0..12 {
+            let there = convert_text(&nasty::engine(), &text, &other).object;
+            text = convert_text(&nasty::engine(), &there, "v2").object;
+            lengths.push((there.len(), text.len()));
+        }
+        prop_assert_eq!(lengths[1], lengths[11], "{:?}, last {}", lengths, text);
+    }
+
+    #[test]
     fn any_json_in_an_object_is_answered(spec in generate::json(), status in generate::json(), annotations in generate::json(), version in "v[1-3]") {
         let object = json!({
             "apiVersion": "demo.example/v1", "kind": "Nasty", "spec": spec, "status": status,
