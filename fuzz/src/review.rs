@@ -56,7 +56,8 @@ fn typed(raw: &RawValue) -> Option<portcullis_review::Patch> {
     edited.blob = edited.blob.map(|blob| json!([blob, null]));
     let after = json!({ "spec": edited });
     let made = edit(raw.get(), &before.to_string(), &after.to_string()).ok()?.expect("a changed object makes a patch");
-    let object: Value = serde_json::from_str(&made.object).expect("an edited object is JSON");
+    let object: Value =
+        serde_json::from_str(&made.object().expect("an edited object is written")).expect("an edited object is JSON");
     for (name, value) in tree.as_object().into_iter().flatten().filter(|(name, _)| *name != "spec") {
         assert_eq!(object.get(name), Some(value), "{name} is nothing that the type knows");
     }
@@ -72,7 +73,8 @@ fn untyped(object: &RawValue, old: &RawValue) -> Option<portcullis_review::Patch
     let to: Value = serde_json::from_str(object.get()).ok()?;
     lands(&from, &diff(&from, &to), &to);
     let made = edit(old.get(), &from.to_string(), &to.to_string()).expect("what reads as JSON can be edited")?;
-    let object: Value = serde_json::from_str(&made.object).expect("an edited object is JSON");
+    let object: Value =
+        serde_json::from_str(&made.object().expect("an edited object is written")).expect("an edited object is JSON");
     assert_eq!(object, to, "an edit of everything is the other object");
     Some(made.patch)
 }

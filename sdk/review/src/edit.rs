@@ -10,14 +10,31 @@ use crate::carry::carry;
 use crate::patch::{Patch, PatchError, diff};
 use crate::scan::{Member, members};
 
-/// A raw object with the edits of a handler, and the patch that leads there.
+/// The edits of a handler on a raw object, and the patch for them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Edited {
-    /// Leads from the raw object to `object`.
+pub struct Edited<'a> {
+    /// Leads from the raw object to [`object`](Self::object).
     pub patch: Patch,
+    /// Whether the raw object said, wherever it was edited, just what the type had written before the edit: then the
+    /// type reads there what it writes. Where it did not, as with aliases and with defaults that nobody sent, read the
+    /// edited object again before the patch is sent.
+    pub as_written: bool,
+    raw: &'a str,
+    from: Value,
+    to: Value,
+}
+
+impl Edited<'_> {
     /// The raw object with the edits in it, as JSON.
-    pub object: String,
+    ///
+    /// # Errors
+    /// When the raw object was no JSON.
+    pub fn object(&self) -> Result<String, PatchError> {
+        let mut object = Vec::with_capacity(self.raw.len() + self.patch.as_json().len());
+        splice(self.raw, &self.from, &self.to, &mut object)?;
+        String::from_utf8(object).map_err(|_| PatchError::Mismatch)
+    }
 }
 
 /// Carries the changes from `before` to `after`, both written by a type, over to the `raw` object that the type was
@@ -28,25 +45,22 @@ pub struct Edited {
 ///
 /// All three are JSON as text: members whose text is the same before and after are passed over unread, so the time is
 /// that of what was edited, and not that of the object. What is not JSON gives an error or a patch of no use.
-pub fn edit(raw: &str, before: &str, after: &str) -> Result<Option<Edited>, PatchError> {
+pub fn edit<'a>(raw: &'a str, before: &str, after: &str) -> Result<Option<Edited<'a>>, PatchError> {
     if before == after {
         return Ok(None);
     }
-    let Some(differing) = narrow(raw, before, after, 0)? else { return Ok(None) };
-    let edited = carry(&differing.raw, &differing.before, &differing.after);
-    let patch = diff(&differing.raw, &edited);
+    let Some(Differing { raw: from, before, after }) = narrow(raw, before, after, 0)? else { return Ok(None) };
+    let to = carry(&from, &before, &after);
+    let patch = diff(&from, &to);
     if patch.0.is_empty() {
         return Ok(None);
     }
-    let mut tried = differing.raw.clone();
+    let mut tried = from.clone();
     json_patch::patch(&mut tried, &patch)?;
-    if tried != edited {
+    if tried != to {
         return Err(PatchError::Mismatch);
     }
-    let mut object = Vec::with_capacity(raw.len() + after.len() / 4);
-    splice(raw, &differing.raw, &edited, &mut object)?;
-    let object = String::from_utf8(object).map_err(|_| PatchError::Mismatch)?;
-    Ok(Some(Edited { patch: Patch::new(patch)?, object }))
+    Ok(Some(Edited { patch: Patch::new(patch)?, as_written: from == before, raw, from, to }))
 }
 
 /// The three documents, without the members of objects that are the same before and after.

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 /// The raw object after an edit. Whatever the edit is, its patch as text leads there.
 fn edited(raw: &Value, before: &Value, after: &Value) -> Option<Value> {
-    let edited = edit(&raw.to_string(), &before.to_string(), &after.to_string()).unwrap()?;
-    let object = serde_json::from_str(&edited.object).unwrap();
+    let text = raw.to_string();
+    let edited = edit(&text, &before.to_string(), &after.to_string()).unwrap()?;
+    let object = serde_json::from_str(&edited.object().unwrap()).unwrap();
     let patch: json_patch::Patch = serde_json::from_slice(edited.patch.as_json()).unwrap();
     let mut tried = raw.clone();
     json_patch::patch(&mut tried, &patch).unwrap();

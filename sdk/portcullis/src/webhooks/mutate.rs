@@ -266,9 +266,12 @@ fn patch<T: DeserializeOwned + Serialize>(raw: &str, after: &T, settings: &Setti
     // change nothing.
     let (before, after) = (written(&read(raw)?, raw)?, written(after, raw)?);
     let Some(edited) = edit(raw, &before, &after)? else { return Ok(None) };
+    if edited.as_written {
+        return Ok(Some(edited.patch));
+    }
     // Read back as the API server's next caller will: a type with aliases or custom encodings can write something that
     // it does not read, and that must be an error here and not in the store.
-    let stored = written(&read(&edited.object)?, raw)?;
+    let stored = written(&read(&edited.object()?)?, raw)?;
     // As text first: it only differs where a type writes the same in another order, as those with sets or hash maps do.
     let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
     let value = |text: &str| serde_json::from_str(text).map(in_order).map_err(unstable);
