@@ -90,8 +90,9 @@ impl Hop<'_> {
     fn try_to_arrive(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
         let notice = Notice::default();
         let object = identity.read(self.from, document, &notice)?;
-        match trace_of(&*object) {
-            Ok(trace) if !notice.passed_over(&trace) => self.convert(object).map(|(_, arrived)| arrived),
+        let mut trace = Trace::default().with_digests(notice.is_buffered());
+        match object.trace(&mut trace) {
+            Ok(()) if !notice.passed_over(&trace) => self.convert(object).map(|(_, arrived)| arrived),
             _ => self.cross(identity, document).map(|crossing| crossing.arrived),
         }
     }

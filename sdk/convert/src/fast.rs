@@ -36,7 +36,7 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
 
     let mut said = Vec::with_capacity(hops.len());
     for (index, hop) in hops.iter().enumerate() {
-        let mut trace = Trace::with_capacity(length * 2);
+        let mut trace = Trace::with_capacity(length * 2).with_digests(index == 0 && notice.is_buffered());
         object.trace(&mut trace).ok()?;
         if index == 0 && notice.passed_over(&trace) {
             return None;

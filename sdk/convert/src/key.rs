@@ -6,17 +6,17 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, Seq
 
 use crate::watch::Notice;
 
-/// Tells keys apart. Short of a hash: who makes two keys of one digest deceives nobody but himself.
+/// Tells keys apart by their length and both ends. Cheap, for every key of every object; who makes two keys of one
+/// digest deceives nobody but himself.
 pub(crate) fn digest(key: &str) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut digest = (key.len() as u64).wrapping_mul(FACTOR);
-    for bytes in key.as_bytes().chunks(8) {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        digest = (digest ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR);
-        digest ^= digest >> 29;
-    }
-    digest
+    let bytes = key.as_bytes();
+    let (first, last) = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => (bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0),
+    };
+    let digest = (first ^ (bytes.len() as u64)).wrapping_mul(FACTOR);
+    (digest ^ (digest >> 29) ^ last).wrapping_mul(FACTOR)
 }
 
 /// Something of serde's that reads a key.

@@ -71,7 +71,8 @@
 //!   somebody changed it since, the newer edit wins; into a parent or a list element that was deleted nothing is
 //!   restored; and nothing that would contradict what the object says now.
 //! * **Members that a type does not know**, and null or empty ones that it holds for missing, are put at the same place
-//!   of the other version if that makes no difference to it, and are kept in the stash otherwise.
+//!   of the other version if that makes no difference to it, and are kept in the stash as well: the API server prunes
+//!   them there if the schema lacks them.
 //! * **Objects that do not convert.** An error for one object fails the whole list that the API server asked for, and
 //!   with it deletion and garbage collection. So an object that does not read as its version, or whose converter
 //!   panics, goes over as it is, says why in the annotation [`PROBLEM`] and in [`Converted::problem`], and comes back
@@ -80,14 +81,16 @@
 //! # What it does not do
 //!
 //! Defaults that a type writes without anybody having sent them are written. Numbers and times are written as the
-//! type writes them. A stash has a limit of 64 KiB; what is larger is lost on the way back, and the object is flagged.
+//! type writes them. An unknown member that somebody deletes in the other version comes back, unless another one beside
+//! it is still there: it cannot be told from a pruned one. Objects of more than 8 MiB go over as they are, and so do
+//! those of more than 131,072 values unless they lose nothing. A stash has a limit of 64 KiB; what is larger is lost on the way back, and the object is flagged.
 //! Elements of lists are told apart by `name`, `key` and the like, or else by their value: of a list that a version
 //! shortens, nothing is restored once somebody edited it there.
 //!
 //! # What it costs
 //!
 //! An object that loses nothing is decoded once, converted there and back, and written once; no JSON tree is built.
-//! For an object of 10 kB, half of it managed fields, that is about 30 µs. An object with a stash, or with members that
+//! For an object of 10 kB, half of it managed fields, that is a little more than 30 µs. An object with a stash, or with members that
 //! its type does not know, costs several times as much.
 
 mod crossing;

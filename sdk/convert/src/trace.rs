@@ -18,12 +18,13 @@ pub(crate) struct Trace {
     pub(crate) empty: usize,
     /// How many members, those of the top level left out.
     pub(crate) members: usize,
-    /// The sum of the digests of their keys, but those of nulls.
+    /// The sum of the digests of their keys, but those of nulls; where it is asked for.
     pub(crate) keys: u64,
     /// The digest of the key whose value comes next.
     last: u64,
     /// A key is being written.
     in_key: bool,
+    digests: bool,
 }
 
 impl PartialEq for Trace {
@@ -35,6 +36,11 @@ impl PartialEq for Trace {
 impl Trace {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { said: Vec::with_capacity(capacity), ..Self::default() }
+    }
+
+    /// Digests the keys too.
+    pub(crate) fn with_digests(self, digests: bool) -> Self {
+        Self { digests, ..self }
     }
 
     pub(crate) fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
@@ -54,8 +60,14 @@ impl Trace {
     /// A member that is not of the top level.
     fn counted(&mut self, key: &str) {
         self.members += 1;
-        self.last = digest(key);
-        self.keys = self.keys.wrapping_add(self.last);
+        self.digest(key);
+    }
+
+    fn digest(&mut self, key: &str) {
+        if self.digests {
+            self.last = digest(key);
+            self.keys = self.keys.wrapping_add(self.last);
+        }
     }
 
     /// Each text is told from the next by its length.
@@ -92,13 +104,12 @@ impl Inside<'_> {
     fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
         self.first = false;
         self.trace.counted(key);
-        self.trace.member(key, value)?;
-        self.trace.last = 0;
-        Ok(())
+        self.trace.member(key, value)
     }
 
     fn finish(self) {
         self.trace.empty += usize::from(self.first);
+        self.trace.last = 0;
         self.trace.tag(b'.');
     }
 }
@@ -141,8 +152,7 @@ impl<'t> Serializer for &'t mut Trace {
 
     fn serialize_str(self, value: &str) -> Result<(), Error> {
         if self.in_key {
-            self.last = digest(value);
-            self.keys = self.keys.wrapping_add(self.last);
+            self.digest(value);
         }
         self.text(b's', value);
         Ok(())
@@ -302,9 +312,7 @@ impl SerializeMap for Inside<'_> {
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        value.serialize(&mut *self.trace)?;
-        self.trace.last = 0;
-        Ok(())
+        value.serialize(&mut *self.trace)
     }
 
     fn end(self) -> Result<(), Error> {

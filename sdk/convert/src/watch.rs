@@ -32,10 +32,18 @@ pub(crate) struct Notice {
 impl Notice {
     /// Whether the type, which says what was traced, passed something over.
     pub(crate) fn passed_over(&self, trace: &Trace) -> bool {
-        // More members may have been written than were read: a default can stand where another one was passed over.
-        let other_members =
-            self.keys.get() != trace.keys && (self.buffered.get() || self.members.get() > trace.members);
+        let other_members = if self.is_buffered() {
+            // As many may have been written as were read: a default can stand for one that was passed over.
+            self.keys.get() != trace.keys
+        } else {
+            self.members.get() > trace.members
+        };
         self.unknown.get() || other_members || self.empty.get() > trace.empty
+    }
+
+    /// Then the trace must have digests of its keys.
+    pub(crate) fn is_buffered(&self) -> bool {
+        self.buffered.get()
     }
 
     fn member(&self) {
