@@ -12,10 +12,12 @@ mod lines;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
-use portcullis::webhooks::Routes;
+use portcullis::webhooks::{Context, Mutate, Mutation, Routes};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use fixture::{entity, review, webhooks};
+use fixture::{Entity, entity, review, webhooks};
 use lines::Lines;
 
 async fn ask(routes: &Routes, path: &str, review: &Value) {
@@ -26,13 +28,37 @@ async fn ask(routes: &Routes, path: &str, review: &Value) {
     routes.respond(request).await;
 }
 
+/// A type that does not read all that it writes.
+#[derive(Clone, Serialize, Deserialize)]
+struct Turned {
+    spec: TurnedSpec,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct TurnedSpec {
+    #[serde(deserialize_with = "plain")]
+    password: String,
+}
+
+fn plain<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.ends_with('!') { Err(D::Error::custom(format!("{text:?} is not plain"))) } else { Ok(text) }
+}
+
+fn turned() -> Mutate<Turned> {
+    Mutate::<Turned>::subresource_of::<Entity>("turned", "turned").on_create(|mut new: Turned, _: Context| async move {
+        new.spec.password += "!";
+        Mutation::modified(new)
+    })
+}
+
 /// D11
 #[tokio::test]
 async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_object() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().with_writer(lines.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let routes = webhooks().routes().unwrap();
+    let routes = webhooks().mutate(turned()).routes().unwrap();
 
     let object = |spec: Value| {
         let mut object = entity(spec);
@@ -91,9 +117,20 @@ async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_obje
             "deny",
             "handler panicked",
         ),
+        (
+            "/mutate/turned",
+            "CREATE",
+            object(json!({"username": "x"})),
+            none(),
+            "WARN",
+            "error",
+            "the handler's object does not survive its own type: it does not decode at spec.password",
+        ),
     ];
     for (path, operation, object, old, level, decision, reason) in cases {
-        ask(&routes, path, &review(operation, object, old)).await;
+        let mut review = review(operation, object, old);
+        review["request"]["subResource"] = json!(if path == "/mutate/turned" { "turned" } else { "" });
+        ask(&routes, path, &review).await;
         let said = lines.take();
         assert_eq!(said.lines().count(), 1, "{said}");
         let line: Value = serde_json::from_str(&said).unwrap();

@@ -69,7 +69,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_manifest::Webhook;
+use portcullis_manifest::{Rule, Webhook};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -245,7 +245,10 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     if manifest.rules.iter().all(|rule| rule.operations.is_empty()) {
         return Err(RegistrationError::NoHandler(name.clone()));
     }
-    if manifest.rules.iter().any(|r| r.groups.is_empty() || r.versions.is_empty() || r.resources.is_empty()) {
+    // A resource without a name, or with a '/' and no subresource behind it, is none.
+    let is_none = |resource: &String| resource.split('/').any(str::is_empty);
+    let none = |r: &Rule| r.groups.is_empty() || r.versions.is_empty() || r.resources.is_empty();
+    if manifest.rules.iter().any(|rule| none(rule) || rule.resources.iter().any(is_none)) {
         return Err(RegistrationError::NoResource(name.clone()));
     }
     if settings.concurrency == 0 {

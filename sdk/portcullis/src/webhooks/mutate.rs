@@ -261,7 +261,10 @@ fn in_order(mut value: Value) -> Value {
 
 /// The patch for what a handler did to a typed object.
 fn patch<T: DeserializeOwned + Serialize>(raw: &str, after: &T, settings: &Settings) -> Result<Option<Patch>, Failure> {
-    let read = |text: &str| decoded::<T>(text, settings).map_err(|error| Failure::Unstable(error.to_string()));
+    // The path alone: what is wrong there may repeat a value of the object, and this goes to the log.
+    let read = |text: &str| {
+        decoded::<T>(text, settings).map_err(|error| Failure::Unstable(format!("it does not decode at {}", error.path)))
+    };
     // The handler has had the object as it was. Reading it again costs less than a copy for each of the many calls that
     // change nothing.
     let (before, after) = (written(&read(raw)?, raw)?, written(after, raw)?);
