@@ -16,9 +16,9 @@ use crate::scan::{Member, members};
 pub struct Edited<'a> {
     /// Leads from the raw object to [`object`](Self::object).
     pub patch: Patch,
-    /// Whether the raw object said, wherever it was edited, just what the type had written before the edit: then the
-    /// type reads there what it writes. Where it did not, as with aliases and with defaults that nobody sent, read the
-    /// edited object again before the patch is sent.
+    /// Whether the raw object said, wherever it was edited, just what the type had written before the edit: then what the
+    /// type writes now is what will be there. Where it did not, as with aliases and with defaults that nobody sent, only
+    /// the edited object tells whether the type reads it.
     pub as_written: bool,
     raw: &'a str,
     from: Value,

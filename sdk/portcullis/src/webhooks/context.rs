@@ -20,8 +20,8 @@ pub struct Context {
     pub dry_run: bool,
     /// Namespace of the object; none for cluster-wide kinds.
     pub namespace: Option<String>,
-    /// Name of the object; none while the API server still has to make one from `generateName`, and none where a whole
-    /// collection is deleted (the object says its name).
+    /// Name of the object; none where the API server has yet to make one from `generateName` (older ones do so later),
+    /// and none where a whole collection is deleted (the object says its name).
     pub name: Option<String>,
     /// Kind of the object as the handler gets it.
     pub kind: GroupVersionKind,

@@ -91,7 +91,8 @@ type OnDelete<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + 
 ///
 /// Handlers edit the typed object. What they changed is carried over to the object as the API server holds it, so that
 /// members unknown to `T` survive and defaults that only `T` writes stay out of it. Keep handlers idempotent: the API
-/// server may call them again on their own result.
+/// server may call them again on their own result. Give sets an order (`BTreeSet`): a `HashSet` is written in another one
+/// each time, which is an edit as any other.
 ///
 /// As with [`Validate`](super::Validate), objects that are being deleted never reach a handler.
 #[must_use = "a webhook does nothing until it is registered"]
@@ -268,20 +269,25 @@ fn patch<T: DeserializeOwned + Serialize>(raw: &str, after: &T, settings: &Setti
     // The handler has had the object as it was. Reading it again costs less than a copy for each of the many calls that
     // change nothing.
     let (before, after) = (written(&read(raw)?, raw)?, written(after, raw)?);
-    let Some(edited) = edit(raw, &before, &after)? else { return Ok(None) };
-    if edited.as_written {
-        return Ok(Some(edited.patch));
+    if before == after {
+        return Ok(None);
     }
-    // Read back as the API server's next caller will: a type with aliases or custom encodings can write something that
-    // it does not read, and that must be an error here and not in the store.
-    let stored = written(&read(&edited.object()?)?, raw)?;
+    let edited = edit(raw, &before, &after)?;
+    // Read back as the API server's next caller will: what a type writes it need not read (a number that is left out when
+    // it is 0, and 5 when it is left out), and that must be an error here and not in the store. Where the object was just
+    // what the type had written, what it writes now is what will be stored.
+    let stored = match &edited {
+        None => before,
+        Some(edited) if edited.as_written => written(&read(&after)?, raw)?,
+        Some(edited) => written(&read(&edited.object()?)?, raw)?,
+    };
     // As text first: it only differs where a type writes the same in another order, as those with sets or hash maps do.
     let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
     let value = |text: &str| serde_json::from_str(text).map(in_order).map_err(unstable);
     if stored != after && value(&stored)? != value(&after)? {
         return Err(Failure::Unstable("what was read back is another object".into()));
     }
-    Ok(Some(edited.patch))
+    Ok(edited.map(|edited| edited.patch))
 }
 
 impl<K> fmt::Debug for Mutate<K> {

@@ -65,7 +65,8 @@ type OfTwo<K> = Box<dyn Fn(Arc<K>, Arc<K>, Context) -> BoxFuture<'static, Verdic
 /// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
 ///
 /// An object that is being deleted (its stored `metadata.deletionTimestamp` is set) never reaches a handler, so that
-/// its finalizers can go. One that does not decode as `T` is denied with the path of the field.
+/// its finalizers can go. Whoever may delete an object can thus change it unjudged until it is gone: a controller must do
+/// no more for such an object than clean up. One that does not decode as `T` is denied with the path of the field.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kube::CustomResource;
 use portcullis::webhooks::{Context, Mutate, Mutation, Webhooks};
-use portcullis_testing::admission::Reviews;
+use portcullis_testing::admission::{Answer, Reviews};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -30,12 +30,28 @@ struct NastySpec {
     map: HashMap<String, BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f32>,
+    #[serde(skip_serializing_if = "is_zero")]
+    tries: Tries,
+}
+
+/// Left out when it is 0, and 5 when it is left out.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct Tries(u8);
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self(5)
+    }
+}
+
+fn is_zero(tries: &Tries) -> bool {
+    tries.0 == 0
 }
 
 type Change = fn(&mut NastySpec);
 
-/// What the API server would store after an edit by `change`.
-async fn edited(spec: Value, change: Change) -> Value {
+/// The answer to the creation of an object that a handler edits by `change`.
+async fn answer(spec: Value, change: fn(&mut NastySpec)) -> Answer {
     let webhooks = Webhooks::new().mutate(Mutate::<Nasty>::named("nasty").on_create(
         move |mut new: Nasty, _: Context| async move {
             change(&mut new.spec);
@@ -43,7 +59,21 @@ async fn edited(spec: Value, change: Change) -> Value {
         },
     ));
     let object = json!({"apiVersion": "demo.example/v1", "kind": "Nasty", "metadata": {"name": "one"}, "spec": spec});
-    Reviews::of(&webhooks).unwrap().create(&object).mutate("nasty").await.patched()["spec"].take()
+    Reviews::of(&webhooks).unwrap().create(&object).mutate("nasty").await
+}
+
+/// What the API server would store.
+async fn edited(spec: Value, change: fn(&mut NastySpec)) -> Value {
+    answer(spec, change).await.patched()["spec"].take()
+}
+
+#[tokio::test]
+async fn an_edit_that_is_lost_when_it_is_read_back_is_an_error_and_never_a_patch() {
+    for spec in [json!({}), json!({"edit": "", "tries": 3}), json!({"edit": "", "map": {}, "tries": 5, "new": 1})] {
+        answer(spec.clone(), |new| new.tries = Tries(0)).await.assert_http_error(500);
+        let made = edited(spec, |new| new.tries = Tries(7)).await;
+        assert_eq!(made["tries"], 7);
+    }
 }
 
 #[tokio::test]
