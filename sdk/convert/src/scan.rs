@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use portcullis_review::after_string;
+
 /// A member of an object, as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Member<'a> {
@@ -126,30 +128,6 @@ impl<'a> Scan<'a> {
             }
         }
         Some(())
-    }
-}
-
-/// Where a string ends whose text begins at `at`: behind its closing quote.
-fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES * 0x80;
-    // A bit in the high bit of each byte that equals: exact for the lowest one, which is all that is asked for.
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    loop {
-        if let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-            let word = u64::from_le_bytes(*chunk);
-            let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
-            if found == 0 {
-                at += 8;
-                continue;
-            }
-            at += found.trailing_zeros() as usize / 8;
-        }
-        match bytes.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
     }
 }
 

@@ -49,6 +49,9 @@ pub use envelope::{
 pub use field::Field;
 pub use object::is_being_deleted;
 pub use patch::{Patch, PatchError, diff};
+// For the conversion engine, which reads objects in the same way.
+#[doc(hidden)]
+pub use scan::after_string;
 pub use verdict::{Cause, Denial, Verdict};
 
 /// The largest admission review that is read, in bytes: 7 MiB.

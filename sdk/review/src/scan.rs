@@ -125,7 +125,7 @@ impl<'a> Members<'a> {
 
 /// Where a string ends whose text begins at `at`: behind its quote. Eight bytes at a time, since strings are most of
 /// what an object is.
-fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*eight);
