@@ -105,7 +105,7 @@
 //!
 //! # What it does, beside others
 //!
-//! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 4.2
+//! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 5.0
 //! by itself, read in their sources. "Hand": possible with its types, written by you.
 //!
 //! | | portcullis | KubeOps | controller-runtime | kopf | kube |

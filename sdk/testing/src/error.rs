@@ -1,10 +1,12 @@
 //! Why a control plane did not start.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a control plane did not start or stop.
-#[derive(Debug, thiserror::Error)]
+/// Why a control plane did not start or stop. Its `Debug` is the same sentence: tests and small programs unwrap it, or
+/// return it from `main`.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlPlaneError {
     /// No place holds every server that was asked for.
@@ -57,6 +59,12 @@ pub enum ControlPlaneError {
     /// A client could not be made.
     #[error("cannot make a client: {0}")]
     Client(#[source] Box<kube::Error>),
+}
+
+impl fmt::Debug for ControlPlaneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Names what was being done when an IO error came.

@@ -14,7 +14,7 @@ const SERVICE: &str = "backup-operator-webhook";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let cluster = ControlPlane::builder().controller_manager().start().await?;
+    let cluster = ControlPlane::start().await?;
     let namespace: Namespace = from_value(json!({ "metadata": { "name": NAMESPACE } }))?;
     Api::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;
     // What the API server sends to this Service arrives at this machine.
