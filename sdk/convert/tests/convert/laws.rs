@@ -2,7 +2,7 @@
 
 use portcullis_convert::Engine;
 use proptest::prelude::*;
-use proptest::test_runner::TestCaseError;
+use proptest::test_runner::{RngSeed, TestCaseError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -38,7 +38,8 @@ fn nasty_object(version: &'static str) -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    // The same objects in every run; `make fuzz` looks further.
+    #![proptest_config(ProptestConfig { cases: 96, rng_seed: RngSeed::Fixed(4), ..ProptestConfig::default() })]
 
     #[test]
     fn an_entity_comes_back_from_any_version(object in entity::any_entity()) {
@@ -167,11 +168,12 @@ fn edit_between<S: Serialize + DeserializeOwned>(
         }
     }
     // What the edit said is what the spoke says again. An unknown member that it deleted may be back: the API server
-    // may have pruned it as well.
+    // may have pruned it as well. For the same reason a null says no more than a missing member.
     let again = convert(engine, &after, &version_of(other));
     let (mut again, mut edited) = (bare(&again), bare(&edited));
     for object in [&mut again, &mut edited] {
         remove_unknown(object, |_| true);
+        object["spec"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
     }
     prop_assert_eq!(again, edited, "stash of the hub: {}", stash(&after));
     Ok(())

@@ -49,6 +49,11 @@ fn walk(
 }
 
 impl Edit {
+    /// The path of the member that goes, if one goes.
+    pub(super) fn removed(&self) -> Option<&[String]> {
+        self.value.is_none().then_some(&self.path)
+    }
+
     /// Does it.
     pub(super) fn apply(&self, object: &mut Value) {
         let Some((last, parents)) = self.path.split_last() else { return };

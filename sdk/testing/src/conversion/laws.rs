@@ -40,7 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///    object is stored in `v3` or written there without a change. (Where it is not, the schema of `v1` commonly has a
 ///    member that its type lacks: give the type that member.)
 /// 4. What is changed in `v3` in between stays: after `v1` → `v3`, an edit, → `v1` → `v3` the object is the one that
-///    was edited. Nothing that was kept beside it comes back in the edit's place.
+///    was edited. Nothing that was kept beside it comes back in the edit's place. (Deletions of members that the types
+///    do not know are not tried: they look like the API server's pruning, and the engine rather undoes them than lose
+///    what was pruned.)
 /// 5. And it shows in `v1`: what was kept beside the object does not make it say something else than what it says
 ///    without.
 ///
@@ -162,7 +164,9 @@ impl<C: Converter> Pair<'_, C> {
             format!("{from} is as it was after an update in {to} that changes nothing")
         })?;
 
-        let possible = edits(&self.to.schema, &stored, donor);
+        let mut possible = edits(&self.to.schema, &stored, donor);
+        // A deletion of what the types do not know is taken for the pruning of the API server, and undone.
+        possible.retain(|edit| !edit.removed().is_some_and(|path| is_unknown(&there, path)));
         let mut edited = stored;
         let mut told = Vec::new();
         if !possible.is_empty() {
@@ -233,6 +237,15 @@ fn bare(object: &Value) -> Value {
         annotations.retain(|key, _| !own(key));
     }
     bare
+}
+
+/// Whether the engine both put a member over and kept it beside the object, as it does with what types do not know: the
+/// way back (`r`) does not have it, and the original (`o`) does.
+fn is_unknown(object: &Value, path: &[String]) -> bool {
+    let has = |value: &Value| path.iter().try_fold(value, |value, key| value.get(key)).is_some();
+    let stash = object["metadata"]["annotations"][STASH].as_str().unwrap_or_default();
+    let stash: Map<String, Value> = serde_json::from_str(stash).unwrap_or_default();
+    stash.values().any(|entry| has(&entry["o"]) && !has(&entry["r"]))
 }
 
 /// Annotations of the engine.
