@@ -65,7 +65,7 @@ fn main() -> Result<()> {
         }
     });
     // What was killed is waited for by the runtime, so that no dead process stays listed.
-    runtime.block_on(tokio::time::sleep(Duration::from_millis(100)));
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
     ended
 }
 
