@@ -160,6 +160,7 @@
 pub mod certificates;
 pub mod conversion;
 pub mod metrics;
+mod names;
 pub mod operator;
 mod pauses;
 mod routes;

@@ -16,6 +16,7 @@ use super::connect::connect;
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
+use crate::names::is_label;
 
 /// For an operator without arguments of its own.
 #[derive(clap::Args, Debug, Default)]
@@ -166,8 +167,7 @@ enum LogFormat {
 
 /// A name as Kubernetes has it for namespaces (RFC 1123).
 pub(super) fn label(text: &str) -> Result<String, &'static str> {
-    let letters = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if letters && (1..=63).contains(&text.len()) && !text.starts_with('-') && !text.ends_with('-') {
+    if is_label(text) {
         return Ok(text.to_owned());
     }
     Err("use 1 to 63 lower-case letters, digits and '-', which neither begin nor end with '-'")

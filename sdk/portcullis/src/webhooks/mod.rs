@@ -89,6 +89,7 @@ pub use validate::{Validate, Validator};
 
 use crate::conversion::Registered;
 use crate::metrics::Metrics;
+use crate::names::{is_label, is_subdomain};
 use crate::routes::{Budget, Endpoint};
 use admit::Admit;
 use review_call::ReviewCalls;
@@ -234,8 +235,7 @@ impl Webhooks {
 
 fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), RegistrationError> {
     let name = &settings.name;
-    let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if !letters || !(1..=63).contains(&name.len()) || name.starts_with('-') || name.ends_with('-') {
+    if !is_label(name) {
         return Err(RegistrationError::Name(name.clone()));
     }
     check_path(name, &manifest.path)?;
@@ -259,14 +259,8 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
 
 /// Whether the API server takes the path: its parts are names as domains have them (`ValidateWebhookService`).
 pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError> {
-    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let is_label = |label: &str| {
-        label.bytes().all(|b| letter(b) || b == b'-')
-            && [label.bytes().next(), label.bytes().last()].iter().all(|end| end.is_some_and(letter))
-    };
-    let is_part = |part: &str| part.len() <= 253 && part.split('.').all(is_label);
     let parts = path.strip_prefix('/').map(|parts| parts.strip_suffix('/').unwrap_or(parts));
-    if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_part)) {
+    if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_subdomain)) {
         return Ok(());
     }
     Err(RegistrationError::BadPath { name: name.to_owned(), path: path.to_owned() })

@@ -1,0 +1,17 @@
+//! What Kubernetes takes for a name (RFC 1123).
+
+/// A label: 1 to 63 lower-case letters, digits and `-`, which neither begin nor end with `-`.
+pub(crate) fn is_label(text: &str) -> bool {
+    text.len() <= 63 && is_part(text)
+}
+
+/// Parts joined by dots, 253 bytes at most together. Kubernetes does not ask that a part is no longer than a label.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+fn is_part(text: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    text.bytes().all(|b| letter(b) || b == b'-')
+        && [text.bytes().next(), text.bytes().last()].iter().all(|end| end.is_some_and(letter))
+}
