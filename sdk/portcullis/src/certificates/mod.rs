@@ -58,6 +58,28 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How long callers are given to learn of a new CA before it is served.
 const TRUST: Duration = Duration::from_secs(10);
 
+/// Who makes the pair that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CertificateMode {
+    /// The operator itself
+    #[default]
+    Automatic,
+    /// cert-manager, which also publishes the CA
+    CertManager,
+    /// You: a Secret that you fill, and a CA that you put into the manifests
+    External,
+}
+
+impl std::fmt::Display for CertificateMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Automatic => "automatic",
+            Self::CertManager => "cert-manager",
+            Self::External => "external",
+        })
+    }
+}
+
 /// What goes wrong with stored certificates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -8,15 +8,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
+use super::certs::{self, CertsFlags};
 use super::connect::connect;
+use super::dev::{self, DevFlags};
+use super::doctor::{self, DoctorFlags};
+use super::installation::{InstallationFlags, label, service_name};
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
-use crate::names::is_label;
 
 /// For an operator without arguments of its own.
 #[derive(clap::Args, Debug, Default)]
@@ -35,6 +38,27 @@ enum Command<A: clap::Args> {
     Run {
         #[command(flatten)]
         flags: RunFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Make, publish, renew and show the certificates of the webhooks
+    Certs {
+        #[command(flatten)]
+        flags: CertsFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Serve the webhooks from this machine to a cluster, until Ctrl-C
+    Dev {
+        #[command(flatten)]
+        flags: DevFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Look for what keeps the webhooks from working, and say how to mend it
+    Doctor {
+        #[command(flatten)]
+        flags: DoctorFlags,
         #[command(flatten)]
         args: A,
     },
@@ -83,24 +107,13 @@ impl fmt::Display for What {
     }
 }
 
-/// Where the operator lives in its cluster.
-#[derive(clap::Args, Clone, Debug)]
-pub(super) struct PlaceFlags {
-    /// Name of the Service through which the API server calls the webhooks [default: <operator>-webhook]
-    #[arg(long, value_parser = service_name)]
-    pub(super) service_name: Option<String>,
-    /// Port of that Service
-    #[arg(long, default_value_t = 443, value_parser = value_parser!(u16).range(1..))]
-    pub(super) service_port: u16,
-}
-
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct GenerateFlags {
-    /// Namespace that the operator is installed in [default: <operator>-system]
+    /// Namespace that the operator is installed in [default: <release>-system]
     #[arg(long, value_parser = label)]
     pub(super) namespace: Option<String>,
     #[command(flatten)]
-    pub(super) place: PlaceFlags,
+    pub(super) installation: InstallationFlags,
     /// Folder to write files to; without it everything goes to standard output
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -118,7 +131,7 @@ pub(super) struct RunFlags {
     #[arg(long, env = "POD_NAMESPACE", value_parser = label)]
     pub(super) namespace: Option<String>,
     #[command(flatten)]
-    pub(super) place: PlaceFlags,
+    pub(super) installation: InstallationFlags,
     /// Address of the webhooks (HTTPS)
     #[arg(long, default_value = "0.0.0.0:9443", value_name = "ADDR")]
     pub(super) bind: SocketAddr,
@@ -165,22 +178,6 @@ enum LogFormat {
     Json,
 }
 
-/// A name as Kubernetes has it for namespaces (RFC 1123).
-pub(super) fn label(text: &str) -> Result<String, &'static str> {
-    if is_label(text) {
-        return Ok(text.to_owned());
-    }
-    Err("use 1 to 63 lower-case letters, digits and '-', which neither begin nor end with '-'")
-}
-
-/// A name as Kubernetes has it for Services: the same, beginning with a letter (RFC 1035).
-pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
-    if text.starts_with(|first: char| first.is_ascii_digit()) {
-        return Err("the name of a Service begins with a letter");
-    }
-    label(text)
-}
-
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
@@ -211,7 +208,8 @@ pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow::Result<()> {
-    let service = operator.names().service();
+    // Whatever it is asked for, an operator whose name cannot name its objects is told so.
+    let service = format!("{}-webhook", operator.name);
     service_name(&service)
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {
@@ -220,6 +218,25 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow:
             let files = generate::files(&operator, &parts.webhooks, what, &flags)?;
             generate::deliver(operator.name, what, &files, &flags)?;
             Ok(())
+        }
+        Command::Certs { flags, args } => {
+            init_log("warn", LogFormat::Text)?;
+            let provider = install_provider();
+            let parts = (operator.setup)(&args)?;
+            on_runtime(certs::perform(&operator, parts, flags, provider))
+        }
+        Command::Dev { flags, args } => {
+            init_log("info", LogFormat::Text)?;
+            let provider = install_provider();
+            let parts = (operator.setup)(&args)?;
+            convertible(&parts.webhooks, &operator.crds)?;
+            on_runtime(dev::perform(&operator, parts, flags, provider))
+        }
+        Command::Doctor { flags, args } => {
+            init_log("error", LogFormat::Text)?;
+            let provider = install_provider();
+            let parts = (operator.setup)(&args)?;
+            on_runtime(doctor::perform(&operator, parts, flags, provider))
         }
         Command::MigrateStorage { flags } => {
             install_provider();
@@ -236,7 +253,7 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow:
             })
         }
         Command::Run { flags, args } => {
-            init_log(&flags)?;
+            init_log(&flags.log, flags.log_format)?;
             let provider = install_provider();
             let parts = (operator.setup)(&args)?;
             // With a version that nobody converts, reading would fail later.
@@ -262,11 +279,10 @@ fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
     result
 }
 
-fn init_log(flags: &RunFlags) -> anyhow::Result<()> {
-    let filter =
-        EnvFilter::try_new(&flags.log).with_context(|| format!("--log '{}' is not a filter; try 'info'", flags.log))?;
+fn init_log(log: &str, format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(log).with_context(|| format!("--log '{log}' is not a filter; try 'info'"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match flags.log_format {
+    match format {
         LogFormat::Text => builder.with_ansi(false).try_init(),
         LogFormat::Json => builder.json().try_init(),
     }

@@ -42,11 +42,15 @@
 //!   succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way be answered. A
 //!   controller that fails ends the process with its error.
 
+mod certs;
 mod cli;
 mod connect;
+mod dev;
+mod doctor;
 mod endpoint;
 mod generate;
 mod health;
+mod installation;
 mod migrate;
 mod run;
 mod tasks;
@@ -57,10 +61,11 @@ use std::process::ExitCode;
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use portcullis_manifest::{Access, Grant, ServiceRef, WebhookKind};
+use portcullis_manifest::{Access, Grant};
 use tokio_util::sync::CancellationToken;
 
 pub use cli::NoArgs;
+pub use installation::{Installation, Switch};
 
 use crate::certificates::Configurations;
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -85,6 +90,8 @@ pub struct Runtime {
     pub client: Client,
     /// The operator's own namespace.
     pub namespace: String,
+    /// Whether webhooks validate; when they are off, controllers do.
+    pub webhooks: Switch,
     /// Cancelled when the process is to end; a controller then returns soon.
     pub stop: CancellationToken,
 }
@@ -160,20 +167,23 @@ impl<A: clap::Args> Operator<A> {
         cli::main(self)
     }
 
-    /// Names that follow from the operator's own.
-    fn names(&self) -> Names {
-        Names { operator: self.name }
+    /// The installation that no flag says anything about, in this namespace.
+    ///
+    /// # Errors
+    /// When the operator's name cannot name a Service.
+    pub fn installation(&self, namespace: &str) -> anyhow::Result<Installation> {
+        installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
 
-    /// All that the operator may do when it serves `webhooks`: what was granted for its controllers, and what
+    /// All that the operator may do when this installation of it serves `webhooks`: what was granted for its controllers, and what
     /// publishing and keeping certificates takes. `migrate-storage` is not among it: that runs with the rights of
     /// whoever calls it.
     ///
     /// # Errors
     /// When the webhooks cannot be registered as they are.
-    pub fn access(&self, webhooks: &Webhooks) -> Result<Access, RegistrationError> {
-        let (names, mut access) = (self.names(), self.access.clone());
-        let Configurations { validating, mutating, crds } = names.configurations(webhooks)?;
+    pub fn access(&self, installation: &Installation, webhooks: &Webhooks) -> Result<Access, RegistrationError> {
+        let mut access = self.access.clone();
+        let Configurations { validating, mutating, crds } = installation.configurations(webhooks)?;
         for (resource, configuration) in
             [("validatingwebhookconfigurations", validating), ("mutatingwebhookconfigurations", mutating)]
         {
@@ -185,8 +195,8 @@ impl<A: clap::Args> Operator<A> {
             let verbs = &["list", "watch", "patch"];
             access.cluster.push(Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], verbs).named(crds));
         }
-        if !webhooks.is_empty() {
-            let secrets = [names.secret(), format!("{}-ca", names.secret())];
+        if !webhooks.is_empty() && installation.webhooks.is_on() {
+            let secrets = [installation.secret.clone(), installation.ca_secret()];
             // What is created has no name yet that a role could be narrowed to.
             access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
             access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(secrets));
@@ -212,47 +222,4 @@ impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runtime").field("namespace", &self.namespace).finish_non_exhaustive()
     }
-}
-
-/// Names that follow from the operator's own.
-struct Names {
-    operator: &'static str,
-}
-
-impl Names {
-    fn validating(&self) -> String {
-        format!("{}-validating", self.operator)
-    }
-
-    fn mutating(&self) -> String {
-        format!("{}-mutating", self.operator)
-    }
-
-    fn secret(&self) -> String {
-        format!("{}-webhook-tls", self.operator)
-    }
-
-    fn service(&self) -> String {
-        format!("{}-webhook", self.operator)
-    }
-
-    /// The configurations, with the names of their webhooks, and the CRDs whose objects are converted.
-    fn configurations(&self, webhooks: &Webhooks) -> Result<Configurations, RegistrationError> {
-        let manifests = webhooks.manifests()?;
-        let of = |kind, configuration: String| {
-            let names: Vec<_> = manifests.iter().filter(|w| w.kind == kind).map(|w| w.name.clone()).collect();
-            (!names.is_empty()).then_some((configuration, names))
-        };
-        Ok(Configurations {
-            validating: of(WebhookKind::Validating, self.validating()),
-            mutating: of(WebhookKind::Mutating, self.mutating()),
-            crds: webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect(),
-        })
-    }
-}
-
-/// The names by which the API server, and people, call a Service.
-fn service_names(service: &ServiceRef) -> Vec<String> {
-    let server = service.server_name();
-    vec![server.clone(), format!("{server}.cluster.local"), format!("{}.{}", service.name, service.namespace)]
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use portcullis_manifest::ServiceRef;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
@@ -17,7 +16,7 @@ use super::connect::connect;
 use super::endpoint::Endpoint;
 use super::health::Health;
 use super::tasks::Tasks;
-use super::{Operator, Parts, Runtime, service_names};
+use super::{Operator, Parts, Runtime};
 use crate::certificates::Automatic;
 use crate::server::{Limits, Server};
 
@@ -36,6 +35,7 @@ pub(super) async fn run<A: clap::Args>(
     let mut signals = Signals::new()?;
     let client = connect(flags.kubeconfig.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
     let (stop, probes_stop) = (CancellationToken::new(), CancellationToken::new());
     let routes = parts.webhooks.routes()?;
     let health = Health::new("the operator to start", routes.metrics().clone());
@@ -46,24 +46,21 @@ pub(super) async fn run<A: clap::Args>(
     info!(address = %probes.local_addr()?, "serving /healthz and /readyz");
     let probes = tokio::spawn(probes.serve_plain(Arc::new(health.clone()), probes_stop.clone()));
 
-    if parts.webhooks.is_empty() {
+    if parts.webhooks.is_empty() || !installation.webhooks.is_on() {
         health.ready();
     } else {
-        let names = operator.names();
-        let name = flags.place.service_name.clone().unwrap_or_else(|| names.service());
-        let service = ServiceRef { namespace: namespace.clone(), name, port: flags.place.service_port };
         let source = Automatic {
             client: client.clone(),
             namespace: namespace.clone(),
-            secret: names.secret(),
-            dns_names: service_names(&service),
+            secret: installation.secret.clone(),
+            dns_names: installation.server_names(),
             provider,
         };
         let endpoint = Endpoint {
             operator: operator.name,
             server: listen("--bind", flags.bind, Limits::default()).await?,
-            server_name: service.server_name(),
-            configurations: names.configurations(&parts.webhooks)?,
+            server_name: installation.server_name(),
+            configurations: installation.configurations(&parts.webhooks)?,
             routes,
             source,
             health: health.clone(),
@@ -71,7 +68,12 @@ pub(super) async fn run<A: clap::Args>(
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));
     }
     for (name, controller) in parts.controllers {
-        let runtime = Runtime { client: client.clone(), namespace: namespace.clone(), stop: stop.clone() };
+        let runtime = Runtime {
+            client: client.clone(),
+            namespace: namespace.clone(),
+            webhooks: installation.webhooks,
+            stop: stop.clone(),
+        };
         tasks.spawn(format!("controller {name}"), &stop, controller(runtime));
     }
     let result = until_the_end(tasks, &mut signals, &health, &stop).await;

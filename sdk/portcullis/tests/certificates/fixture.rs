@@ -36,7 +36,8 @@ impl Place {
         let allow = |_: Arc<ConfigMap>, _: Context| async { Verdict::allow() };
         let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("any").on_create(allow));
         // An operator's name is a constant of its binary.
-        let access = Operator::<NoArgs>::named(name.clone().leak()).access(&webhooks).unwrap();
+        let operator = Operator::<NoArgs>::named(name.clone().leak());
+        let access = operator.access(&operator.installation(&name).unwrap(), &webhooks).unwrap();
         let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];

@@ -1,0 +1,219 @@
+//! One installation of an operator, and the names that follow from it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use portcullis_manifest::{ServiceRef, WebhookKind};
+
+use crate::certificates::{CertificateMode, Configurations};
+use crate::names::is_label;
+use crate::webhooks::{RegistrationError, Webhooks};
+
+/// A feature that is on unless it is switched off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// As it should be.
+    #[default]
+    On,
+    /// Left out.
+    Off,
+}
+
+impl Switch {
+    /// Whether it is on.
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_on() { "on" } else { "off" })
+    }
+}
+
+/// What tells one installation of an operator from another. Every command that has to do with a cluster takes these
+/// flags, and the same values give the same names in all of them.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct InstallationFlags {
+    /// Name of the installation: configurations, roles, Service and Secrets are called after it [default: the
+    /// operator's]
+    #[arg(long, value_parser = label)]
+    pub(super) release: Option<String>,
+    /// Serve this namespace only, beside a cluster-wide operator that then leaves it alone
+    #[arg(long, value_name = "NAMESPACE", value_parser = label)]
+    pub(super) restrict_to_namespace: Option<String>,
+    /// Name of the Service through which the API server calls the webhooks [default: <release>-webhook]
+    #[arg(long, value_parser = service_name)]
+    pub(super) service_name: Option<String>,
+    /// Port of that Service
+    #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) service_port: u16,
+    /// The cluster's DNS domain, for the certificate's names
+    #[arg(long, default_value = "cluster.local", value_name = "DOMAIN", value_parser = domain)]
+    pub(super) cluster_domain: String,
+    /// Who makes the certificates
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) certificates: CertificateMode,
+    /// Secret with the pair that is served [default: <release>-webhook-tls]
+    #[arg(long, value_name = "NAME", value_parser = label)]
+    pub(super) certificate_secret: Option<String>,
+    /// Whether there are webhooks; without them controllers validate
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) webhooks: Switch,
+}
+
+impl Default for InstallationFlags {
+    fn default() -> Self {
+        Self {
+            release: None,
+            restrict_to_namespace: None,
+            service_name: None,
+            service_port: 443,
+            cluster_domain: "cluster.local".to_owned(),
+            certificates: CertificateMode::default(),
+            certificate_secret: None,
+            webhooks: Switch::default(),
+        }
+    }
+}
+
+impl InstallationFlags {
+    /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
+    pub(super) fn resolve(&self, operator: &'static str, namespace: Option<&str>) -> anyhow::Result<Installation> {
+        let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
+        let name = self.service_name.clone().unwrap_or_else(|| format!("{release}-webhook"));
+        service_name(&name)
+            .map_err(|fix| anyhow::anyhow!("operator {release:?} cannot have a Service {name:?}: {fix}"))?;
+        let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
+        Ok(Installation {
+            operator,
+            restricted_to: self.restrict_to_namespace.clone(),
+            service: ServiceRef { namespace: namespace.clone(), name, port: self.service_port },
+            namespace,
+            cluster_domain: self.cluster_domain.clone(),
+            certificates: self.certificates,
+            secret: self.certificate_secret.clone().unwrap_or_else(|| format!("{release}-webhook-tls")),
+            webhooks: self.webhooks,
+            release,
+        })
+    }
+}
+
+/// One installation of an operator in a cluster. All its names follow from this value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installation {
+    /// The operator's own name ([`Operator::named`](super::Operator::named)), the same in every installation.
+    pub operator: &'static str,
+    /// What this installation is called after.
+    pub release: String,
+    /// Where it lives.
+    pub namespace: String,
+    /// The one namespace that it serves; all when `None`.
+    pub restricted_to: Option<String>,
+    /// Through which the API server calls it.
+    pub service: ServiceRef,
+    /// The cluster's DNS domain.
+    pub cluster_domain: String,
+    /// Who makes its certificates.
+    pub certificates: CertificateMode,
+    /// Name of the Secret with the pair that it serves.
+    pub secret: String,
+    /// Whether it has webhooks.
+    pub webhooks: Switch,
+}
+
+impl Installation {
+    /// Name of the validating configuration: `<release>-validating`, and `<release>-validating-<ns>` when restricted.
+    pub fn validating(&self) -> String {
+        self.cluster_scoped(&format!("{}-validating", self.release))
+    }
+
+    /// Name of the mutating configuration: `<release>-mutating`, and `<release>-mutating-<ns>` when restricted.
+    pub fn mutating(&self) -> String {
+        self.cluster_scoped(&format!("{}-mutating", self.release))
+    }
+
+    /// Name of the roles: `<release>`, and `<release>-<ns>` when restricted.
+    pub fn role(&self) -> String {
+        self.cluster_scoped(&self.release)
+    }
+
+    /// Name of the Secret with the authority, in automatic mode.
+    pub fn ca_secret(&self) -> String {
+        format!("{}-ca", self.secret)
+    }
+
+    /// The name by which the API server calls the webhooks.
+    pub fn server_name(&self) -> String {
+        self.service.server_name()
+    }
+
+    /// All names by which the Service is called, which the certificate carries.
+    pub fn server_names(&self) -> Vec<String> {
+        let server = self.server_name();
+        let long = format!("{server}.{}", self.cluster_domain);
+        vec![server, long, format!("{}.{}", self.service.name, self.service.namespace)]
+    }
+
+    /// Name of the Lease, in its own namespace, that says which replica runs the controllers.
+    pub fn leader_lease(&self) -> String {
+        format!("{}-leader", self.release)
+    }
+
+    /// Name of the Lease by which a restricted operator says that a namespace is its own. It is named after the operator
+    /// and not after the release: the cluster-wide installation has to know it.
+    pub fn scope_lease(&self) -> String {
+        format!("{}-namespace-scope", self.operator)
+    }
+
+    /// The configurations, with the names of their webhooks, and the CRDs whose objects are converted. A CRD has one
+    /// converter for all namespaces, so a restricted operator has none.
+    pub(crate) fn configurations(&self, webhooks: &Webhooks) -> Result<Configurations, RegistrationError> {
+        if !self.webhooks.is_on() {
+            return Ok(Configurations::default());
+        }
+        let manifests = webhooks.manifests()?;
+        let of = |kind, configuration: String| {
+            let names: Vec<_> = manifests.iter().filter(|w| w.kind == kind).map(|w| w.name.clone()).collect();
+            (!names.is_empty()).then_some((configuration, names))
+        };
+        let conversions = if self.restricted_to.is_some() { Vec::new() } else { webhooks.conversions()? };
+        Ok(Configurations {
+            validating: of(WebhookKind::Validating, self.validating()),
+            mutating: of(WebhookKind::Mutating, self.mutating()),
+            crds: conversions.into_iter().map(|conversion| conversion.crd).collect(),
+        })
+    }
+
+    fn cluster_scoped(&self, name: &str) -> String {
+        match &self.restricted_to {
+            Some(namespace) => format!("{name}-{namespace}"),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// A name as Kubernetes has it for namespaces (RFC 1123).
+pub(super) fn label(text: &str) -> Result<String, &'static str> {
+    if is_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("use 1 to 63 lower-case letters, digits and '-', which neither begin nor end with '-'")
+}
+
+/// A name as Kubernetes has it for Services: the same, beginning with a letter (RFC 1035).
+pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err("the name of a Service begins with a letter");
+    }
+    label(text)
+}
+
+/// A DNS domain: labels with dots between them.
+fn domain(text: &str) -> Result<String, &'static str> {
+    if text.len() <= 200 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err("use DNS labels with dots between them, as in cluster.local")
+}
