@@ -16,24 +16,28 @@ pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 /// The first directory that holds all of `needed`: `KUBEBUILDER_ASSETS`, then the per-user cache. One directory, so
 /// that servers of different versions are never mixed.
 pub(crate) fn locate(needed: &[&'static str]) -> Result<PathBuf, ControlPlaneError> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let looked_in =
-        candidates(variable("KUBEBUILDER_ASSETS"), variable("XDG_CACHE_HOME"), variable("HOME"), std::env::temp_dir());
-    find(needed, looked_in)
+    find(needed, candidates(variable("KUBEBUILDER_ASSETS"), cache("control-plane")))
 }
 
-fn candidates(
-    assets: Option<OsString>,
-    cache_home: Option<OsString>,
-    home: Option<OsString>,
-    temporary: PathBuf,
-) -> Vec<PathBuf> {
-    let cache = cache_home
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The per-user cache of `part`, which has a directory for each version.
+pub(crate) fn cache(part: &str) -> PathBuf {
+    cache_in(variable("XDG_CACHE_HOME"), variable("HOME"), std::env::temp_dir()).join(part)
+}
+
+fn cache_in(cache_home: Option<OsString>, home: Option<OsString>, temporary: PathBuf) -> PathBuf {
+    cache_home
         .map(PathBuf::from)
         .or_else(|| home.map(|home| PathBuf::from(home).join(".cache")))
         .unwrap_or(temporary)
-        .join("portcullis/control-plane")
-        .join(KUBERNETES_VERSION);
+        .join("portcullis")
+}
+
+fn candidates(assets: Option<OsString>, control_plane: PathBuf) -> Vec<PathBuf> {
+    let cache = control_plane.join(KUBERNETES_VERSION);
     // The servers run inside of another directory, where a relative path would lead elsewhere.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     assets.map(PathBuf::from).into_iter().chain([cache]).map(absolute).collect()
@@ -58,8 +62,8 @@ mod tests {
     fn an_assets_directory_comes_before_the_cache_and_must_hold_every_server() {
         let root = tempfile::tempdir().unwrap();
         let (assets, home) = (root.path().join("assets"), root.path().join("home"));
-        let places =
-            || candidates(Some(assets.clone().into()), None, Some(home.clone().into()), PathBuf::from("/nowhere"));
+        let caches = cache_in(None, Some(home.clone().into()), PathBuf::from("/nowhere")).join("control-plane");
+        let places = || candidates(Some(assets.clone().into()), caches.clone());
         let cache = places()[1].clone();
         assert_eq!(cache, home.join(".cache/portcullis/control-plane").join(KUBERNETES_VERSION));
         for (directory, names) in [(&assets, vec![ETCD]), (&cache, vec![ETCD, API_SERVER])] {
@@ -79,14 +83,14 @@ mod tests {
 
     #[test]
     fn the_cache_follows_xdg() {
-        let places = candidates(None, Some("/xdg".into()), Some("/home/me".into()), PathBuf::from("/tmp"));
-        assert_eq!(places, [PathBuf::from("/xdg/portcullis/control-plane").join(KUBERNETES_VERSION)]);
+        let cache = cache_in(Some("/xdg".into()), Some("/home/me".into()), PathBuf::from("/tmp"));
+        assert_eq!(cache, PathBuf::from("/xdg/portcullis"));
     }
 
     #[test]
     fn a_relative_place_is_taken_from_where_the_test_runs() {
         let here = std::env::current_dir().unwrap();
-        assert_eq!(candidates(Some("bin/k8s".into()), None, None, PathBuf::new())[0], here.join("bin/k8s"));
+        assert_eq!(candidates(Some("bin/k8s".into()), PathBuf::new())[0], here.join("bin/k8s"));
     }
 
     #[test]

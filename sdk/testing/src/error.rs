@@ -23,6 +23,15 @@ pub enum ControlPlaneError {
         /// Where they were looked for, in order.
         looked_in: Vec<PathBuf>,
     },
+    /// cert-manager is not there.
+    #[error(
+        "cert-manager is not installed: not found in {}; run `make cert-manager` (once per machine, about three minutes)",
+        looked_in.display()
+    )]
+    CertManagerNotInstalled {
+        /// Where it was looked for.
+        looked_in: PathBuf,
+    },
     /// A file, a port or a process could not be made.
     #[error("cannot {action}: {source}")]
     Io {

@@ -17,6 +17,9 @@
 //! they are missing, the error says so. Whatever way the test process ends, SIGKILL included, the servers end too
 //! and their directory is removed.
 //!
+//! [`CertManager`] is the real cert-manager beside it (`make cert-manager`): it issues from CA and self-signed Issuers
+//! and fills in CA bundles.
+//!
 //! # A first test
 //!
 //! ```no_run
@@ -60,6 +63,7 @@
 pub mod admission;
 mod audit;
 mod binaries;
+mod cert_manager;
 mod cluster;
 mod control_plane;
 pub mod conversion;
@@ -72,6 +76,7 @@ mod watcher;
 
 pub use audit::{AuditEvent, AuditLog, Mark};
 pub use binaries::KUBERNETES_VERSION;
+pub use cert_manager::{CERT_MANAGER_VERSION, CertManager};
 pub use control_plane::{Builder, ControlPlane};
 pub use error::ControlPlaneError;
 pub use users::{Grant, User};
