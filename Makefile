@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint generate docs fuzz bench control-plane mcp-servers
+.PHONY: help demo test lint generate docs fuzz bench control-plane cert-manager mcp-servers
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -19,6 +19,7 @@ demo: ## Both gates at work on a local control plane, start to end (no cluster n
 test: ## Every test: unit, control plane, data plane, end to end
 	@hack/prerequisites.sh test
 	@hack/control-plane/build.sh
+	@hack/cert-manager/build.sh
 	@hack/mcp-servers/build.sh all
 	cargo build --workspace --bins
 	cargo test --workspace --no-fail-fast
@@ -57,6 +58,10 @@ bench: ## Webhook, proxy and operator figures, side by side in one run (takes mi
 control-plane: ## Build etcd, kube-apiserver and kube-controller-manager once per machine (about five minutes)
 	@hack/prerequisites.sh control-plane
 	@hack/control-plane/build.sh
+
+cert-manager: ## Build the real cert-manager that the tests run, once per machine (about three minutes)
+	@hack/prerequisites.sh cert-manager
+	@hack/cert-manager/build.sh
 
 mcp-servers: ## Fetch and build the real MCP servers and clients that the tests use
 	@hack/prerequisites.sh mcp-servers

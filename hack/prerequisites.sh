@@ -21,15 +21,15 @@ version() { # the first dotted number that a command prints
 }
 
 case $target in
-control-plane | mcp-servers) ;;
+control-plane | cert-manager | mcp-servers) ;;
 *)
     need cargo 1.95 "$(version cargo --version)" "Install Rust with rustup; rust-toolchain.toml names the toolchain."
     need cc "" "" "Install a C compiler: on Debian 'apt-get install gcc'."
     ;;
 esac
 case $target in
-demo | test | bench | control-plane | mcp-servers)
-    need go 1.26 "$(version go version)" "It builds the test control plane and a real MCP server. Install Go 1.26 from your distribution or go.dev."
+demo | test | bench | control-plane | cert-manager | mcp-servers)
+    need go 1.26 "$(version go version)" "It builds the test control plane, cert-manager and a real MCP server. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
 if [ "$target" = test ] || [ "$target" = mcp-servers ]; then
