@@ -14,32 +14,29 @@
 //! new one is issued under the same CA. The running listener takes a new pair without closing its port, and before one
 //! under another CA is served, callers are told to trust both.
 
+mod automatic;
 mod bundle;
 mod carrier;
+mod clock;
+mod metrics;
 mod probe;
 mod store;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher::Event;
-use kube::{Api, Client};
+use kube::Client;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 
+pub use automatic::{Automatic, RotationTiming};
 pub use bundle::{Bundle, Configurations};
+pub use clock::Clock;
+pub(crate) use metrics::CertificateMetrics;
 pub use probe::{ProbeError, probe};
 
-use bundle::watch_one;
-
-use crate::pauses::Pauses;
 use crate::server::{TlsError, tls_config};
 
 /// A leaf is replaced when less than this is left.
@@ -48,38 +45,6 @@ pub const MIN_LEFT: SignedDuration = SignedDuration::from_hours(30 * 24);
 pub const LEAF_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// How long an authority is valid.
 pub const CA_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
-/// How often the stored pair is looked at when nothing happens to it.
-const LOOK_AGAIN: Duration = Duration::from_hours(1);
-/// How long one round of reading and writing may take.
-const ROUND: Duration = Duration::from_mins(1);
-/// First and longest pause between rounds that failed or changed something.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// How long callers are given to learn of a new CA before it is served.
-const TRUST: Duration = Duration::from_secs(10);
-
-/// Who makes the pair that is served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum CertificateMode {
-    /// The operator itself
-    #[default]
-    Automatic,
-    /// cert-manager, which also publishes the CA
-    CertManager,
-    /// You: a Secret that you fill, and a CA that you put into the manifests
-    External,
-}
-
-impl std::fmt::Display for CertificateMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Automatic => "automatic",
-            Self::CertManager => "cert-manager",
-            Self::External => "external",
-        })
-    }
-}
-
 /// What goes wrong with stored certificates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -150,139 +115,91 @@ impl std::fmt::Debug for Material {
     }
 }
 
-/// Certificates made and kept by the operator itself.
-#[derive(Clone)]
-pub struct Automatic {
-    /// Client that may read and write the two Secrets.
-    pub client: Client,
-    /// The operator's own namespace.
-    pub namespace: String,
-    /// Name of the Secret with the leaf; the CA's is `<name>-ca`.
-    pub secret: String,
-    /// The names by which the server is called.
-    pub dns_names: Vec<String>,
-    /// Makes TLS configurations.
-    pub provider: Arc<CryptoProvider>,
+/// Who makes the pair that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CertificateMode {
+    /// The operator itself
+    #[default]
+    Automatic,
+    /// cert-manager, which also publishes the CA
+    CertManager,
+    /// You: a Secret that you fill, and a CA that you put into the manifests
+    External,
 }
 
-impl std::fmt::Debug for Automatic {
+impl std::fmt::Display for CertificateMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let secret = format!("{}/{}", self.namespace, self.secret);
-        f.debug_struct("Automatic").field("secret", &secret).field("dns_names", &self.dns_names).finish_non_exhaustive()
+        f.write_str(match self {
+            Self::Automatic => "automatic",
+            Self::CertManager => "cert-manager",
+            Self::External => "external",
+        })
     }
 }
 
-impl Automatic {
-    /// Reads the stored material, making and repairing what is missing or cannot go on. All replicas that call this end
-    /// with the same material.
+/// Where the pair that is served comes from. All replicas read it from one Secret, through the API.
+#[derive(Clone, Debug)]
+pub enum CertificateSource {
+    /// Made and kept by the operator itself.
+    Automatic(Automatic),
+}
+
+impl CertificateSource {
+    /// The pair to serve, made where this is the operator's own business. All replicas end with the same.
     ///
     /// # Errors
-    /// When the API server refuses, or does not come to rest within a minute. Nothing is lost by trying again.
+    /// When there is none that can be served, or the API server refuses. Nothing is lost by trying again.
     pub async fn ensure(&self) -> Result<Material, CertificateError> {
-        timeout(ROUND, store::ensure(self)).await.unwrap_or_else(|_| Err(self.unsettled()))
+        match self {
+            Self::Automatic(automatic) => automatic.ensure().await,
+        }
     }
 
-    /// The listener's configuration for `material`.
-    pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
-        tls_config(Arc::clone(&self.provider), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
-    }
-
-    /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is
-    /// about to end, and tells `bundle` what callers must trust. A pair that cannot be served leaves the one before it
-    /// in place.
+    /// Looks after the pair until `stop`: puts a changed one into `tls`, and tells `bundle` what callers must trust. A
+    /// pair that cannot be served leaves the one before it in place.
     pub async fn maintain(
         &self,
         current: Material,
         tls: &ArcSwap<ServerConfig>,
         bundle: &Bundle,
-        configurations: &Configurations,
         stop: &CancellationToken,
     ) {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = self.follow(current, tls, bundle, configurations) => stop.cancelled().await,
+        match self {
+            Self::Automatic(automatic) => automatic.maintain(current, tls, bundle, stop).await,
         }
     }
 
-    async fn follow(
-        &self,
-        mut current: Material,
-        tls: &ArcSwap<ServerConfig>,
-        bundle: &Bundle,
-        configurations: &Configurations,
-    ) {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let (pair, ca) = (watch_one(api.clone(), &self.secret), watch_one(api, &self.ca_secret()));
-        let mut events = std::pin::pin!(stream::select(pair, ca));
-        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let (mut due, mut not_before) = (Instant::now(), Instant::now());
-        loop {
-            tokio::select! {
-                event = events.next() => match event {
-                    Some(Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) => {
-                        due = due.min(Instant::now().max(not_before));
-                        continue;
-                    }
-                    Some(Ok(Event::Init | Event::InitApply(_))) => continue,
-                    Some(Err(error)) => {
-                        warn!(%error, secret = self.secret, "cannot watch the certificate Secrets");
-                        continue;
-                    }
-                    None => return,
-                },
-                () = sleep_until(due) => {}
-            }
-            due = Instant::now() + LOOK_AGAIN;
-            let changed = match self.ensure().await {
-                Ok(material) if material == current => false,
-                Ok(material) => {
-                    self.serve(&current, &material, tls, bundle, configurations).await;
-                    current = material;
-                    true
-                }
-                Err(error) => {
-                    warn!(%error, "certificates stay as they are");
-                    due = Instant::now();
-                    true
-                }
-            };
-            // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
-            if changed {
-                not_before = Instant::now() + pauses.next(Instant::now());
-                due = due.max(not_before);
-            }
+    /// The publisher of the CA that goes with `material`.
+    pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
+        match self {
+            Self::Automatic(automatic) => automatic.bundle(operator, material),
         }
     }
 
-    /// Puts a new pair into the listener. When it comes from another CA, callers first learn to trust both, so that
-    /// none of their calls is lost.
-    async fn serve(
-        &self,
-        current: &Material,
-        new: &Material,
-        tls: &ArcSwap<ServerConfig>,
-        bundle: &Bundle,
-        configurations: &Configurations,
-    ) {
-        let config = match self.tls_config(new) {
-            Ok(config) => config,
-            Err(error) => return warn!(%error, secret = self.secret, "the pair before it goes on serving"),
-        };
-        if current.ca_pem != new.ca_pem {
-            bundle.publish(&format!("{}\n{}", new.ca_pem, current.ca_pem));
-            // Callers that cannot be told are no reason to serve a pair for ever that the Secret does not hold.
-            let _ = timeout(TRUST, bundle.published(configurations, |_| {})).await;
+    /// The listener's configuration for `material`.
+    ///
+    /// # Errors
+    /// When it does not read, or key and certificate do not belong together.
+    pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
+        tls_config(Arc::clone(self.provider()), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        match self {
+            Self::Automatic(automatic) => &automatic.client,
         }
-        tls.store(Arc::new(config));
-        bundle.publish(&new.ca_pem);
-        info!(secret = self.secret, "serving the certificate that is now in the Secret");
     }
 
-    fn ca_secret(&self) -> String {
-        format!("{}-ca", self.secret)
+    pub(crate) fn provider(&self) -> &Arc<CryptoProvider> {
+        match self {
+            Self::Automatic(automatic) => &automatic.provider,
+        }
     }
 
-    fn unsettled(&self) -> CertificateError {
-        CertificateError::Unsettled { namespace: self.namespace.clone(), name: self.secret.clone() }
+    /// The objects that callers find the CA in.
+    pub(crate) fn configurations(&self) -> &Configurations {
+        match self {
+            Self::Automatic(automatic) => &automatic.configurations,
+        }
     }
 }

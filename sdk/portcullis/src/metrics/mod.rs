@@ -12,6 +12,10 @@
 //! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
+//! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | when what is served, and what issues it, ends; in seconds since 1970 |
+//! | `portcullis_certificate_rotation_phase` | | 0: no rotation, 1: a new CA is being published, 2: the CA before it is still trusted |
+//! | `portcullis_ca_bundle_writes_total` | `object` | writes of a CA bundle: one per object and change, more where others rewrite it |
+//! | `portcullis_certificate_reload_failures_total` | | rounds in which the stored certificates could not be read, repaired or served |
 //!
 //! `webhook` is the path that is served, since a validating and a mutating webhook may have the same name. No label
 //! holds anything that a client chose.
@@ -32,6 +36,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::certificates::CertificateMetrics;
 pub(crate) use admission::{AdmissionMetrics, Decided};
 pub(crate) use conversion::{ConversionMetrics, ObjectOutcome};
 pub(crate) use route::RouteMetrics;
@@ -60,6 +65,7 @@ struct Families {
     rejected: Family<Labels, Counter>,
     conversion_objects: Family<Labels, Counter>,
     conversion_duration: Durations,
+    certificates: CertificateMetrics,
 }
 
 impl Metrics {
@@ -75,6 +81,7 @@ impl Metrics {
             rejected: Family::default(),
             conversion_objects: Family::default(),
             conversion_duration: durations(),
+            certificates: CertificateMetrics::default(),
         };
         let registry = &mut families.registry;
         registry.register("admission_requests", "Admission reviews answered", families.admission_requests.clone());
@@ -104,6 +111,7 @@ impl Metrics {
             "Time from the head of a conversion request to its answer",
             families.conversion_duration.clone(),
         );
+        families.certificates.register(registry);
         Self { families: Arc::new(families) }
     }
 
@@ -113,6 +121,11 @@ impl Metrics {
         // Writing to a string does not fail.
         _ = prometheus_client::encoding::text::encode(&mut text, &self.families.registry);
         text
+    }
+
+    /// What the certificates count.
+    pub(crate) fn certificates(&self) -> CertificateMetrics {
+        self.families.certificates.clone()
     }
 
     /// The handles of the webhook at a path.

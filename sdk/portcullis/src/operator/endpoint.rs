@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::health::Health;
-use crate::certificates::{Automatic, Bundle, Configurations, Material, probe};
+use crate::certificates::{Bundle, CertificateSource, Material, probe};
 use crate::pauses::Pauses;
 use crate::server::Server;
 use crate::webhooks::Routes;
@@ -27,42 +27,41 @@ pub(super) struct Endpoint {
     pub(super) operator: &'static str,
     pub(super) server: Server,
     pub(super) server_name: String,
-    pub(super) configurations: Configurations,
     pub(super) routes: Routes,
-    pub(super) source: Automatic,
+    pub(super) source: CertificateSource,
     pub(super) health: Health,
 }
 
 impl Endpoint {
     /// Serves until `stop`, and then until the answers under way are given.
     pub(super) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { operator, server, server_name, configurations, routes, source, health } = self;
+        let Self { operator, server, server_name, routes, source, health } = self;
         health.waiting_for("certificates");
         let material = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             material = certificates(&source) => material?,
         };
         let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material)?));
-        let bundle = Bundle::new(operator, &material.ca_pem).of_services_in(&source.namespace);
+        let bundle = source.bundle(operator, &material);
         let address = server.local_addr()?;
         info!(%address, %server_name, "serving webhooks");
         let ready = async {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = callable(&source, reachable(address), &server_name, &bundle, &configurations, &health) => {}
+                () = callable(&source, reachable(address), &server_name, &bundle, &health) => {}
             }
         };
         tokio::join!(
             server.serve_tls(Arc::clone(&tls), Arc::new(routes), stop.clone()),
-            bundle.maintain(&source.client, &configurations, &stop),
-            source.maintain(material, &tls, &bundle, &configurations, &stop),
+            bundle.maintain(source.client(), source.configurations(), &stop),
+            source.maintain(material, &tls, &bundle, &stop),
             ready,
         );
         Ok(())
     }
 }
 
-async fn certificates(source: &Automatic) -> anyhow::Result<Material> {
+async fn certificates(source: &CertificateSource) -> anyhow::Result<Material> {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut tries = 1;
     loop {
@@ -80,17 +79,16 @@ async fn certificates(source: &Automatic) -> anyhow::Result<Material> {
 
 /// Ready when the bundle is published everywhere and a call like the API server's succeeds under it.
 async fn callable(
-    source: &Automatic,
+    source: &CertificateSource,
     address: SocketAddr,
     server_name: &str,
     bundle: &Bundle,
-    configurations: &Configurations,
     health: &Health,
 ) {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
-        let ca_pem = bundle.published(configurations, |missing| health.waiting_for(missing)).await;
-        match probe(Arc::clone(&source.provider), address, server_name, &ca_pem).await {
+        let ca_pem = bundle.published(source.configurations(), |missing| health.waiting_for(missing)).await;
+        match probe(Arc::clone(source.provider()), address, server_name, &ca_pem).await {
             Ok(()) => break,
             Err(error) => {
                 warn!(%error, "webhooks cannot be called yet");

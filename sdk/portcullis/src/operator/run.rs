@@ -17,7 +17,7 @@ use super::endpoint::Endpoint;
 use super::health::Health;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
-use crate::certificates::Automatic;
+use crate::certificates::{Automatic, CertificateSource};
 use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
@@ -49,20 +49,16 @@ pub(super) async fn run<A: clap::Args>(
     if parts.webhooks.is_empty() || !installation.webhooks.is_on() {
         health.ready();
     } else {
-        let source = Automatic {
-            client: client.clone(),
-            namespace: namespace.clone(),
-            secret: installation.secret.clone(),
-            dns_names: installation.server_names(),
-            provider,
-        };
+        let (secret, dns_names) = (installation.secret.clone(), installation.server_names());
+        let source = Automatic::new(client.clone(), &*namespace, secret, dns_names, provider)
+            .published_in(installation.configurations(&parts.webhooks)?)
+            .counted_in(routes.metrics());
         let endpoint = Endpoint {
             operator: operator.name,
             server: listen("--bind", flags.bind, Limits::default()).await?,
             server_name: installation.server_name(),
-            configurations: installation.configurations(&parts.webhooks)?,
             routes,
-            source,
+            source: CertificateSource::Automatic(source),
             health: health.clone(),
         };
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));

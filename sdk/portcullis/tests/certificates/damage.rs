@@ -122,7 +122,8 @@ struct Serving {
 
 async fn serve(place: &Place) -> Serving {
     place.install(&["a"]).await;
-    let (source, stop, configurations) = (place.source(), CancellationToken::new(), place.configurations(&["a"]));
+    let (stop, configurations) = (CancellationToken::new(), place.configurations(&["a"]));
+    let source = place.source().published_in(configurations.clone());
     let material = source.ensure().await.unwrap();
     let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material).unwrap()));
     let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Limits::default()).await.unwrap();
@@ -135,7 +136,7 @@ async fn serve(place: &Place) -> Serving {
         tokio::join!(
             server.serve_tls(Arc::clone(&tls), Arc::new(hello), stopped.clone()),
             bundle.maintain(&client, &looked_after, &stopped),
-            source.maintain(material, &tls, &bundle, &looked_after, &stopped),
+            source.maintain(material, &tls, &bundle, &stopped),
         )
     });
     tokio::time::timeout(PATIENCE, ready.published(&configurations, |_| {})).await.unwrap();

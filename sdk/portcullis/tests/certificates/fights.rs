@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use portcullis::certificates::{Bundle, Configurations};
+use portcullis::certificates::Bundle;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -82,7 +82,6 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
     let made = source.ensure().await.unwrap();
     let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
-    let configurations = Configurations::default();
     let mark = place.cluster.audit().mark();
     let fight = async {
         let end = Instant::now() + FIGHT;
@@ -98,7 +97,7 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
         assert_eq!(last.ca_pem, made.ca_pem);
         stop.cancel();
     };
-    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &configurations, &stop), fight);
+    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
 }
 
 #[tokio::test]
@@ -129,7 +128,6 @@ async fn a_repair_that_is_refused_is_tried_again_until_it_is_granted() {
     let source = place.source();
     let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
-    let configurations = Configurations::default();
     let mark = place.cluster.audit().mark();
     let story = async {
         place.overwrite(&place.secret(), &[("tls.key", "")]).await;
@@ -139,5 +137,5 @@ async fn a_repair_that_is_refused_is_tried_again_until_it_is_granted() {
         wait_until("the repair", PATIENCE, sound).await;
         stop.cancel();
     };
-    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &configurations, &stop), story);
+    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), story);
 }

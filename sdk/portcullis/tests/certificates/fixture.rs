@@ -46,13 +46,8 @@ impl Place {
     }
 
     pub(crate) fn source(&self) -> Automatic {
-        Automatic {
-            client: self.user.client.clone(),
-            namespace: self.name.clone(),
-            secret: self.secret(),
-            dns_names: vec![self.server_name()],
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        Automatic::new(self.user.client.clone(), &*self.name, self.secret(), vec![self.server_name()], provider)
     }
 
     pub(crate) fn server_name(&self) -> String {
