@@ -31,3 +31,14 @@ pub fn with_conversion(
     });
     crd
 }
+
+/// The same CRD for a cluster in which nobody converts: only the version that is stored is served. The others would be
+/// read with the wrong schema, and lose what it does not know.
+#[must_use]
+pub fn without_conversion(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        version.served &= version.storage;
+    }
+    crd.spec.conversion = None;
+    crd
+}

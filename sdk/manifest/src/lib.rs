@@ -1,4 +1,5 @@
-//! Webhook configurations and RBAC as Kubernetes manifests, and manifests as YAML.
+//! All that installs an operator, as Kubernetes manifests, and manifests as YAML: webhook configurations, conversion
+//! stanzas, roles, the Deployment and what guards it, what cert-manager is asked for.
 //!
 //! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The
 //! `portcullis` crate fills a [`Webhook`] from what was registered with it, so that the routes that are served and the
@@ -22,18 +23,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cert_manager;
 mod configuration;
 mod crd;
+mod deadlock;
+mod kustomization;
+mod labels;
 mod rbac;
+mod trust;
 mod webhook;
+mod workload;
 mod yaml;
 
+pub use cert_manager::{INJECT_CA_FROM, IssuedCertificate, IssuerRef};
 pub use configuration::{ServiceRef, mutating_configuration, validating_configuration};
-pub use crd::with_conversion;
+pub use crd::{with_conversion, without_conversion};
+pub use deadlock::Deadlock;
+pub use kustomization::kustomization;
+pub use labels::Labels;
 /// What a rule names is what a review says.
 pub use portcullis_review::Operation;
-pub use rbac::{Access, Grant};
+pub use rbac::{Access, Account, Grant};
+pub use trust::Trust;
 pub use webhook::{
     FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
+pub use workload::Workload;
 pub use yaml::{YamlError, to_yaml};

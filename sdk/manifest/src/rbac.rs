@@ -1,4 +1,4 @@
-//! Rights of an operator: what it may do everywhere, and what only in its own namespace.
+//! Rights of an operator: on the cluster, on what it watches, and in its own namespace.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
@@ -40,32 +40,121 @@ impl Grant {
             ..PolicyRule::default()
         }
     }
+
+    /// The part of it that is about kinds without a namespace, and the rest.
+    fn split(&self, cluster_scoped: &impl Fn(&str, &str) -> bool) -> (Option<Self>, Option<Self>) {
+        let part = |of_cluster: bool| {
+            let plural = |resource: &str| resource.split('/').next().unwrap_or_default().to_owned();
+            let resources = self.resources.iter().copied();
+            let resources: Vec<_> =
+                resources.filter(|resource| cluster_scoped(self.group, &plural(resource)) == of_cluster).collect();
+            (!resources.is_empty()).then(|| Self { resources, ..self.clone() })
+        };
+        (part(true), part(false))
+    }
 }
 
 /// Everything that an operator may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// In every namespace, and on cluster-scoped objects.
+    /// On what it watches: in every namespace and on the cluster; in one namespace, for an installation that is
+    /// restricted to it.
+    pub watched: Vec<Grant>,
+    /// On single objects of the cluster (by name), whatever the installation is restricted to.
     pub cluster: Vec<Grant>,
     /// In its own namespace only.
     pub own_namespace: Vec<Grant>,
 }
 
+/// Whose rights they are, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Name of the ServiceAccount, and of roles in namespaces.
+    pub name: String,
+    /// Where the ServiceAccount lives.
+    pub namespace: String,
+    /// Name of the ClusterRole and its binding.
+    pub cluster_role: String,
+    /// The one namespace that it watches; all when `None`.
+    pub restricted_to: Option<String>,
+}
+
 impl Access {
-    /// ServiceAccount, roles and bindings, all named `name`; the namespaced ones live in `namespace`.
-    pub fn manifests(&self, name: &str, namespace: &str) -> Vec<Value> {
-        let rules = |grants: &[Grant]| grants.iter().map(Grant::to_rule).collect::<Vec<_>>();
-        let here = json!({ "name": name, "namespace": namespace });
-        let subjects = json!([{ "kind": "ServiceAccount", "name": name, "namespace": namespace }]);
-        let role_ref = |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name });
-        let rbac = "rbac.authorization.k8s.io/v1";
+    /// ServiceAccount, roles and bindings. A role without rules is left out.
+    ///
+    /// For an account that is restricted to a namespace, what it may do with what it watches is a Role in that
+    /// namespace, but for kinds that live in none: those that Kubernetes brings, and those for which `cluster_scoped`
+    /// (group, plural) says so.
+    pub fn manifests(&self, account: &Account, cluster_scoped: impl Fn(&str, &str) -> bool) -> Vec<Value> {
+        let cluster_scoped = |group: &str, plural: &str| brought(group, plural) || cluster_scoped(group, plural);
+        let (mut everywhere, mut watched, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        for grant in &self.watched {
+            let (of_cluster, of_namespaces) = match &account.restricted_to {
+                Some(_) => grant.split(&cluster_scoped),
+                None => (Some(grant.clone()), None),
+            };
+            everywhere.extend(of_cluster);
+            watched.extend(of_namespaces);
+        }
+        everywhere.extend(self.cluster.clone());
+        // One Role where both are the same namespace.
+        if account.restricted_to.as_deref() == Some(account.namespace.as_str()) {
+            own.append(&mut watched);
+        }
+        own.extend(self.own_namespace.clone());
+        let Account { name, namespace, .. } = account;
+        let mut manifests = vec![json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": namespace },
+        })];
+        manifests.extend(account.role(None, &everywhere));
+        manifests.extend(account.role(Some(namespace), &own));
+        manifests.extend(account.role(account.restricted_to.as_deref(), &watched));
+        manifests
+    }
+}
+
+impl Account {
+    /// A role in a namespace, or on the cluster, and its binding. Nothing when there is nothing to grant.
+    fn role(&self, namespace: Option<&str>, grants: &[Grant]) -> Vec<Value> {
+        if grants.is_empty() {
+            return Vec::new();
+        }
+        let (kind, metadata) = match namespace {
+            Some(namespace) => ("Role", json!({ "name": self.name, "namespace": namespace })),
+            None => ("ClusterRole", json!({ "name": self.cluster_role })),
+        };
+        let rules: Vec<PolicyRule> = grants.iter().map(Grant::to_rule).collect();
+        let rbac = "rbac.authorization.k8s.io";
         vec![
-            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": here }),
-            json!({ "apiVersion": rbac, "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules(&self.cluster) }),
-            json!({ "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": { "name": name },
-                "roleRef": role_ref("ClusterRole"), "subjects": subjects }),
-            json!({ "apiVersion": rbac, "kind": "Role", "metadata": here, "rules": rules(&self.own_namespace) }),
-            json!({ "apiVersion": rbac, "kind": "RoleBinding", "metadata": here, "roleRef": role_ref("Role"), "subjects": subjects }),
+            json!({ "apiVersion": format!("{rbac}/v1"), "kind": kind, "metadata": metadata, "rules": rules }),
+            json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": { "apiGroup": rbac, "kind": kind, "name": metadata["name"] },
+                "subjects": [{ "kind": "ServiceAccount", "name": self.name, "namespace": self.namespace }],
+            }),
         ]
+    }
+}
+
+/// Whether Kubernetes brings this kind and it lives in no namespace.
+fn brought(group: &str, plural: &str) -> bool {
+    match group {
+        "" => matches!(plural, "namespaces" | "nodes" | "persistentvolumes" | "componentstatuses"),
+        "authorization.k8s.io" => plural != "localsubjectaccessreviews",
+        "rbac.authorization.k8s.io" => plural.starts_with("cluster"),
+        "storage.k8s.io" => plural != "csistoragecapacities",
+        "resource.k8s.io" => !plural.starts_with("resourceclaim"),
+        "certificates.k8s.io" => plural != "podcertificaterequests",
+        "admissionregistration.k8s.io"
+        | "apiextensions.k8s.io"
+        | "apiregistration.k8s.io"
+        | "authentication.k8s.io"
+        | "flowcontrol.apiserver.k8s.io"
+        | "internal.apiserver.k8s.io"
+        | "node.k8s.io"
+        | "scheduling.k8s.io"
+        | "storagemigration.k8s.io" => true,
+        "networking.k8s.io" => matches!(plural, "ingressclasses" | "ipaddresses" | "servicecidrs"),
+        _ => false,
     }
 }

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_review::Operation;
-
-/// The label that the API server sets on every namespace: its name.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// One entry of a webhook configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,25 +52,6 @@ impl Webhook {
             match_conditions: Vec::new(),
         }
     }
-
-    /// Leaves the operator's own namespace out where the webhook could lock the cluster: when it fails closed and a
-    /// rule reaches kinds that Kubernetes itself brings, an operator that is down could not get the Pod, Secret or
-    /// Lease that it needs to come back. A webhook for custom kinds alone is not narrowed: nothing there keeps the
-    /// operator from starting, and a gap in the gate would be a surprise.
-    #[must_use]
-    pub fn guarded(mut self, own_namespace: &str) -> Self {
-        if self.failure_policy == FailurePolicy::Ignore || !self.rules.iter().any(Rule::reaches_builtin_kinds) {
-            return self;
-        }
-        let requirement = LabelSelectorRequirement {
-            key: NAMESPACE_NAME.to_owned(),
-            operator: "NotIn".to_owned(),
-            values: Some(vec![own_namespace.to_owned()]),
-        };
-        let selector = self.namespace_selector.get_or_insert_default();
-        selector.match_expressions.get_or_insert_default().push(requirement);
-        self
-    }
 }
 
 /// Requests that a webhook is called for.
@@ -89,14 +67,6 @@ pub struct Rule {
     pub scope: Scope,
     /// Operations, in the order in which they are written.
     pub operations: Vec<Operation>,
-}
-
-impl Rule {
-    /// Whether it can match kinds that Kubernetes itself brings. Custom kinds live in groups with a dot that do not end
-    /// in `k8s.io`.
-    fn reaches_builtin_kinds(&self) -> bool {
-        self.groups.iter().any(|group| !group.contains('.') || group == "k8s.io" || group.ends_with(".k8s.io"))
-    }
 }
 
 /// A CEL expression that decides whether a webhook is called (KEP-3716).

@@ -2,8 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{
-    Access, FailurePolicy, Grant, MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind,
-    mutating_configuration, to_yaml, validating_configuration, with_conversion,
+    FailurePolicy, MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    to_yaml, validating_configuration, with_conversion,
 };
 use serde_json::{Value, json};
 
@@ -74,7 +74,8 @@ fn the_own_namespace_is_left_out_where_the_webhook_could_lock_the_cluster_and_no
         hook.failure_policy = policy;
         let labels = [("team".to_owned(), "a".to_owned())].into();
         hook.namespace_selector = Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() });
-        let value = serde_json::to_value(validating_configuration("v", &[hook.guarded("demo")], &service())).unwrap();
+        let value =
+            serde_json::to_value(validating_configuration("v", &[hook.guarded("demo").unwrap()], &service())).unwrap();
         let selector = &value["webhooks"][0]["namespaceSelector"];
         let expected = json!([{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["demo"] }]);
         assert_eq!(selector["matchExpressions"], if guarded { expected } else { Value::Null }, "{group} {policy}");
@@ -88,20 +89,6 @@ fn match_conditions_are_written_as_they_were_given() {
     hook.match_conditions = vec![MatchCondition { name: "not-me".into(), expression: "true".into() }];
     let value = serde_json::to_value(validating_configuration("v", &[hook], &service())).unwrap();
     assert_eq!(value["webhooks"][0]["matchConditions"], json!([{ "name": "not-me", "expression": "true" }]));
-}
-
-#[test]
-fn rights_are_split_into_a_cluster_role_and_a_role() {
-    let access = Access {
-        cluster: vec![Grant::new("demo.example", &["entities"], &["get", "list", "watch"])],
-        own_namespace: vec![Grant::new("", &["secrets"], &["get", "patch"]).named(["pair"])],
-    };
-    let manifests = access.manifests("op", "demo");
-    let kinds: Vec<_> = manifests.iter().map(|manifest| manifest["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
-    assert_eq!(manifests[3]["rules"][0]["resourceNames"], json!(["pair"]));
-    assert_eq!(manifests[3]["metadata"]["namespace"], "demo");
-    assert_eq!(manifests[4]["subjects"][0]["namespace"], "demo");
 }
 
 // K5: strings that YAML 1.1 readers (kubectl's too) would take for something else must stay strings.

@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use portcullis_manifest::{Webhook, mutating_configuration, to_yaml, validating_configuration, with_conversion};
+use portcullis_manifest::{
+    Account, Deadlock, Webhook, mutating_configuration, to_yaml, validating_configuration, with_conversion,
+};
 use serde_json::Value;
 
 use super::cli::{GenerateFlags, What};
@@ -22,6 +24,9 @@ pub(super) enum GenerateError {
     /// The registration is at fault.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
+    /// It would lock a cluster.
+    #[error(transparent)]
+    Deadlock(#[from] Deadlock),
     /// A value that JSON or YAML cannot hold.
     #[error("cannot write the manifests: {0}")]
     Encode(#[from] serde_json::Error),
@@ -82,7 +87,11 @@ pub(super) fn files<A: clap::Args>(
         }
         What::Rbac => {
             let access = operator.access(&installation, webhooks)?;
-            Ok(Files::from([file("rbac", &access.manifests(&installation.role(), &installation.namespace))?]))
+            Ok(Files::from([file(
+                "rbac",
+                &access
+                    .manifests(&account(&installation), |group, plural| cluster_scoped(&operator.crds, group, plural)),
+            )?]))
         }
         What::Webhooks => {
             let objects = configurations(&installation, webhooks)?;
@@ -98,8 +107,8 @@ fn head(operator: &str, what: What) -> String {
 
 fn configurations(installation: &Installation, webhooks: &Webhooks) -> Result<Vec<Value>, GenerateError> {
     let service = &installation.service;
-    let entries: Vec<Webhook> =
-        webhooks.manifests()?.into_iter().map(|webhook| webhook.guarded(&service.namespace)).collect();
+    let entries = webhooks.manifests()?.into_iter().map(|webhook| webhook.guarded(&installation.namespace));
+    let entries: Vec<Webhook> = entries.collect::<Result<_, Deadlock>>()?;
     let present = installation.configurations(webhooks)?;
     let mut objects = Vec::new();
     if present.validating.is_some() {
@@ -109,6 +118,20 @@ fn configurations(installation: &Installation, webhooks: &Webhooks) -> Result<Ve
         objects.push(serde_json::to_value(mutating_configuration(&installation.mutating(), &entries, service))?);
     }
     Ok(objects)
+}
+
+fn account(installation: &Installation) -> Account {
+    Account {
+        name: installation.release.clone(),
+        namespace: installation.namespace.clone(),
+        cluster_role: installation.role(),
+        restricted_to: installation.restricted_to.clone(),
+    }
+}
+
+/// Whether this is one of the operator's own kinds and lives in no namespace.
+fn cluster_scoped(crds: &[CustomResourceDefinition], group: &str, plural: &str) -> bool {
+    crds.iter().any(|crd| crd.spec.group == group && crd.spec.names.plural == plural && crd.spec.scope == "Cluster")
 }
 
 fn crd_name(crd: &CustomResourceDefinition) -> String {

@@ -143,9 +143,10 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// What its controllers may do, everywhere. What certificates and webhooks need is added.
+    /// What its controllers may do with what they watch: everywhere, or in the one namespace that an installation is
+    /// restricted to. What certificates and webhooks need is added.
     pub fn rbac(mut self, grants: Vec<Grant>) -> Self {
-        self.access.cluster = grants;
+        self.access.watched = grants;
         self
     }
 

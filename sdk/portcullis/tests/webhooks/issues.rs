@@ -95,7 +95,7 @@ async fn an_operator_that_is_down_never_blocks_pods_that_were_to_go_on_without_i
         assert_eq!(pods.create(&PostParams::default(), &pod).await.is_ok(), goes_on, "{policy}");
     }
     // What keeps the operator's own Pods out whatever the policy is, is in the generated configuration.
-    let guarded = deny(FailurePolicy::Fail).manifests().unwrap().remove(0).guarded("own");
+    let guarded = deny(FailurePolicy::Fail).manifests().unwrap().remove(0).guarded("own").unwrap();
     let expression = &guarded.namespace_selector.unwrap().match_expressions.unwrap()[0];
     assert_eq!((expression.operator.as_str(), expression.values.as_ref().unwrap()[0].as_str()), ("NotIn", "own"));
 }

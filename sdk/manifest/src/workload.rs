@@ -1,0 +1,160 @@
+//! What runs the operator: a Deployment, the Service in front of it, and what guards both.
+
+use serde_json::{Value, json};
+
+use crate::{Labels, ServiceRef};
+
+/// Name of the container, and of the component in its labels.
+const OPERATOR: &str = "operator";
+/// Names of the ports, by which probes and Services find them.
+const WEBHOOKS: &str = "webhooks";
+const HEALTH: &str = "health";
+/// Who the process is; an image need not say so. 65532 is `nonroot` in distroless images.
+const USER: u32 = 65532;
+
+/// How an operator runs in a cluster. The defaults of the guide for production are not options: two replicas, one at
+/// a time replaced, nothing that the `restricted` Pod security standard forbids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Name of the Deployment and all that belongs to it.
+    pub name: String,
+    /// Where it runs.
+    pub namespace: String,
+    /// Labels of the installation.
+    pub labels: Labels,
+    /// Name of the ServiceAccount whose rights it has.
+    pub service_account: String,
+    /// Image with the operator's binary as its entry point.
+    pub image: String,
+    /// Arguments of the binary.
+    pub args: Vec<String>,
+    /// How many of them; every replica serves webhooks, one runs the controllers.
+    pub replicas: u32,
+    /// Port of `/healthz`, `/readyz` and `/metrics`.
+    pub health_port: u16,
+    /// Where webhooks are served, if there are any: the port of the Pod, and the Service.
+    pub webhooks: Option<(u16, ServiceRef)>,
+    /// How long the process may take to end, in seconds, from SIGTERM.
+    pub grace_seconds: u64,
+}
+
+impl Workload {
+    /// All of it: Deployment, PodDisruptionBudget, NetworkPolicy, and the Service if there are webhooks.
+    pub fn manifests(&self) -> Vec<Value> {
+        let mut manifests = vec![self.deployment(), self.disruption_budget(), self.network_policy()];
+        if let Some((_, service)) = &self.webhooks {
+            manifests.insert(0, self.service(service));
+        }
+        for manifest in &mut manifests {
+            self.labels.put_on(manifest, OPERATOR);
+        }
+        manifests
+    }
+
+    fn deployment(&self) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": self.metadata(),
+            "spec": {
+                "replicas": self.replicas,
+                "selector": { "matchLabels": self.labels.selector() },
+                // A webhook that is away keeps every write of its kind from happening, so a replica goes when its
+                // successor is ready.
+                "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
+                "template": {
+                    "metadata": {
+                        "labels": self.labels.all(OPERATOR),
+                        "annotations": { "kubectl.kubernetes.io/default-container": OPERATOR },
+                    },
+                    "spec": {
+                        "serviceAccountName": self.service_account,
+                        "enableServiceLinks": false,
+                        "terminationGracePeriodSeconds": self.grace_seconds,
+                        "securityContext": {
+                            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
+                            "seccompProfile": { "type": "RuntimeDefault" },
+                        },
+                        "affinity": self.affinity(),
+                        "containers": [self.container()],
+                    },
+                },
+            },
+        })
+    }
+
+    fn container(&self) -> Value {
+        let mut ports = vec![json!({ "name": HEALTH, "containerPort": self.health_port, "protocol": "TCP" })];
+        if let Some((port, _)) = &self.webhooks {
+            ports.insert(0, json!({ "name": WEBHOOKS, "containerPort": port, "protocol": "TCP" }));
+        }
+        let probe = |path: &str, period: u8| json!({ "httpGet": { "path": path, "port": HEALTH }, "periodSeconds": period, "timeoutSeconds": 5 });
+        json!({
+            "name": OPERATOR,
+            "image": self.image,
+            "args": self.args,
+            "env": [{ "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } }],
+            "ports": ports,
+            "livenessProbe": probe("/healthz", 10),
+            "readinessProbe": probe("/readyz", 5),
+            // No limit of CPU: being throttled in the middle of a review is time that a user waits.
+            "resources": {
+                "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "512Mi" },
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
+            },
+        })
+    }
+
+    /// Replicas keep apart where they can. Were they forced to, the one more that a rollout starts would have no node
+    /// in a small cluster.
+    fn affinity(&self) -> Value {
+        let apart = |weight: u8, topology: &str| {
+            let selector = json!({ "matchLabels": self.labels.selector() });
+            json!({ "weight": weight, "podAffinityTerm": { "labelSelector": selector, "topologyKey": topology } })
+        };
+        let terms = [apart(100, "kubernetes.io/hostname"), apart(50, "topology.kubernetes.io/zone")];
+        json!({ "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": terms } })
+    }
+
+    fn service(&self, service: &ServiceRef) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": service.name, "namespace": service.namespace },
+            "spec": {
+                "selector": self.labels.selector(),
+                "ports": [{ "name": WEBHOOKS, "port": service.port, "targetPort": WEBHOOKS, "protocol": "TCP" }],
+            },
+        })
+    }
+
+    /// One may be evicted at a time, and one that does not work may always be: it serves nobody.
+    fn disruption_budget(&self) -> Value {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self.metadata(),
+            "spec": {
+                "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                "selector": { "matchLabels": self.labels.selector() },
+            },
+        })
+    }
+
+    /// Nothing comes in but calls of webhooks, probes and scrapes. From where cannot be said: API servers and kubelets
+    /// are no Pods, and their addresses are those of the cluster. What goes out is left open for the same reason: to
+    /// the API server, and to wherever the controllers have business.
+    fn network_policy(&self) -> Value {
+        let ports = self.webhooks.iter().map(|_| WEBHOOKS).chain([HEALTH]);
+        let ports: Vec<Value> = ports.map(|port| json!({ "port": port, "protocol": "TCP" })).collect();
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": self.metadata(),
+            "spec": {
+                "podSelector": { "matchLabels": self.labels.selector() },
+                "policyTypes": ["Ingress"],
+                "ingress": [{ "ports": ports }],
+            },
+        })
+    }
+
+    fn metadata(&self) -> Value {
+        json!({ "name": self.name, "namespace": self.namespace })
+    }
+}
