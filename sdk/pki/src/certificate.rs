@@ -101,7 +101,7 @@ pub(crate) fn spki(der: &[u8]) -> Result<Vec<u8>, PkiError> {
     Ok(parse(der)?.public_key().subject_public_key.data.to_vec())
 }
 
-fn timestamp(time: ASN1Time) -> Result<Timestamp, PkiError> {
+pub(crate) fn timestamp(time: ASN1Time) -> Result<Timestamp, PkiError> {
     Timestamp::from_second(time.timestamp()).map_err(|e| PkiError::Certificate(e.to_string()))
 }
 

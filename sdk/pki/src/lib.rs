@@ -39,10 +39,12 @@ mod ca;
 mod certificate;
 mod check;
 mod der;
+mod trust;
 
 pub use ca::{Ca, CertificateParams, Pair, Usage};
 pub use certificate::{Certificate, bundle_fingerprints};
 pub use check::{PairProblem, check_server_pair};
+pub use trust::{TrustProblem, check_trust};
 
 /// What goes wrong when certificates are made or read.
 #[derive(Debug, thiserror::Error)]
