@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,12 +14,14 @@ use kube::api::PatchParams;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use portcullis_pki::check_trust;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::Material;
 use super::carrier::{CONVERSION, Carrier, Entry};
 use crate::pauses::Pauses;
 
@@ -50,7 +53,8 @@ impl Configurations {
 }
 
 /// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something
-/// else takes it out (Helm, GitOps, a user's `apply`).
+/// else takes it out (Helm, GitOps, a user's `apply`). Or it only looks on, where publishing is somebody else's business
+/// ([`Bundle::observing`]).
 ///
 /// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is
 /// sent while the bytes are right. Who takes the conversion out of a CRD by server-side apply takes
@@ -58,26 +62,80 @@ impl Configurations {
 /// refuses it.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    wanted: watch::Sender<Arc<str>>,
+    wanted: watch::Sender<Wanted>,
     standings: watch::Sender<BTreeMap<String, Standing>>,
-    manager: String,
+    /// As whom it writes; nobody when it only looks on.
+    manager: Option<String>,
     namespace: Option<String>,
+}
+
+/// What callers must trust.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// This bundle, byte for byte.
+    Held(Arc<str>),
+    /// Whatever makes them accept this chain; the bundle is what they would trust at best.
+    Accepted { chain: Arc<str>, bundle: Arc<str> },
 }
 
 /// How an object stands, as it was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
-    /// All entries of ours hold this bundle.
-    Holds(Arc<str>),
-    /// They do not, for this reason.
+    /// These are the names and the bundles of its entries of ours.
+    Carries(Vec<(String, Option<Vec<u8>>)>),
+    /// It has none, or could not be written, for this reason.
     Waits(String),
+}
+
+impl Wanted {
+    fn bundle(&self) -> &Arc<str> {
+        match self {
+            Self::Held(bundle) | Self::Accepted { bundle, .. } => bundle,
+        }
+    }
+
+    fn of(material: &Material) -> Self {
+        let (chain, bundle) = (Arc::from(&*material.cert_pem), Arc::from(&*material.ca_pem));
+        Self::Accepted { chain, bundle }
+    }
+
+    /// What is missing in this object, of which this is known.
+    fn missing_in(&self, object: &str, standing: Option<&Standing>) -> Option<String> {
+        match standing {
+            None => Some(format!("the CA to be published in {object}")),
+            Some(Standing::Waits(why)) => Some(format!("the CA to be published in {object}: {why}")),
+            Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
+                let why = self.missing(carried.as_deref())?;
+                let why = if why.is_empty() { why } else { format!(": {entry}: {why}") };
+                Some(format!("the CA to be published in {object}{why}"))
+            }),
+        }
+    }
+
+    /// Why callers with this bundle do not trust what they must; `None` when they do.
+    fn missing(&self, carried: Option<&[u8]>) -> Option<String> {
+        match self {
+            Self::Held(bundle) => (carried != Some(bundle.as_bytes())).then(String::new),
+            Self::Accepted { chain, .. } => {
+                let carried = carried.unwrap_or_default();
+                check_trust(chain.as_bytes(), carried, Timestamp::now()).err().map(|problem| problem.to_string())
+            }
+        }
+    }
 }
 
 impl Bundle {
     /// A publisher that writes as field manager `<operator>-ca-bundle`.
     pub fn new(operator: &str, ca_pem: &str) -> Self {
-        let (wanted, _) = watch::channel(Arc::from(ca_pem));
-        Self { wanted, standings: watch::Sender::default(), manager: format!("{operator}-ca-bundle"), namespace: None }
+        let (wanted, _) = watch::channel(Wanted::Held(Arc::from(ca_pem)));
+        let manager = Some(format!("{operator}-ca-bundle"));
+        Self { wanted, standings: watch::Sender::default(), manager, namespace: None }
+    }
+
+    /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served.
+    pub fn observing(material: &Material) -> Self {
+        let (wanted, _) = watch::channel(Wanted::of(material));
+        Self { wanted, standings: watch::Sender::default(), manager: None, namespace: None }
     }
 
     /// Leaves entries alone that call a Service of another namespace than this one. They are those of another
@@ -90,10 +148,19 @@ impl Bundle {
 
     /// What callers must trust from now on.
     pub fn publish(&self, ca_pem: &str) {
+        self.want(Wanted::Held(Arc::from(ca_pem)));
+    }
+
+    /// What callers must accept from now on, where somebody else publishes.
+    pub fn expect(&self, material: &Material) {
+        self.want(Wanted::of(material));
+    }
+
+    fn want(&self, new: Wanted) {
         self.wanted.send_if_modified(|wanted| {
-            let changed = **wanted != *ca_pem;
+            let changed = *wanted != new;
             if changed {
-                *wanted = Arc::from(ca_pem);
+                *wanted = new;
             }
             changed
         });
@@ -101,20 +168,32 @@ impl Bundle {
 
     /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline
     /// of its own, and tells `waiting` what is missing whenever that changes.
-    pub async fn published(&self, configurations: &Configurations, mut waiting: impl FnMut(&str)) -> Arc<str> {
+    pub async fn published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
+        self.until(None, configurations, waiting).await
+    }
+
+    /// Waits until callers accept this chain, wherever it is that they find what they trust. What is wanted of the
+    /// published bundles stays as it is.
+    pub async fn accepted(&self, material: &Material, configurations: &Configurations, waiting: impl FnMut(&str)) {
+        self.until(Some(Wanted::of(material)), configurations, waiting).await;
+    }
+
+    async fn until(
+        &self,
+        other: Option<Wanted>,
+        configurations: &Configurations,
+        mut waiting: impl FnMut(&str),
+    ) -> Arc<str> {
         let objects = configurations.objects();
         let (mut wanted, mut standings) = (self.wanted.subscribe(), self.standings.subscribe());
         loop {
-            let bundle = wanted.borrow_and_update().clone();
+            let now = wanted.borrow_and_update().clone();
+            let now = other.as_ref().unwrap_or(&now);
             let missing = {
                 let standings = standings.borrow_and_update();
-                objects.iter().find_map(|object| match standings.get(object) {
-                    Some(Standing::Holds(held)) if *held == bundle => None,
-                    Some(Standing::Holds(_)) | None => Some(format!("the CA to be published in {object}")),
-                    Some(Standing::Waits(why)) => Some(format!("the CA to be published in {object}: {why}")),
-                })
+                objects.iter().find_map(|object| now.missing_in(object, standings.get(object)))
             };
-            let Some(missing) = missing else { return bundle };
+            let Some(missing) = missing else { return Arc::clone(now.bundle()) };
             waiting(&missing);
             // Neither channel ends while `self` is here.
             tokio::select! {
@@ -168,7 +247,7 @@ impl Bundle {
                 () = sleep_until(due.unwrap_or(not_before)), if due.is_some() => {}
             }
             due = None;
-            let bundle = wanted.borrow_and_update().clone();
+            let wanted = wanted.borrow_and_update().clone();
             let Some(current) = &live else {
                 self.stands::<C>(name, Standing::Waits(format!("it is not installed; see '{}'", C::COMMAND)));
                 continue;
@@ -193,20 +272,22 @@ impl Bundle {
                 self.stands::<C>(name, Standing::Waits(why));
             } else if mine.is_empty() {
                 self.stands::<C>(name, Standing::Waits(C::STRANGE.to_owned()));
-            } else if mine.iter().all(|entry| entry.bundle == Some(bundle.as_bytes())) {
-                self.stands::<C>(name, Standing::Holds(bundle));
+            } else if self.manager.is_none() || mine.iter().all(|entry| wanted.missing(entry.bundle).is_none()) {
+                self.stands::<C>(name, carries(&mine));
             } else if Instant::now() < not_before {
                 due = Some(not_before);
             } else {
                 let entries: Vec<&str> = mine.iter().map(|entry| entry.name).collect();
-                let written = self.write(&api, current, &entries, &bundle).await;
+                let written = self.write(&api, current, &entries, wanted.bundle()).await;
                 // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
                 not_before = Instant::now() + pauses.next(Instant::now());
                 match written {
                     Ok(written) => {
                         info!(object = object::<C>(name), webhooks = entries.len(), "published the CA");
+                        let held = written.entries();
+                        let held: Vec<_> = held.iter().filter(|entry| entries.contains(&entry.name)).collect();
+                        self.stands::<C>(name, carries(&held));
                         live = Some(written);
-                        self.stands::<C>(name, Standing::Holds(bundle));
                     }
                     Err(error) => {
                         warn!(error, object = object::<C>(name), "cannot publish the CA");
@@ -221,7 +302,7 @@ impl Bundle {
     /// Puts the bundle into these entries, if nobody has changed the object since it was read.
     async fn write<C: Carrier>(&self, api: &Api<C>, read: &C, entries: &[&str], wanted: &str) -> Result<C, String> {
         let patch = read.patch(entries, &ByteString(wanted.as_bytes().to_vec()));
-        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        let params = PatchParams { field_manager: self.manager.clone(), ..PatchParams::default() };
         match timeout(WRITE, api.patch(&read.name_any(), &params, &patch)).await {
             Ok(Ok(written)) => Ok(written),
             Ok(Err(error)) => Err(error.to_string()),
@@ -235,6 +316,10 @@ impl Bundle {
             previous != Some(standing)
         });
     }
+}
+
+fn carries(entries: &[&Entry<'_>]) -> Standing {
+    Standing::Carries(entries.iter().map(|e| (e.name.to_owned(), e.bundle.map(<[u8]>::to_vec))).collect())
 }
 
 /// Events of the one object of this name. Errors are repeated ever more slowly.
