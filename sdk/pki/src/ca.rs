@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
 };
+use rustls_pki_types::CertificateDer;
 use x509_parser::time::ASN1Time;
 
 use crate::certificate::{Certificate, parse_pem, spki};
@@ -27,7 +28,8 @@ pub enum Usage {
 /// What to put into a leaf certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct CertificateParams<'a> {
-    /// Subject CN. Kubernetes reads it as the user's name of a client certificate; servers are known by `dns_names`.
+    /// Subject CN, at most 64 characters; left out when empty. Kubernetes reads it as the user's name of a client
+    /// certificate; servers are known by `dns_names`.
     pub common_name: &'a str,
     /// Subject O, any number of them. Kubernetes reads them as the groups of a client certificate.
     pub organizations: &'a [&'a str],
@@ -56,6 +58,7 @@ pub struct Pair {
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
     certificate: Certificate,
+    der: CertificateDer<'static>,
     cert_pem: String,
     key_pem: String,
 }
@@ -89,22 +92,25 @@ impl Ca {
     /// still valid is the caller's question ([`Ca::certificate`] has the times).
     pub fn from_pem(cert_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
         let key = KeyPair::from_pem(key_pem).map_err(|e| PkiError::Key(e.to_string()))?;
-        let ders = parse_pem(cert_pem.as_bytes())?;
-        let der = &ders[0];
-        let certificate = Certificate::from_der(der)?;
+        let der = parse_pem(cert_pem.as_bytes())?.swap_remove(0);
+        let certificate = Certificate::from_der(&der)?;
         if !certificate.is_ca {
             return Err(PkiError::NotACa(certificate.common_name));
         }
-        if spki(der)? != key.der_bytes() {
+        if spki(&der)? != key.der_bytes() {
             return Err(PkiError::KeyMismatch);
         }
-        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|e| PkiError::Certificate(e.to_string()))?;
-        Ok(Self { issuer, certificate, cert_pem: cert_pem.to_owned(), key_pem: key_pem.to_owned() })
+        let issuer = Issuer::from_ca_cert_der(&der, key).map_err(|e| PkiError::Certificate(e.to_string()))?;
+        Ok(Self { issuer, certificate, der, cert_pem: cert_pem.to_owned(), key_pem: key_pem.to_owned() })
     }
 
     /// The authority's certificate, PEM: what clients trust.
     pub fn cert_pem(&self) -> &str {
         &self.cert_pem
+    }
+
+    pub(crate) fn der(&self) -> &[u8] {
+        &self.der
     }
 
     /// The authority's private key, PEM (PKCS #8). Store it as a secret; never log it.
@@ -124,7 +130,9 @@ impl Ca {
         if let Some(first) = wanted.organizations.first() {
             params.distinguished_name.push(DnType::OrganizationName, *first);
         }
-        params.distinguished_name.push(DnType::CommonName, wanted.common_name);
+        if !wanted.common_name.is_empty() {
+            params.distinguished_name.push(DnType::CommonName, wanted.common_name);
+        }
         for name in wanted.dns_names {
             params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into().map_err(issue)?));
         }

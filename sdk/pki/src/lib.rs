@@ -5,6 +5,8 @@
 //!
 //! - [`Ca`] makes an authority, or takes one up again from stored PEM, and issues [`Pair`]s (certificate and key).
 //! - [`check_server_pair`] says whether a stored pair can go on serving, or which one thing is wrong with it.
+//! - [`rotation`] replaces an authority without a moment in which callers trust the wrong one: what is stored, and what
+//!   is to be done next.
 //! - [`Certificate`] is what a reader needs to know of one certificate; [`bundle_fingerprints`] compares CA bundles.
 //!
 //! ```
@@ -39,6 +41,7 @@ mod ca;
 mod certificate;
 mod check;
 mod der;
+pub mod rotation;
 mod trust;
 
 pub use ca::{Ca, CertificateParams, Pair, Usage};

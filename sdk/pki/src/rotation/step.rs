@@ -1,0 +1,98 @@
+//! What to do next.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Anchor, Authorities, Phase};
+use crate::Certificate;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// The times of certificates and of their rotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotationTiming {
+    /// How long a new CA must have been seen everywhere before anything is issued under it: API servers take up a
+    /// changed configuration a little after it is read back.
+    pub settle: Duration,
+    /// How long a CA stays trusted after the last certificate under it was replaced.
+    pub drain: Duration,
+    /// A CA with less than this left is rotated.
+    pub ca_left: SignedDuration,
+    /// A leaf with less than this left is replaced.
+    pub leaf_left: SignedDuration,
+    /// How long a new CA is valid.
+    pub ca_validity: SignedDuration,
+    /// How long a new leaf is valid.
+    pub leaf_validity: SignedDuration,
+}
+
+impl Default for RotationTiming {
+    /// Two minutes and an hour; a CA of ten years that is rotated in its last 395 days, so that it can always issue
+    /// leaves of a whole year, which are replaced in their last 30 days.
+    fn default() -> Self {
+        Self {
+            settle: Duration::from_mins(2),
+            drain: Duration::from_hours(1),
+            ca_left: DAY * 395,
+            leaf_left: DAY * 30,
+            ca_validity: DAY * 3650,
+            leaf_validity: DAY * 365,
+        }
+    }
+}
+
+/// What one process has seen, by its own stopwatch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// How long every object has been seen to hold the bundle of the stored authorities; `None` while one does not.
+    pub published_for: Option<Duration>,
+    /// How long the stored leaf and the stored authorities have been seen as they are.
+    pub unchanged_for: Duration,
+}
+
+/// What to do next. Every step is one conditional write; whoever loses it reads again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Nothing before this time has passed; nothing at all before something changes when `None`.
+    Wait(Option<Duration>),
+    /// Make the next authority and store it beside the current one.
+    MakeNext,
+    /// Let the next authority be the current one ([`Authorities::promote`]).
+    Promote,
+    /// Issue a leaf under the current authority.
+    Issue,
+    /// Forget the authorities before the current one.
+    Forget,
+}
+
+/// What to do next with sound authorities and the leaf of `cert_pem` under one of them.
+pub fn step(
+    authorities: &Authorities,
+    cert_pem: &[u8],
+    leaf: &Certificate,
+    timing: &RotationTiming,
+    observed: Observed,
+    now: Timestamp,
+) -> Step {
+    let current = authorities.current.certificate();
+    let issued_by_current = Anchor::of(&authorities.current).stands_behind(cert_pem, now);
+    // Nobody waits for more than a leaf under the same authority, or for one that would not last longer.
+    let ends_soon = leaf.not_after.duration_since(now) <= timing.leaf_left;
+    if issued_by_current && ends_soon && current.not_after.duration_since(leaf.not_after) > DAY {
+        return Step::Issue;
+    }
+    let settled = |step| match observed.published_for {
+        Some(time) if time >= timing.settle => step,
+        time => Step::Wait(time.map(|time| timing.settle.saturating_sub(time))),
+    };
+    match authorities.phase() {
+        Phase::Publishing => settled(Step::Promote),
+        _ if !issued_by_current => settled(Step::Issue),
+        Phase::Draining if observed.unchanged_for >= timing.drain => Step::Forget,
+        Phase::Draining => Step::Wait(Some(timing.drain.saturating_sub(observed.unchanged_for))),
+        Phase::Steady if current.not_after.duration_since(now) <= timing.ca_left => Step::MakeNext,
+        Phase::Steady => Step::Wait(None),
+    }
+}

@@ -1,0 +1,237 @@
+//! What the two Secrets hold, read from their bytes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::anchor::{Anchor, bundle};
+use crate::{Ca, Certificate, PairProblem, bundle_fingerprints, check_server_pair};
+
+/// The most earlier authorities that are kept. Each makes every configuration longer.
+const MAX_PREVIOUS: usize = 4;
+
+/// The values of the Secret with the authorities, as they are stored.
+#[derive(Clone, Copy, Default)]
+pub struct CaData<'a> {
+    /// `ca.crt`: the authority that issues.
+    pub ca_crt: Option<&'a [u8]>,
+    /// `ca.key`: its key.
+    pub ca_key: Option<&'a [u8]>,
+    /// `next.crt`: the authority that is being published, and does not issue yet.
+    pub next_crt: Option<&'a [u8]>,
+    /// `next.key`: its key.
+    pub next_key: Option<&'a [u8]>,
+    /// `previous.crt`: authorities that issue no more and are still trusted.
+    pub previous_crt: Option<&'a [u8]>,
+}
+
+/// The values of the Secret with the pair, as they are stored.
+#[derive(Clone, Copy, Default)]
+pub struct PairData<'a> {
+    /// `tls.crt`: the chain, leaf first.
+    pub tls_crt: Option<&'a [u8]>,
+    /// `tls.key`: the leaf's key.
+    pub tls_key: Option<&'a [u8]>,
+    /// `ca.crt`: what is to be published.
+    pub ca_crt: Option<&'a [u8]>,
+}
+
+impl fmt::Debug for CaData<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaData").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PairData<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PairData").finish_non_exhaustive()
+    }
+}
+
+/// Where a rotation stands: it follows from which authorities are stored, so whoever reads the Secret can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// One authority.
+    Steady,
+    /// The next authority is made and being published; nothing is issued under it.
+    Publishing,
+    /// The next authority has become the one that issues; the one before it is still trusted.
+    Draining,
+}
+
+/// The authorities of one installation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Authorities {
+    /// Issues the leaf.
+    pub current: Ca,
+    /// Is being published, and issues nothing.
+    pub next: Option<Ca>,
+    /// Issue nothing any more, and are still trusted.
+    pub previous: Vec<Anchor>,
+}
+
+/// There is no authority that could issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// What is wrong with the one that is stored.
+    pub problem: String,
+    /// The certificates of the Secret that can still be trusted. Only those that are known to be ours should be.
+    pub remains: Vec<Anchor>,
+}
+
+/// What two Secrets hold.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Stored {
+    /// The authorities, or why there are none.
+    pub authorities: Result<Authorities, Lost>,
+    /// What else is wrong with the authorities' Secret, and is left out of `authorities`.
+    pub damage: Vec<String>,
+    /// What the pair's leaf says; or why it cannot be served under the stored authorities (where those are lost, under
+    /// what is still known of them).
+    pub leaf: Result<Certificate, PairProblem>,
+    /// Whether `ca.crt` beside the pair is the bundle of the stored authorities.
+    pub publishes_all: bool,
+}
+
+impl Authorities {
+    /// One authority and those before it that are still trusted.
+    pub fn new(current: Ca, previous: Vec<Anchor>) -> Self {
+        let mut authorities = Self { current, next: None, previous: Vec::new() };
+        authorities.trust(previous);
+        authorities
+    }
+
+    /// Where the rotation stands.
+    pub fn phase(&self) -> Phase {
+        match (&self.next, self.previous.is_empty()) {
+            (Some(_), _) => Phase::Publishing,
+            (None, false) => Phase::Draining,
+            (None, true) => Phase::Steady,
+        }
+    }
+
+    /// All that callers must trust now.
+    pub fn anchors(&self) -> Vec<Anchor> {
+        let own = [&self.current].into_iter().chain(&self.next).map(Anchor::of);
+        own.chain(self.previous.iter().cloned()).collect()
+    }
+
+    /// The same in PEM. It has the same bytes before and after the next authority becomes the current one.
+    pub fn bundle(&self) -> String {
+        bundle(&self.anchors())
+    }
+
+    /// Trusts these too, as authorities before this one. Says whether that is news. Of too many, the latest to end stay.
+    pub fn trust(&mut self, anchors: Vec<Anchor>) -> bool {
+        let before = self.previous.clone();
+        for anchor in anchors {
+            if !self.anchors().contains(&anchor) {
+                self.previous.push(anchor);
+            }
+        }
+        self.previous.sort_by_key(|anchor| std::cmp::Reverse(anchor.certificate().not_after));
+        self.previous.truncate(MAX_PREVIOUS);
+        self.previous != before
+    }
+
+    /// Lets the next authority issue from now on; the one before it stays trusted. Nothing where there is no next one.
+    pub fn promote(&mut self) {
+        if let Some(next) = self.next.take() {
+            let before = Anchor::of(&std::mem::replace(&mut self.current, next));
+            self.trust(vec![before]);
+        }
+    }
+}
+
+impl Stored {
+    /// Reads both Secrets. It never fails: what is damaged is said.
+    pub fn read(ca: &CaData<'_>, pair: &PairData<'_>, dns_names: &[String], now: Timestamp) -> Self {
+        let mut damage = Vec::new();
+        let authorities = authorities(ca, now, &mut damage);
+        let known = match &authorities {
+            Ok(authorities) => authorities.anchors(),
+            Err(lost) => {
+                let beside = pair.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default();
+                lost.remains.iter().cloned().chain(beside).collect()
+            }
+        };
+        let missing = |key: &str| format!("key {key} is missing");
+        let leaf = match (pair.tls_crt, pair.tls_key) {
+            (None, _) => Err(PairProblem::Certificate(missing("tls.crt"))),
+            (_, None) => Err(PairProblem::Key(missing("tls.key"))),
+            (Some(cert), Some(key)) => {
+                check_server_pair(cert, key, bundle(&known).as_bytes(), dns_names, now, SignedDuration::ZERO)
+            }
+        };
+        let wanted: BTreeSet<_> = known.iter().map(|anchor| anchor.certificate().fingerprint.clone()).collect();
+        let publishes_all = pair.ca_crt.is_some_and(|pem| bundle_fingerprints(pem).is_ok_and(|found| found == wanted));
+        Self { authorities, damage, leaf, publishes_all }
+    }
+}
+
+fn authorities(data: &CaData<'_>, now: Timestamp, damage: &mut Vec<String>) -> Result<Authorities, Lost> {
+    let current = authority("ca", data.ca_crt, data.ca_key, now);
+    let next = match (data.next_crt, data.next_key) {
+        (None, None) => None,
+        (cert, key) => authority("next", cert, key, now).map_err(|problem| damage.push(problem)).ok(),
+    };
+    let mut previous = data.previous_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default();
+    let (current, next) = match (current, next) {
+        (Ok(current), next) => (current, next),
+        // It may be published already, and whoever trusts it loses nothing.
+        (Err(problem), Some(next)) => {
+            damage.push(problem);
+            previous.extend(data.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+            (next, None)
+        }
+        (Err(problem), None) => {
+            let texts = [data.ca_crt, data.next_crt, data.previous_crt];
+            let remains = texts.into_iter().flatten().flat_map(|pem| Anchor::read(pem, now)).collect();
+            return Err(Lost { problem, remains });
+        }
+    };
+    let next = next.filter(|next| {
+        let other = Anchor::of(next) != Anchor::of(&current);
+        if !other {
+            damage.push("next.crt is the certificate in ca.crt".to_owned());
+        }
+        other
+    });
+    let mut authorities = Authorities { current, next, previous: Vec::new() };
+    authorities.trust(previous);
+    if let Some(pem) = data.previous_crt {
+        let stored = bundle_fingerprints(pem).unwrap_or_default();
+        let kept = authorities.previous.iter().map(|anchor| anchor.certificate().fingerprint.clone());
+        if stored != kept.collect() {
+            damage.push("previous.crt holds what is no CA, or not valid now".to_owned());
+        }
+    }
+    Ok(authorities)
+}
+
+/// The authority of one pair of keys, when it can issue now.
+fn authority(name: &str, cert: Option<&[u8]>, key: Option<&[u8]>, now: Timestamp) -> Result<Ca, String> {
+    let text = |suffix: &str, bytes: Option<&[u8]>| {
+        let bytes = bytes.ok_or_else(|| format!("key {name}.{suffix} is missing"))?;
+        str::from_utf8(bytes).map(str::to_owned).map_err(|_| format!("key {name}.{suffix} is not PEM"))
+    };
+    let (cert, key) = (text("crt", cert)?, text("key", key)?);
+    let ca = Ca::from_pem(&cert, &key).map_err(|error| format!("{name}.crt and {name}.key: {error}"))?;
+    let Certificate { not_before, not_after, .. } = ca.certificate();
+    if now < *not_before {
+        return Err(format!("{name}.crt is not valid before {not_before}"));
+    }
+    if now > *not_after {
+        return Err(format!("{name}.crt expired at {not_after}"));
+    }
+    // The text is published as it is: nobody else's certificate may ride along.
+    match bundle_fingerprints(cert.as_bytes()) {
+        Ok(found) if found.len() == 1 => Ok(ca),
+        _ => Err(format!("{name}.crt holds more than one certificate")),
+    }
+}
