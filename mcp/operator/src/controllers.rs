@@ -47,7 +47,7 @@ use webhook_config::WebhookConfigController;
 const WORKERS: usize = 8;
 
 /// Both controllers and what they share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Controllers {
     stores: Arc<Stores>,
     settings: Settings,

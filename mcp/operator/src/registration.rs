@@ -47,9 +47,12 @@ pub fn operator() -> Operator<Args> {
             let settings =
                 Settings { runner_image, proxy_host, default_image_pull_secrets: words(&default_image_pull_secrets) };
             let controllers = Controllers::new(stores, settings, Scope::parse(&watch_namespace));
-            Ok(Parts::new(webhooks).controller("mcp", |runtime| async move {
-                controllers.run(runtime.client, runtime.stop).await;
-                Ok(())
+            Ok(Parts::new(webhooks).controller("mcp", move |runtime| {
+                let controllers = controllers.clone();
+                async move {
+                    controllers.run(runtime.client, runtime.stop).await;
+                    Ok(())
+                }
             }))
         },
     )

@@ -22,6 +22,13 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Changes(Arc<Slot>);
 
+impl Changes {
+    /// Where nothing ever changes: tells nothing, and does not end.
+    pub fn never() -> Self {
+        Self(Arc::default())
+    }
+}
+
 #[derive(Debug, Default)]
 struct Slot {
     pending: Mutex<BTreeSet<Change>>,

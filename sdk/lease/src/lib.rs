@@ -116,6 +116,7 @@ pub use changes::{Change, Changes};
 pub use decide::{Candidate, Decision, Hold, Reason, Role, decide};
 pub use elector::{Elector, End, Step, Write};
 pub use error::LeaseError;
+#[doc(hidden)]
 pub use law::decisions_hold;
 pub use ownership::Ownership;
 pub use record::{Epoch, Observation, Record};

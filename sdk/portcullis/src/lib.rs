@@ -12,6 +12,7 @@
 //! | serve webhooks in a process of your own | [`server`] |
 //! | count what happens | [`metrics`] |
 //! | know where the certificates are kept | [`certificates`] |
+//! | run one operator beside others, in several replicas | [`scopes`] |
 //! | test it, in the process and against a real API server | the crate `portcullis-testing` |
 //!
 //! The book in the repository's `docs/` has a tutorial from `cargo new` to a validating, mutating, converting operator
@@ -164,6 +165,7 @@ mod names;
 pub mod operator;
 mod pauses;
 mod routes;
+pub mod scopes;
 pub mod server;
 pub mod webhooks;
 

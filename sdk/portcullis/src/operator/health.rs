@@ -24,6 +24,10 @@ impl Health {
         Self { waiting_for: watch::Sender::new(Some(Arc::from(waiting_for))), metrics }
     }
 
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     pub(super) fn waiting_for(&self, what: impl Into<Arc<str>>) {
         self.waiting_for.send_replace(Some(what.into()));
     }

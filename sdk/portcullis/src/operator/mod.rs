@@ -68,6 +68,8 @@ pub use cli::NoArgs;
 pub use installation::{Installation, Switch};
 
 use crate::certificates::Configurations;
+use crate::metrics::Metrics;
+use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// What an operator is made of: its kinds, its rights, its webhooks and controllers.
@@ -81,7 +83,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
 }
 
 type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
-type Controller = Box<dyn FnOnce(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
+type Controller = Box<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// What a controller is given.
 #[derive(Clone)]
@@ -92,7 +94,15 @@ pub struct Runtime {
     pub namespace: String,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
-    /// Cancelled when the process is to end; a controller then returns soon.
+    /// Which namespaces are this operator's. Ask it at the entry of every reconcile; for a controller, nothing is when
+    /// this replica does not lead any more.
+    pub scope: Scope,
+    /// Until when this replica leads, and in which epoch.
+    pub leadership: Leadership,
+    /// Where `/metrics` comes from.
+    pub metrics: Metrics,
+    /// Cancelled when the controller has to end: with the process, or because another replica leads. It then returns
+    /// soon, and is called again at the next hold.
     pub stop: CancellationToken,
 }
 
@@ -102,22 +112,35 @@ pub struct Runtime {
 pub struct Parts {
     webhooks: Webhooks,
     controllers: BTreeMap<String, Controller>,
+    everywhere: BTreeMap<String, Controller>,
 }
 
 impl Parts {
     /// Webhooks, and no controller yet.
     pub fn new(webhooks: Webhooks) -> Self {
-        Self { webhooks, controllers: BTreeMap::new() }
+        Self { webhooks, ..Self::default() }
     }
 
-    /// Adds a controller. It runs until [`Runtime::stop`] is cancelled; when it returns before that, or fails, the
-    /// process ends with its error.
+    /// Adds a controller. It runs in the one replica that leads, until [`Runtime::stop`] is cancelled, and is called
+    /// again when this replica leads again; when it returns before it is asked to, or fails, the process ends with its
+    /// error.
     pub fn controller<F, R>(mut self, name: &str, controller: F) -> Self
     where
-        F: FnOnce(Runtime) -> R + Send + 'static,
+        F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
         self.controllers.insert(name.to_owned(), Box::new(move |runtime| Box::pin(controller(runtime))));
+        self
+    }
+
+    /// Adds what every replica runs as long as its process, whether it leads or not: a cache that webhooks read. It
+    /// does not write: [`Runtime::leadership`] never holds there.
+    pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
+    where
+        F: Fn(Runtime) -> R + Send + Sync + 'static,
+        R: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.everywhere.insert(name.to_owned(), Box::new(move |runtime| Box::pin(task(runtime))));
         self
     }
 }

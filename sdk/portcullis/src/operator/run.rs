@@ -18,6 +18,7 @@ use super::health::Health;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
 use crate::certificates::{Automatic, CertificateSource};
+use crate::scopes::{Leadership, Scope};
 use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
@@ -63,11 +64,14 @@ pub(super) async fn run<A: clap::Args>(
         };
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));
     }
-    for (name, controller) in parts.controllers {
+    for (name, controller) in parts.everywhere.into_iter().chain(parts.controllers) {
         let runtime = Runtime {
             client: client.clone(),
             namespace: namespace.clone(),
             webhooks: installation.webhooks,
+            scope: Scope::everything(),
+            leadership: Leadership::alone(),
+            metrics: health.metrics().clone(),
             stop: stop.clone(),
         };
         tasks.spawn(format!("controller {name}"), &stop, controller(runtime));

@@ -1,0 +1,86 @@
+use portcullis_lease::{Changes, Epoch, LeaseHandle, Moment, Ownership, Scopes};
+
+use super::Leadership;
+
+/// What of the cluster this operator owns now. Cheap to clone; every answer is as of now.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    extent: Extent,
+    leadership: Leadership,
+}
+
+#[derive(Clone, Debug)]
+enum Extent {
+    Everything,
+    Restricted { namespace: String, lease: LeaseHandle },
+    ClusterWide(Scopes),
+}
+
+impl Scope {
+    /// All of the cluster, always: there is no other operator of this kind.
+    pub fn everything() -> Self {
+        Self { extent: Extent::Everything, leadership: Leadership::alone() }
+    }
+
+    /// One namespace, while the lease in it is held.
+    pub(crate) fn restricted(namespace: &str, lease: LeaseHandle) -> Self {
+        let extent = Extent::Restricted { namespace: namespace.to_owned(), lease };
+        Self { extent, leadership: Leadership::alone() }
+    }
+
+    /// All namespaces but those that others hold.
+    pub(crate) fn cluster_wide(scopes: Scopes) -> Self {
+        Self { extent: Extent::ClusterWide(scopes), leadership: Leadership::alone() }
+    }
+
+    /// The same for who writes only while it leads.
+    pub(crate) fn led_by(&self, leadership: Leadership) -> Self {
+        Self { extent: self.extent.clone(), leadership }
+    }
+
+    /// Who owns this namespace now; the empty one is that of objects without a namespace, which are the cluster-wide
+    /// operator's. Ask it at the entry of every reconcile.
+    pub fn owns(&self, namespace: &str) -> Ownership {
+        let ownership = match &self.extent {
+            Extent::Restricted { namespace: own, lease } => match lease.owns(namespace) {
+                // It is this operator's namespace; another replica writes.
+                Ownership::Theirs { .. } if namespace == own => Ownership::Unknown,
+                ownership => ownership,
+            },
+            Extent::ClusterWide(scopes) if !namespace.is_empty() => scopes.owns(namespace),
+            Extent::Everything | Extent::ClusterWide(_) => {
+                Ownership::Mine { epoch: Epoch::default(), since: Moment::default() }
+            }
+        };
+        if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
+    }
+
+    /// Tells what has to be looked at again because its owner changed. It ends with the process.
+    pub fn changes(&self) -> Changes {
+        match &self.extent {
+            Extent::Everything => Changes::never(),
+            Extent::Restricted { lease, .. } => lease.changes(),
+            Extent::ClusterWide(scopes) => scopes.changes(),
+        }
+    }
+
+    /// The one namespace of a restricted operator: watch that, and no other.
+    pub fn restricted_to(&self) -> Option<&str> {
+        if let Extent::Restricted { namespace, .. } = &self.extent { Some(namespace) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_others_beside_it_owns_everything_while_it_leads() {
+        let scope = Scope::everything();
+        assert!(scope.owns("team-a").may_write() && scope.owns("").may_write());
+        assert_eq!(scope.restricted_to(), None);
+        let follower = scope.led_by(Leadership::follower());
+        assert!(!follower.owns("team-a").may_write());
+        assert!(follower.owns("team-a").must_check());
+    }
+}
