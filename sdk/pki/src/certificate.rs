@@ -10,7 +10,9 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry;
 use x509_parser::prelude::FromDer as _;
+use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 
 use crate::PkiError;
@@ -35,6 +37,9 @@ pub struct Certificate {
     pub is_ca: bool,
     /// SHA-256 over the DER, lowercase hex.
     pub fingerprint: String,
+    /// What makes it easier to forge than it should be, or keeps clients from accepting it: a short key, a weak
+    /// signature, an authority without the usage to sign. One sentence each.
+    pub weaknesses: Vec<String>,
 }
 
 /// The fingerprints (SHA-256, lowercase hex) of every certificate in a PEM bundle: two bundles that trust the same
@@ -73,8 +78,33 @@ impl Certificate {
             not_after: timestamp(x509.validity().not_after)?,
             is_ca: x509.is_ca(),
             fingerprint: fingerprint(der),
+            weaknesses: weaknesses(&x509),
         })
     }
+}
+
+/// The bits that an RSA key has at least.
+const RSA_BITS: usize = 2048;
+
+fn weaknesses(x509: &X509Certificate<'_>) -> Vec<String> {
+    let mut weaknesses = Vec::new();
+    if let Ok(PublicKey::RSA(key)) = x509.public_key().parsed()
+        && (1..RSA_BITS).contains(&key.key_size())
+    {
+        weaknesses.push(format!("its RSA key has {} bits, clients want {RSA_BITS} at least", key.key_size()));
+    }
+    let signature = &x509.signature_algorithm.algorithm;
+    for (weak, name) in [(oid_registry::OID_PKCS1_SHA1WITHRSA, "SHA-1"), (oid_registry::OID_PKCS1_MD5WITHRSAENC, "MD5")]
+    {
+        if *signature == weak {
+            weaknesses.push(format!("it is signed with {name}, which clients do not accept"));
+        }
+    }
+    let usage = x509.key_usage().ok().flatten();
+    if x509.is_ca() && usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
+        weaknesses.push("it is a CA whose key usage does not let it sign (keyCertSign)".to_owned());
+    }
+    weaknesses
 }
 
 /// Every certificate of a PEM text, at least one.
