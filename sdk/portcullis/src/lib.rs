@@ -11,6 +11,7 @@
 //! | ship one binary with `run`, `generate crds\|webhooks\|rbac` and `migrate-storage` | [`operator`] |
 //! | serve webhooks in a process of your own | [`server`] |
 //! | count what happens | [`metrics`] |
+//! | know what is wrong with an installation | [`doctor`] |
 //! | know where the certificates are kept | [`certificates`] |
 //! | run one operator beside others, in several replicas | [`scopes`] |
 //! | test it, in the process and against a real API server | the crate `portcullis-testing` |
@@ -160,6 +161,7 @@
 
 pub mod certificates;
 pub mod conversion;
+pub mod doctor;
 pub mod metrics;
 mod names;
 pub mod operator;

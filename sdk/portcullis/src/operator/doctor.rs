@@ -1,31 +1,214 @@
-//! `doctor`.
+//! `doctor`: what is wrong with an installation, and `doctor explain`: what is wrong with a manifest.
 
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
+use clap::ValueEnum;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use rustls::crypto::CryptoProvider;
+use serde_json::Value;
 
-use super::installation::{InstallationFlags, label};
+use super::cli::Output;
+use super::connect::connect;
+use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
+use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, observe};
+use crate::webhooks::Webhooks;
+
+/// A file with manifests is no larger.
+const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+/// Where a pod finds that it is one.
+const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct DoctorFlags {
+    #[command(subcommand)]
+    command: Option<DoctorCommand>,
     /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
     #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
     #[arg(long, value_parser = label)]
-    pub(super) namespace: Option<String>,
+    namespace: Option<String>,
     #[command(flatten)]
-    pub(super) installation: InstallationFlags,
+    installation: InstallationFlags,
+    /// Look at objects of this namespace only, and say whether the webhooks see them
+    #[arg(long, value_name = "NAMESPACE", value_parser = label)]
+    in_namespace: Option<String>,
+    /// An object whose deletion takes longer than this many seconds counts as stuck
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    stuck_after: u64,
+    /// Call the pods by their addresses, too; that is done anyway where the command runs inside the cluster
+    #[arg(long)]
+    call_pods: bool,
+    /// Look twice, this many seconds apart, to see who rewrites what
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    watch: Option<u64>,
+    /// Try to create the objects of this file, which should be refused, as a dry run; may be given several times
+    #[arg(long, value_name = "FILE")]
+    probe: Vec<PathBuf>,
+    /// Explain this refusal: the message that `kubectl` showed
+    #[arg(long, value_name = "MESSAGE")]
+    denial: Option<String>,
+    /// Find in the pods' logs what was decided about the object of this name
+    #[arg(long, value_name = "NAME")]
+    object: Option<String>,
+    /// Show also what is as it should be
+    #[arg(long)]
+    all: bool,
+    /// How to say it
+    #[arg(long, default_value = "text")]
+    output: Output,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Colour,
+    /// Whatever it is set to, no colours are used, unless --color says so
+    #[arg(long, env = "NO_COLOR", hide = true, default_value = "")]
+    no_color: String,
 }
 
+#[derive(clap::Subcommand, Clone, Debug)]
+enum DoctorCommand {
+    /// Say which rules the objects of a file break, without asking any cluster
+    Explain {
+        /// File with manifests, as YAML or JSON
+        #[arg(short, long, value_name = "FILE")]
+        filename: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Colour {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl DoctorFlags {
+    fn colours(&self) -> bool {
+        match self.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => self.no_color.is_empty() && std::io::stdout().is_terminal(),
+        }
+    }
+}
+
+/// Looks, and says what was found. Fails when something does not work.
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    _parts: Parts,
+    parts: Parts,
     flags: DoctorFlags,
-    _provider: Arc<CryptoProvider>,
+    provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    anyhow::bail!("doctor of {} is not there yet", installation.release)
+    let subject = subject(operator, &parts.webhooks, installation)?;
+    let report = match &flags.command {
+        Some(DoctorCommand::Explain { .. }) => anyhow::bail!("explain is not there yet"),
+        None => {
+            let mut probes = Vec::new();
+            for file in &flags.probe {
+                probes.extend(manifests(file)?);
+            }
+            let client = connect(flags.kubeconfig.as_deref()).await?;
+            let options = Options {
+                in_namespace: flags.in_namespace.clone(),
+                stuck_after: Duration::from_secs(flags.stuck_after),
+                call_pods: flags.call_pods || Path::new(IN_CLUSTER).exists(),
+                watch: flags.watch.map(Duration::from_secs),
+                probes,
+                denial: flags.denial.clone(),
+                object: flags.object.clone(),
+            };
+            examine(&subject, &observe(client, provider, &subject, &options).await)
+        }
+    };
+    tell(&report, &flags)
+}
+
+fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
+    let text = match flags.output {
+        Output::Text => report.text(flags.colours(), flags.all),
+        Output::Json => serde_json::to_string_pretty(report)? + "\n",
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    match report.count(Verdict::Fail) {
+        0 => Ok(()),
+        failed => anyhow::bail!("{failed} checks failed"),
+    }
+}
+
+/// What should be there, from the registration.
+fn subject<A: clap::Args>(
+    operator: &Operator<A>,
+    webhooks: &Webhooks,
+    installation: Installation,
+) -> anyhow::Result<Subject> {
+    let restricted = installation.restricted_to.is_some();
+    let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
+    Ok(Subject {
+        flags: flags_of(&installation),
+        webhooks: webhooks.manifests()?,
+        conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
+        kinds: operator.crds.iter().filter_map(kind).collect(),
+        access: operator.access(&installation, webhooks)?,
+        scope_leases: vec![installation.scope_lease()],
+        installation,
+    })
+}
+
+fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
+    let version = crd.spec.versions.iter().find(|version| version.storage)?;
+    let subresources = version.subresources.as_ref();
+    let has = |there: bool, name| there.then_some(name);
+    let subresources = subresources
+        .into_iter()
+        .flat_map(|sub| [has(sub.status.is_some(), "status"), has(sub.scale.is_some(), "scale")].into_iter().flatten());
+    Some(Kind {
+        crd: format!("{}.{}", crd.spec.names.plural, crd.spec.group),
+        group: crd.spec.group.clone(),
+        version: version.name.clone(),
+        kind: crd.spec.names.kind.clone(),
+        plural: crd.spec.names.plural.clone(),
+        namespaced: crd.spec.scope == "Namespaced",
+        subresources: subresources.collect(),
+    })
+}
+
+/// The flags that differ from what they are without being given.
+fn flags_of(installation: &Installation) -> String {
+    let Installation { operator, release, namespace, restricted_to, service, certificates, secret, .. } = installation;
+    let mut flags = String::new();
+    let mut differs = |flag: &str, value: &str, default: &str| {
+        if value != default {
+            flags.push_str(&format!(" --{flag} {value}"));
+        }
+    };
+    differs("release", release, operator);
+    differs("namespace", namespace, &format!("{release}-system"));
+    differs("restrict-to-namespace", restricted_to.as_deref().unwrap_or_default(), "");
+    differs("service-name", &service.name, &format!("{release}-webhook"));
+    differs("service-port", &service.port.to_string(), "443");
+    differs("cluster-domain", &installation.cluster_domain, "cluster.local");
+    differs("certificates", &certificates.to_string(), "automatic");
+    differs("certificate-secret", secret, &format!("{release}-webhook-tls"));
+    flags
+}
+
+/// The objects of a file.
+fn manifests(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let unusable = || format!("cannot use {}", file.display());
+    let length = std::fs::metadata(file).with_context(unusable)?.len();
+    anyhow::ensure!(length <= LARGEST_FILE, "{} is larger than {LARGEST_FILE} bytes", file.display());
+    let text = std::fs::read_to_string(file).with_context(unusable)?;
+    let mut parsed: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(unusable)?;
+    parsed.retain(|document| !document.is_null());
+    anyhow::ensure!(!parsed.is_empty(), "{} holds no manifest", file.display());
+    Ok(parsed)
 }

@@ -1,0 +1,239 @@
+//! X10 and H: the Jobs of an installation, and the rights that it was given.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::rbac::v1::Subject as Bound;
+use kube::ResourceExt as _;
+
+use super::rollout::state;
+use super::{Said, View, fail, fine, info, note, warn};
+use crate::doctor::report::Verdict;
+use crate::doctor::snapshot::Look;
+use crate::doctor::trust::span;
+
+/// A Job that has not ended by then hangs.
+const LONG: i64 = 600;
+/// What logs of Jobs say when they cannot make certificates, and what it means.
+const TOOLS: [(&str, &str); 4] = [
+    ("openssl: not found", "the image has no openssl: use the operator's own image and 'certs ensure'"),
+    ("openssl: command not found", "the image has no openssl: use the operator's own image and 'certs ensure'"),
+    (
+        "string too long",
+        "the Service's name is longer than the 64 characters of a common name: 'certs ensure' leaves it out",
+    ),
+    ("inner_evp_generic_fetch", "openssl has no provider that it may use (FIPS): use 'certs ensure', which needs none"),
+];
+
+fn words(job: &Job) -> impl Iterator<Item = &str> {
+    let pod = job.spec.iter().filter_map(|spec| spec.template.spec.as_ref());
+    let containers = pod.flat_map(|pod| &pod.containers);
+    containers.flat_map(|one| one.command.iter().flatten().chain(one.args.iter().flatten())).map(String::as_str)
+}
+
+/// Whether it makes or publishes certificates by means of its own.
+pub(super) fn makes_certificates(job: &Job) -> bool {
+    let name = job.name_any();
+    ["cert-gen", "ca-inject", "certgen"].iter().any(|part| name.contains(part))
+        || words(job).any(|word| word.contains("openssl") || word == "certs")
+}
+
+fn publishes(job: &Job) -> bool {
+    job.name_any().contains("ca-inject") || words(job).any(|word| word == "publish")
+}
+
+/// How it failed, when it did.
+fn failure(job: &Job) -> Option<String> {
+    let status = job.status.as_ref()?;
+    let failed = status.conditions.iter().flatten().find(|one| one.type_ == "Failed" && one.status == "True");
+    let times = status.failed.unwrap_or_default();
+    let reason = failed
+        .map(|one| [one.reason.clone(), one.message.clone()].into_iter().flatten().collect::<Vec<_>>().join(", "));
+    match (reason, times) {
+        (Some(reason), times) => Some(format!("failed {times}×: {reason}")),
+        (None, 0) => None,
+        (None, times) if status.succeeded.unwrap_or_default() == 0 => Some(format!("failed {times}× so far")),
+        (None, _) => None,
+    }
+}
+
+/// X10
+pub(super) fn publishing(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    snapshot.jobs.known()?;
+    let jobs = snapshot.hooks(subject).into_iter().filter(|job| publishes(job));
+    let Some(job) = jobs.max_by_key(|job| job.metadata.creation_timestamp.clone().map(|at| at.0)) else {
+        return Ok(vec![fine("no Job publishes the CA")]);
+    };
+    let name = job.name_any();
+    let fix = format!("kubectl -n {} logs job/{name}; then: {}", subject.namespace(), subject.command("certs publish"));
+    if let Some(how) = failure(job) {
+        return Ok(vec![fail(format!("CA injection job {name} {how}"), fix)]);
+    }
+    let ended = job.status.as_ref().and_then(|status| status.completion_time.clone()).map(|at| at.0);
+    let Some(ended) = ended else {
+        return Ok(vec![warn(format!("CA injection job {name} has not ended"), fix)]);
+    };
+    let secret = snapshot.secret.known()?.as_ref();
+    let fields = secret.into_iter().flat_map(|stored| stored.0.metadata.managed_fields.iter().flatten());
+    let written = fields.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max();
+    if written.is_some_and(|written| written > ended) {
+        let message =
+            format!("CA injection job {name} ended before the Secret was written last: see X5 for whether it matters");
+        return Ok(vec![note(Verdict::Info, message, Some(fix))]);
+    }
+    Ok(Vec::new())
+}
+
+/// H1
+pub(super) fn jobs(view: &View<'_>) -> Said {
+    let View { subject, snapshot, now } = *view;
+    snapshot.jobs.known()?;
+    let mut notes = Vec::new();
+    for job in snapshot.hooks(subject) {
+        let name = job.name_any();
+        let fix = format!("kubectl -n {0} describe job {name}; kubectl -n {0} logs job/{name}", subject.namespace());
+        let status = job.status.clone().unwrap_or_default();
+        let age = job.metadata.creation_timestamp.as_ref().map(|at| now.duration_since(at.0));
+        if let Some(how) = failure(job) {
+            notes.push(fail(format!("job {name} {how}"), fix));
+        } else if status.succeeded.unwrap_or_default() == 0
+            && let Some(age) = age.filter(|age| age.as_secs() > LONG)
+        {
+            notes.push(warn(format!("job {name} has not ended for {}", span(age)), fix));
+        }
+    }
+    Ok(notes)
+}
+
+/// H2
+pub(super) fn pods(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    snapshot.jobs.known()?;
+    snapshot.pods.known()?;
+    let mut notes = Vec::new();
+    for pod in snapshot.job_pods(subject) {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        if matches!(phase, "Pending" | "Failed") {
+            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+            let name = pod.name_any();
+            let message = format!("pod {name} of a Job does not run: {} (image {image})", state(pod));
+            notes.push(fail(message, format!("kubectl -n {} describe pod {name}", subject.namespace())));
+        }
+    }
+    // A Job whose pods are not admitted has none.
+    let events = &snapshot.events.known()?.items;
+    for job in snapshot.hooks(subject) {
+        let name = job.name_any();
+        let of_job = |event: &&k8s_openapi::api::core::v1::Event| {
+            event.involved_object.name.as_deref() == Some(&name) && event.reason.as_deref() == Some("FailedCreate")
+        };
+        if let Some(event) = events.iter().find(of_job) {
+            let message = format!("pods of job {name} are refused: {}", event.message.clone().unwrap_or_default());
+            notes.push(fail(message, format!("kubectl -n {} describe job {name}", subject.namespace())));
+        }
+    }
+    Ok(notes)
+}
+
+/// H3
+pub(super) fn bindings(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    if snapshot.is_external(subject) && snapshot.deployment(subject).is_none() {
+        return Ok(vec![info(
+            "the operator runs outside of the cluster: its rights are not those of a ServiceAccount",
+        )]);
+    }
+    let (namespace, account) = (subject.namespace(), snapshot.account(subject));
+    let accounts = &snapshot.accounts.known()?.items;
+    let mut notes = Vec::new();
+    if !accounts.iter().any(|one| one.name_any() == account) {
+        notes.push(fail(format!("ServiceAccount {namespace}/{account} not found"), subject.apply("rbac")));
+    }
+    let ours = |bound: &Bound| {
+        bound.kind == "ServiceAccount" && bound.name == account && bound.namespace.as_deref() == Some(namespace)
+    };
+    let elsewhere = |subjects: &Option<Vec<Bound>>| {
+        let accounts = subjects.iter().flatten().filter(|bound| bound.kind == "ServiceAccount");
+        accounts.map(|bound| format!("{}/{}", bound.namespace.as_deref().unwrap_or_default(), bound.name)).next()
+    };
+    if !subject.access.cluster.is_empty() {
+        let role = subject.installation.role();
+        match snapshot.cluster_binding.known()? {
+            None => notes.push(fail(format!("ClusterRoleBinding {role} not found"), subject.apply("rbac"))),
+            Some(binding) if !binding.subjects.iter().flatten().any(ours) => {
+                let other = elsewhere(&binding.subjects).unwrap_or_else(|| "nobody".to_owned());
+                let message = format!(
+                    "ClusterRoleBinding {role} points to {other} and not to {namespace}/{account}: two installations under one name?"
+                );
+                notes.push(fail(message, format!("give one of them another --release; {}", subject.apply("rbac"))));
+            }
+            Some(_) => {}
+        }
+    }
+    if !subject.access.own_namespace.is_empty() {
+        let bindings = &snapshot.role_bindings.known()?.items;
+        if !bindings.iter().any(|binding| binding.subjects.iter().flatten().any(ours)) {
+            let message = format!("no RoleBinding in namespace {namespace} binds ServiceAccount {account}");
+            notes.push(fail(message, subject.apply("rbac")));
+        }
+    }
+    Ok(notes)
+}
+
+/// H4
+pub(super) fn rights(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    if snapshot.is_external(subject) && snapshot.deployment(subject).is_none() {
+        return Ok(vec![info(
+            "the operator runs outside of the cluster: its rights are not those of a ServiceAccount",
+        )]);
+    }
+    let refused: Vec<_> = snapshot.rights.known()?.iter().filter(|right| !right.allowed).collect();
+    let account = snapshot.account(subject);
+    let note = |right: &&crate::doctor::snapshot::Right| {
+        fail(format!("ServiceAccount {account} cannot {}", right.what), subject.apply("rbac"))
+    };
+    Ok(refused.iter().map(note).collect())
+}
+
+/// The lines of the Jobs' logs.
+fn said<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let logs = view.snapshot.logs.iter().filter_map(|(pod, log)| Some((pod.as_str(), log.seen()?)));
+    let of_jobs = logs.filter(|(_, log)| !log.of_operator);
+    of_jobs.flat_map(|(pod, log)| log.lines.iter().map(move |line| (pod, line.as_str())))
+}
+
+/// H5
+pub(super) fn secret(view: &View<'_>) -> Said {
+    let missing = said(view)
+        .find(|(_, line)| line.contains("not found after") || line.contains("NotFound") && line.contains("secrets"));
+    let Some((pod, line)) = missing else { return Ok(Vec::new()) };
+    let message = format!("{pod} says: {line}: what should have made the Secret did not");
+    Ok(vec![fail(message, view.subject.command("certs ensure"))])
+}
+
+/// H6
+pub(super) fn tools(view: &View<'_>) -> Said {
+    let mut notes = Vec::new();
+    for (sign, meaning) in TOOLS {
+        if let Some((pod, line)) = said(view).find(|(_, line)| line.contains(sign)) {
+            notes.push(fail(format!("{pod} says: {line}"), meaning));
+        }
+    }
+    Ok(notes)
+}
+
+/// H7
+pub(super) fn cleanup(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    let failed: Vec<_> = match &snapshot.jobs {
+        Look::Seen(_) => snapshot.hooks(subject).into_iter().filter(|job| failure(job).is_some()).collect(),
+        Look::Refused(_) | Look::Failed(_) => Vec::new(),
+    };
+    let names: Vec<_> = failed.iter().map(|job| job.name_any()).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fix =
+        format!("kubectl -n {} delete job {}; then run the installation again", subject.namespace(), names.join(" "));
+    Ok(vec![note(Verdict::Info, format!("{} failed Job(s) can be deleted", names.len()), Some(fix))])
+}

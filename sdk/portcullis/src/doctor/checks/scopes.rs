@@ -1,0 +1,258 @@
+//! W7 and L: which operator has which namespace?
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt as _;
+use portcullis_lease::Record;
+
+use super::{Said, View, fail, fine, info, warn};
+use crate::doctor::configuration::{Configuration, shown};
+use crate::doctor::snapshot::Blind;
+use crate::doctor::trust::span;
+
+/// Clocks that differ by more are worth a word.
+const SKEW: SignedDuration = SignedDuration::from_secs(5);
+/// As often as this a Lease may change hands in an hour.
+const HANDS: f64 = 30.0;
+
+/// One claim of a namespace.
+struct Claim<'a> {
+    lease: &'a Lease,
+    record: Record,
+    namespace: String,
+}
+
+impl Claim<'_> {
+    fn holder(&self) -> &str {
+        self.record.holder.as_deref().unwrap_or("nobody")
+    }
+
+    /// How long ago it was renewed, by the API server's clock against the holder's.
+    fn age(&self, view: &View<'_>) -> Option<SignedDuration> {
+        self.record.renewed.map(|renewed| view.now.duration_since(renewed))
+    }
+
+    /// Whether somebody holds it and renews it. Operators time this by their own observation; one look has only the
+    /// times that are written down, with some grace for clocks.
+    fn is_live(&self, view: &View<'_>) -> bool {
+        let (Some(_), Some(age), Some(duration)) = (&self.record.holder, self.age(view), self.record.duration) else {
+            return false;
+        };
+        SignedDuration::try_from(duration).is_ok_and(|duration| age <= duration.saturating_add(SKEW))
+    }
+}
+
+fn claims<'a>(view: &View<'a>) -> Result<Vec<Claim<'a>>, Blind> {
+    let leases = &view.snapshot.leases.known()?.items;
+    Ok(leases.iter().map(claim).collect())
+}
+
+fn claim(lease: &Lease) -> Claim<'_> {
+    Claim { lease, record: Record::from(lease), namespace: lease.namespace().unwrap_or_default() }
+}
+
+/// The configurations of restricted installations of this operator, by namespace.
+fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, &'a Configuration>, Blind> {
+    view.snapshot.configurations.known()?;
+    let family = view.snapshot.family(view.subject);
+    Ok(family.filter_map(|one| Some((one.entries.first()?.restricted_to()?, one))).collect())
+}
+
+/// W7
+pub(super) fn claimed(view: &View<'_>) -> Said {
+    if view.subject.installation.restricted_to.is_some() {
+        return Ok(vec![fine("a restricted operator looks at no other's Lease")]);
+    }
+    let asked = view.snapshot.in_namespace.as_ref();
+    let claims = claims(view)?;
+    let live = claims.iter().filter(|claim| claim.is_live(view) && asked.is_none_or(|asked| *asked == claim.namespace));
+    let note = |claim: &Claim<'_>| {
+        info(format!(
+            "namespace {} is excluded by Lease {}, holder {}, renewed {} ago; the restricted operator validates it",
+            claim.namespace,
+            claim.lease.name_any(),
+            claim.holder(),
+            claim.age(view).map(span).unwrap_or_default()
+        ))
+    };
+    Ok(live.map(note).collect())
+}
+
+/// L1
+pub(super) fn lost(view: &View<'_>) -> Said {
+    let claims = claims(view)?;
+    let mut notes = Vec::new();
+    for (namespace, configuration) in restricted(view)? {
+        let claim = claims.iter().find(|claim| claim.namespace == namespace && claim.record.holder.is_some());
+        if claim.is_some_and(|claim| claim.is_live(view)) {
+            continue;
+        }
+        // A restricted look sees the Leases of its own namespace alone.
+        if view.subject.installation.restricted_to.as_ref().is_some_and(|own| own != namespace) {
+            continue;
+        }
+        let since = claim.and_then(|claim| claim.age(view)).map(|age| format!(" {} ago", span(age)));
+        let name = configuration.name();
+        let closed = configuration.entries.iter().any(|entry| entry.fails_closed);
+        let effect = if closed {
+            format!("but {name} still calls it, and rejects with Fail when it does not answer")
+        } else {
+            format!("and {name} still calls it")
+        };
+        let message = match since {
+            Some(since) => {
+                format!("restricted operator of {namespace} lost its lease{since}; cluster-wide has resumed, {effect}")
+            }
+            None => format!(
+                "restricted operator of {namespace} holds no lease; the cluster-wide one validates there too, {effect}"
+            ),
+        };
+        let fix = format!(
+            "start the restricted operator again, or take it away: kubectl delete {} {name}",
+            configuration.resource()
+        );
+        notes.push(fail(message, fix));
+    }
+    Ok(notes)
+}
+
+/// L2
+pub(super) fn unguarded(view: &View<'_>) -> Said {
+    if view.subject.webhooks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let restricted = restricted(view)?;
+    let mut notes = Vec::new();
+    for claim in
+        claims(view)?.iter().filter(|claim| claim.is_live(view) && !restricted.contains_key(claim.namespace.as_str()))
+    {
+        let (namespace, lease) = (&claim.namespace, claim.lease.name_any());
+        let message = format!(
+            "namespace {namespace} is validated by nobody: lease {lease} held by {}, no configuration",
+            claim.holder()
+        );
+        let fix = format!(
+            "install what is missing: {0} generate webhooks --restrict-to-namespace {namespace} | kubectl apply --server-side -f -; \
+             or, when no operator is behind it: kubectl -n {namespace} delete lease {lease}",
+            view.subject.installation.operator
+        );
+        notes.push(fail(message, fix));
+    }
+    Ok(notes)
+}
+
+/// L3
+pub(super) fn named(view: &View<'_>) -> Said {
+    let Some(real) = view.subject.scope_leases.first() else { return Ok(Vec::new()) };
+    let claims = claims(view)?;
+    let mut notes = Vec::new();
+    for claim in claims.iter().filter(|claim| claim.lease.name_any() != *real && claim.is_live(view)) {
+        let both = claims.iter().any(|other| other.namespace == claim.namespace && other.lease.name_any() == *real);
+        if !both {
+            let (namespace, name) = (&claim.namespace, claim.lease.name_any());
+            let message =
+                format!("namespace {namespace} is claimed by lease {name} only; operators of this kind write {real}");
+            notes.push(warn(message, format!("see who writes it: kubectl -n {namespace} get lease {name} -o yaml")));
+        }
+    }
+    Ok(notes)
+}
+
+/// L4
+pub(super) fn holders(view: &View<'_>) -> Said {
+    let later = view.snapshot.leases_later.as_ref().map(crate::doctor::snapshot::Look::known).transpose()?;
+    let mut notes = Vec::new();
+    for claim in claims(view)? {
+        let (namespace, name) = (&claim.namespace, claim.lease.name_any());
+        let fix = format!(
+            "two operators restricted to {namespace}? kubectl get pods --all-namespaces shows them; give it to one"
+        );
+        let again = later.iter().flat_map(|list| &list.items).find(|one| one.metadata.uid == claim.lease.metadata.uid);
+        let again = again
+            .map(Record::from)
+            .filter(|again| again.holder != claim.record.holder && again.transitions != claim.record.transitions + 1);
+        let created =
+            claim.lease.metadata.creation_timestamp.as_ref().map(|at| view.now.duration_since(at.0).as_secs_f64());
+        let hours = created.unwrap_or_default().max(60.0) / 3600.0;
+        let rate = f64::from(claim.record.transitions) / hours;
+        if let Some(again) = again {
+            let message = format!(
+                "two holders renew lease {namespace}/{name}: {} and {}",
+                claim.holder(),
+                again.holder.as_deref().unwrap_or("nobody")
+            );
+            notes.push(warn(message, fix));
+        } else if rate > HANDS && claim.record.transitions > 5 {
+            let message = format!(
+                "lease {namespace}/{name} changed hands {} times, {rate:.0} times an hour",
+                claim.record.transitions
+            );
+            notes.push(warn(message, fix));
+        }
+    }
+    Ok(notes)
+}
+
+/// L5
+pub(super) fn clocks(view: &View<'_>) -> Said {
+    let mut notes = Vec::new();
+    for claim in claims(view)? {
+        let Some(age) = claim.age(view).filter(|age| *age < -SKEW) else { continue };
+        let message = format!(
+            "clock skew: lease {}/{} was renewed {} in the future by {}",
+            claim.namespace,
+            claim.lease.name_any(),
+            span(age),
+            claim.holder()
+        );
+        notes.push(warn(
+            message,
+            "synchronise the clocks of the nodes (chrony, ntp); operators of this kind do not compare them, others do",
+        ));
+    }
+    let here = view.snapshot.server_time.map(|server| view.snapshot.now.duration_since(server));
+    if let Some(skew) = here.filter(|skew| skew.abs() > SKEW.saturating_add(SKEW)) {
+        notes.push(info(format!("the clocks of this machine and of the API server differ by {}", span(skew))));
+    }
+    Ok(notes)
+}
+
+/// L6
+pub(super) fn cluster_wide(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    snapshot.configurations.known()?;
+    let mut others = Vec::new();
+    for configuration in snapshot.family(subject) {
+        let development = configuration.metadata.labels.iter().flatten().any(|(key, _)| key == "portcullis.dev/dev-of");
+        let everywhere = configuration.entries.iter().any(|entry| entry.restricted_to().is_none());
+        let service = configuration.entries.first().and_then(crate::doctor::configuration::Entry::service);
+        if everywhere && !development && service.as_ref().is_some_and(|place| !others.contains(place)) {
+            others.extend(service);
+        }
+    }
+    if others.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = others.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+    let message = format!("{} installations validate the whole cluster: {}", names.len(), names.join(" and "));
+    Ok(vec![fail(
+        message,
+        "keep one of them; restrict the others (--restrict-to-namespace), or delete their configurations",
+    )])
+}
+
+/// L7
+pub(super) fn selectors(view: &View<'_>) -> Said {
+    let View { subject, snapshot, .. } = *view;
+    let Some(only) = &subject.installation.restricted_to else { return Ok(Vec::new()) };
+    snapshot.configurations.known()?;
+    let foreign = snapshot.ours(subject).into_iter().filter(|(_, entry)| entry.restricted_to() != Some(only.as_str()));
+    let note = |(label, entry): (String, crate::doctor::configuration::Entry)| {
+        let message =
+            format!("{label} validates namespaces with {}, should only {only}", shown(entry.namespaces.as_ref()));
+        fail(message, subject.apply("webhooks"))
+    };
+    Ok(foreign.map(note).collect())
+}

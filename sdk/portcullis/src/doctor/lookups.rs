@@ -1,0 +1,148 @@
+//! What belongs to whom in a snapshot.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt as _;
+use portcullis_manifest::WebhookKind;
+
+use super::configuration::{Configuration, Entry, conversion, selects};
+use super::snapshot::{Look, Snapshot};
+use super::subject::Subject;
+
+const APP: &str = "app.kubernetes.io/name";
+const HOOK: &str = "helm.sh/hook";
+const JOB: &str = "batch.kubernetes.io/job-name";
+
+impl Snapshot {
+    /// All webhook configurations that could be seen.
+    pub(super) fn all(&self) -> &[Configuration] {
+        self.configurations.seen().map(|list| list.items.as_slice()).unwrap_or_default()
+    }
+
+    /// The configuration of this installation and kind.
+    pub(super) fn configuration(&self, subject: &Subject, kind: WebhookKind) -> Option<&Configuration> {
+        let name = subject.configuration(kind);
+        self.all().iter().find(|configuration| configuration.kind == kind && configuration.name() == name)
+    }
+
+    /// The entries of this installation: those of its configurations under names of its webhooks, and the conversions of
+    /// its CRDs. Each with what it is called in messages.
+    pub(super) fn ours(&self, subject: &Subject) -> Vec<(String, Entry)> {
+        let kinds = [WebhookKind::Validating, WebhookKind::Mutating];
+        let mut ours = Vec::new();
+        for configuration in kinds.iter().filter_map(|kind| self.configuration(subject, *kind)) {
+            let mine = |entry: &&Entry| subject.webhooks_of(configuration.kind).any(|mine| mine.name == entry.name);
+            let entries = configuration.entries.iter().filter(mine);
+            ours.extend(entries.map(|entry| (format!("{}/{}", configuration.name(), entry.name), entry.clone())));
+        }
+        for (crd, _) in &subject.conversions {
+            let found = self.crds.get(crd).and_then(|crd| conversion(crd.seen()?.as_ref()?));
+            ours.extend(found.map(|entry| (format!("{crd}/conversion"), entry)));
+        }
+        ours
+    }
+
+    /// Entries of any configuration that bear a name of ours or are called for updates of our kinds.
+    pub(super) fn related(&self, subject: &Subject) -> impl Iterator<Item = (&Configuration, &Entry)> {
+        let entries = self.all().iter().flat_map(|one| one.entries.iter().map(move |entry| (one, entry)));
+        entries.filter(|(_, entry)| {
+            subject.webhooks.iter().any(|webhook| webhook.name == entry.name)
+                || subject.kinds.iter().any(|kind| entry.covers_updates_of(kind))
+        })
+    }
+
+    /// Configurations of any installation of this operator: by the names of its webhooks.
+    pub(super) fn family(&self, subject: &Subject) -> impl Iterator<Item = &Configuration> {
+        self.all().iter().filter(|configuration| {
+            configuration.entries.iter().any(|entry| subject.webhooks.iter().any(|mine| mine.name == entry.name))
+        })
+    }
+
+    /// The Service of this installation.
+    pub(super) fn service(&self, subject: &Subject) -> Option<&Service> {
+        self.services.get(&subject.place()).and_then(Look::seen)?.as_ref()
+    }
+
+    /// Whether the webhooks are served from outside of the cluster: then there are no pods of it to look at.
+    pub(super) fn is_external(&self, subject: &Subject) -> bool {
+        let spec = self.service(subject).and_then(|service| service.spec.as_ref());
+        spec.is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"))
+    }
+
+    /// Which port of the pods the Service calls.
+    pub(super) fn target_port(&self, subject: &Subject) -> Option<IntOrString> {
+        let ports = self.service(subject)?.spec.as_ref()?.ports.as_ref()?;
+        let port = ports.iter().find(|port| port.port == i32::from(subject.installation.service.port))?;
+        Some(port.target_port.clone().unwrap_or(IntOrString::Int(port.port)))
+    }
+
+    /// The number of a port of a pod.
+    pub(super) fn port_of(&self, pod: &Pod, port: &IntOrString) -> Option<u16> {
+        match port {
+            IntOrString::Int(number) => u16::try_from(*number).ok(),
+            IntOrString::String(name) => {
+                let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+                let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+                let named = ports.find(|port| port.name.as_deref() == Some(name))?;
+                u16::try_from(named.container_port).ok()
+            }
+        }
+    }
+
+    /// The Deployment of this installation: the one whose pods the Service selects, or the one that is named like it.
+    pub(super) fn deployment(&self, subject: &Subject) -> Option<&Deployment> {
+        let deployments = &self.deployments.seen()?.items;
+        let selected = deployments.iter().find(|deployment| {
+            let template = deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+            let labels = template.and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
+            self.selector(subject)
+                .is_some_and(|selector| selector.iter().all(|(key, value)| labels.get(key) == Some(value)))
+        });
+        let installation = &subject.installation;
+        let named = |deployment: &&Deployment| {
+            deployment.name_any() == installation.release
+                || deployment.labels().get(APP).is_some_and(|app| *app == installation.release)
+        };
+        selected.or_else(|| deployments.iter().find(named))
+    }
+
+    fn selector(&self, subject: &Subject) -> Option<&std::collections::BTreeMap<String, String>> {
+        let selector = self.service(subject)?.spec.as_ref()?.selector.as_ref()?;
+        (!selector.is_empty()).then_some(selector)
+    }
+
+    /// The pods of this installation.
+    pub(super) fn operator_pods(&self, subject: &Subject) -> Vec<&Pod> {
+        let Some(pods) = self.pods.seen() else { return Vec::new() };
+        let of_deployment = self.deployment(subject).and_then(|deployment| Some(&deployment.spec.as_ref()?.selector));
+        let ours = |pod: &&Pod| match (of_deployment, self.selector(subject)) {
+            (Some(selector), _) => selects(Some(selector), pod.labels()),
+            (None, Some(selector)) => selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value)),
+            (None, None) => false,
+        };
+        pods.items.iter().filter(ours).collect()
+    }
+
+    /// Name of the ServiceAccount that the operator runs under.
+    pub(super) fn account(&self, subject: &Subject) -> String {
+        let spec = self.deployment(subject).and_then(|deployment| deployment.spec.as_ref()?.template.spec.as_ref());
+        spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| subject.installation.role())
+    }
+
+    /// The Jobs that prepare this installation: hooks of Helm, and what is named after it.
+    pub(super) fn hooks(&self, subject: &Subject) -> Vec<&Job> {
+        let release = &subject.installation.release;
+        let ours = |job: &&Job| job.annotations().contains_key(HOOK) || job.name_any().starts_with(release.as_str());
+        self.jobs.seen().map(|jobs| jobs.items.iter().filter(ours).collect()).unwrap_or_default()
+    }
+
+    /// The pods of those Jobs that did not succeed.
+    pub(super) fn job_pods(&self, subject: &Subject) -> Vec<&Pod> {
+        let unfinished = |job: &&Job| job.status.as_ref().and_then(|status| status.succeeded).unwrap_or_default() == 0;
+        let jobs: Vec<String> = self.hooks(subject).into_iter().filter(unfinished).map(|job| job.name_any()).collect();
+        let pods = self.pods.seen().map(|pods| pods.items.as_slice()).unwrap_or_default();
+        pods.iter().filter(|pod| pod.labels().get(JOB).is_some_and(|job| jobs.contains(job))).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! Calls to the listener: which certificate does it show, and which paths does it know?
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use portcullis_pki::Certificate;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::doctor::snapshot::{Answer, Reached, Served};
+
+const CONNECT: Duration = Duration::from_secs(2);
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// The beginning of an answer that is looked at.
+const ANSWER: u64 = 4 * 1024;
+
+/// Whoever answers is who is looked at: its certificate is kept and judged later, and nothing is told to it that
+/// matters.
+#[derive(Debug)]
+struct Curious {
+    provider: Arc<CryptoProvider>,
+    seen: Mutex<Vec<CertificateDer<'static>>>,
+}
+
+impl ServerCertVerifier for Curious {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let chain = [leaf].into_iter().chain(rest).map(|der| der.clone().into_owned()).collect();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = chain;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    // That it holds the key is checked nevertheless.
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Calls the address as `server_name`, and asks for each of the paths.
+pub(super) async fn call(
+    provider: Arc<CryptoProvider>,
+    address: SocketAddr,
+    server_name: &str,
+    paths: &[String],
+) -> Reached {
+    let tcp = match timeout(CONNECT, TcpStream::connect(address)).await {
+        Ok(Ok(tcp)) => tcp,
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Reached::Refused,
+        Ok(Err(error)) => return Reached::Unreachable(error.to_string()),
+        Err(_) => return Reached::Unreachable(format!("no answer within {} s", CONNECT.as_secs())),
+    };
+    let Ok(name) = ServerName::try_from(server_name.to_owned()) else {
+        return Reached::NoTls(format!("'{server_name}' is no DNS name"));
+    };
+    let curious = Arc::new(Curious { provider: Arc::clone(&provider), seen: Mutex::default() });
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = match versions {
+        Ok(builder) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&curious) as Arc<dyn ServerCertVerifier>)
+            .with_no_client_auth(),
+        Err(error) => return Reached::NoTls(error.to_string()),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let connector = TlsConnector::from(Arc::new(config));
+    match timeout(HANDSHAKE, connector.connect(name.clone(), tcp)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Reached::NoTls(error.to_string()),
+        Err(_) => return Reached::NoTls(format!("no handshake within {} s", HANDSHAKE.as_secs())),
+    }
+    let chain = std::mem::take(&mut *curious.seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let leaf = match chain.first().map(|der| Certificate::from_der(der)) {
+        Some(Ok(leaf)) => leaf,
+        Some(Err(error)) => return Reached::NoTls(error.to_string()),
+        None => return Reached::NoTls("it showed no certificate".to_owned()),
+    };
+    let mut answers = Vec::new();
+    for path in paths {
+        let (status, body) = match timeout(HANDSHAKE, get(&connector, address, &name, server_name, path)).await {
+            Ok(Ok((status, body))) => (status, body),
+            Ok(Err(error)) => (Err(error.to_string()), String::new()),
+            Err(_) => (Err(format!("no answer within {} s", HANDSHAKE.as_secs())), String::new()),
+        };
+        answers.push(Answer { path: path.clone(), status, body });
+    }
+    Reached::Answered(Box::new(Served { leaf, chain: chain.iter().map(|der| der.to_vec()).collect(), answers }))
+}
+
+/// Status and the beginning of the body.
+async fn get(
+    connector: &TlsConnector,
+    address: SocketAddr,
+    name: &ServerName<'static>,
+    host: &str,
+    path: &str,
+) -> std::io::Result<(Result<u16, String>, String)> {
+    let tcp = TcpStream::connect(address).await?;
+    let mut stream = connector.connect(name.clone(), tcp).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    let mut answer = Vec::new();
+    // A peer that closes without saying so in TLS has answered nevertheless.
+    let read = (&mut stream).take(ANSWER).read_to_end(&mut answer).await;
+    if answer.is_empty() {
+        read?;
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.ok_or_else(|| "it does not speak HTTP/1.1".to_owned()), body.trim().to_owned()))
+}

@@ -1,0 +1,289 @@
+//! Reading what the checks ask for: nothing is changed, every list has an end, and what is refused is written down.
+
+mod listener;
+mod parts;
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use rustls::crypto::CryptoProvider;
+use serde_json::Value;
+
+use super::configuration::Configuration;
+use super::snapshot::{Listed, Look, Place, Snapshot, Stored};
+use super::subject::Subject;
+use crate::certificates::CertificateMode;
+pub(super) use parts::ready;
+use read::Reader;
+
+/// The most Services that are looked up: those that webhooks for our kinds call.
+const SERVICES: usize = 8;
+
+/// What to look at beside the installation itself.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only objects of this namespace, and whether its objects are seen by the webhooks.
+    pub in_namespace: Option<String>,
+    /// An object whose deletion takes longer counts as stuck.
+    pub stuck_after: Duration,
+    /// Whether the pods' addresses can be called from here: inside the cluster they can.
+    pub call_pods: bool,
+    /// Look at configurations and Leases a second time after this while, to see who rewrites them.
+    pub watch: Option<Duration>,
+    /// Objects that should be refused. Their creation is tried, as a dry run.
+    pub probes: Vec<Value>,
+    /// The text of a refusal that is to be explained.
+    pub denial: Option<String>,
+    /// Name of an object, to find what was decided about it.
+    pub object: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            in_namespace: None,
+            stuck_after: Duration::from_mins(2),
+            call_pods: false,
+            watch: None,
+            probes: Vec::new(),
+            denial: None,
+            object: None,
+        }
+    }
+}
+
+/// Reads everything that the checks ask for, with at most a few dozen requests, each of which has a deadline.
+pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Subject, options: &Options) -> Snapshot {
+    let reader = Reader::new(client);
+    let mut snapshot = at_once(&reader, subject, options).await;
+    snapshot.in_namespace.clone_from(&options.in_namespace);
+    snapshot.stuck_after_seconds = options.stuck_after.as_secs();
+    snapshot.denial.clone_from(&options.denial);
+    snapshot.object.clone_from(&options.object);
+
+    // What is asked next depends on what was found.
+    let (services, endpoints) = services(&reader, subject, &snapshot).await;
+    (snapshot.services, snapshot.endpoints) = (services, endpoints);
+    let (issuance, rights, logs, probes, listeners) = tokio::join!(
+        parts::issuance(&reader, subject),
+        parts::rights(&reader, subject, &snapshot),
+        parts::logs(&reader, subject, &snapshot),
+        parts::probes(&reader, &options.probes),
+        parts::listeners(provider, subject, &snapshot, options.call_pods),
+    );
+    snapshot.issuance = issuance;
+    snapshot.rights = rights;
+    snapshot.logs = logs;
+    snapshot.probes = probes;
+    snapshot.listeners = listeners;
+    if let Some(watch) = options.watch {
+        tokio::time::sleep(watch).await;
+        let (later, leases) = tokio::join!(configurations(&reader), leases(&reader, subject));
+        (snapshot.later, snapshot.leases_later) = (Some(later), Some(leases));
+    }
+    snapshot.now = Timestamp::now();
+    snapshot.requests = reader.requests();
+    snapshot
+}
+
+/// All that can be asked for without knowing anything.
+async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snapshot {
+    let own = subject.namespace();
+    let installation = &subject.installation;
+    let of = |what: &str| format!("{what} in namespace {own}");
+    macro_rules! own {
+        ($kind:ty, $what:literal) => {
+            reader.list(Api::<$kind>::namespaced(reader.client.clone(), own), of($what), ListParams::default())
+        };
+    }
+    let crds = join_all(subject.kinds.iter().map(|kind| async {
+        let api = Api::<CustomResourceDefinition>::all(reader.client.clone());
+        (kind.crd.clone(), reader.get(api, "customresourcedefinitions", &kind.crd).await)
+    }));
+    let secret = async |name: &str| -> Look<Option<Stored>> {
+        let api = Api::<Secret>::namespaced(reader.client.clone(), own);
+        map(reader.get(api, of(&format!("secrets {name}")), name).await, |found| found.map(Stored))
+    };
+    let ca_secret = async {
+        match installation.certificates {
+            CertificateMode::Automatic => secret(&installation.ca_secret()).await,
+            CertificateMode::CertManager | CertificateMode::External => Look::default(),
+        }
+    };
+    let binding = async {
+        let api = Api::<ClusterRoleBinding>::all(reader.client.clone());
+        reader.get(api, "clusterrolebindings", &installation.role()).await
+    };
+    let first = async {
+        tokio::join!(
+            configurations(reader),
+            crds,
+            namespaces(reader, options.in_namespace.as_deref()),
+            own!(Deployment, "deployments"),
+            own!(Pod, "pods"),
+            own!(ServiceAccount, "serviceaccounts"),
+            own!(Job, "jobs"),
+            own!(NetworkPolicy, "networkpolicies"),
+            own!(PodDisruptionBudget, "poddisruptionbudgets"),
+            own!(RoleBinding, "rolebindings"),
+            binding,
+        )
+    };
+    let second = async {
+        tokio::join!(
+            events(reader, own, options.in_namespace.as_deref()),
+            secret(&installation.secret),
+            ca_secret,
+            leases(reader, subject),
+            parts::objects(reader, subject, options.in_namespace.as_deref()),
+            parts::calls(reader, subject),
+            parts::identity(reader, options.denial.is_some()),
+            reader.server_time(),
+        )
+    };
+    let (
+        (configurations, crds, namespaces, deployments, pods, accounts, jobs, policies, budgets, roles, cluster),
+        (events, secret, ca_secret, leases, objects, calls, identity, server_time),
+    ) = tokio::join!(first, second);
+    Snapshot {
+        configurations,
+        crds: crds.into_iter().collect(),
+        namespaces,
+        deployments,
+        pods,
+        accounts,
+        jobs,
+        policies,
+        budgets,
+        role_bindings: roles,
+        cluster_binding: cluster,
+        events,
+        secret,
+        ca_secret,
+        leases,
+        objects,
+        calls,
+        identity,
+        server_time,
+        ..Snapshot::default()
+    }
+}
+
+async fn configurations(reader: &Reader) -> Look<Listed<Configuration>> {
+    let validating = Api::<ValidatingWebhookConfiguration>::all(reader.client.clone());
+    let mutating = Api::<MutatingWebhookConfiguration>::all(reader.client.clone());
+    let (validating, mutating) = tokio::join!(
+        reader.list(validating, "validatingwebhookconfigurations", ListParams::default()),
+        reader.list(mutating, "mutatingwebhookconfigurations", ListParams::default()),
+    );
+    let of = |more, items: Vec<Configuration>| Listed { items, more };
+    let validating = map(validating, |list| of(list.more, list.items.into_iter().map(Into::into).collect()));
+    let mutating = map(mutating, |list| of(list.more, list.items.into_iter().map(Into::into).collect()));
+    both(validating, mutating)
+}
+
+async fn namespaces(reader: &Reader, only: Option<&str>) -> Look<Listed<Namespace>> {
+    let api = Api::<Namespace>::all(reader.client.clone());
+    match only {
+        Some(name) => map(reader.get(api, "namespaces", name).await, |found| Vec::from_iter(found).into()),
+        None => reader.list(api, "namespaces", ListParams::default()).await,
+    }
+}
+
+async fn events(reader: &Reader, own: &str, other: Option<&str>) -> Look<Listed<Event>> {
+    let of = async |namespace: &str| {
+        let api = Api::<Event>::namespaced(reader.client.clone(), namespace);
+        let warnings = ListParams::default().fields("type=Warning");
+        reader.list(api, format!("events in namespace {namespace}"), warnings).await
+    };
+    match other.filter(|other| *other != own) {
+        None => of(own).await,
+        Some(other) => {
+            let (own, other) = tokio::join!(of(own), of(other));
+            both(own, other)
+        }
+    }
+}
+
+async fn leases(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
+    let mut found = Look::default();
+    for name in &subject.scope_leases {
+        let api = match &subject.installation.restricted_to {
+            Some(namespace) => Api::<Lease>::namespaced(reader.client.clone(), namespace),
+            None => Api::all(reader.client.clone()),
+        };
+        let place = match &subject.installation.restricted_to {
+            Some(namespace) => format!("leases in namespace {namespace}"),
+            None => "leases in all namespaces".to_owned(),
+        };
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        found = both(found, reader.list(api, place, named).await);
+    }
+    found
+}
+
+/// The Services that webhooks for our kinds or under our names call, and who stands behind them.
+async fn services(
+    reader: &Reader,
+    subject: &Subject,
+    snapshot: &Snapshot,
+) -> (BTreeMap<Place, Look<Option<Service>>>, BTreeMap<Place, Look<Listed<EndpointSlice>>>) {
+    let mut places = vec![subject.place()];
+    for entry in snapshot.related(subject).map(|(_, entry)| entry) {
+        places.extend(entry.service().filter(|place| !places.contains(place)));
+    }
+    places.truncate(SERVICES);
+    let found = join_all(places.into_iter().map(|place| async {
+        let (namespace, name) = &place;
+        let services = Api::<Service>::namespaced(reader.client.clone(), namespace);
+        let slices = Api::<EndpointSlice>::namespaced(reader.client.clone(), namespace);
+        let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
+        let (what, slices_what) =
+            (format!("services in namespace {namespace}"), format!("endpointslices in namespace {namespace}"));
+        let (service, slices) =
+            tokio::join!(reader.get(services, what, name), reader.list(slices, slices_what, of_service));
+        (place, service, slices)
+    }));
+    let (mut services, mut endpoints) = (BTreeMap::new(), BTreeMap::new());
+    for (place, service, slices) in found.await {
+        services.insert(place.clone(), service);
+        endpoints.insert(place, slices);
+    }
+    (services, endpoints)
+}
+
+fn map<T, U>(look: Look<T>, f: impl FnOnce(T) -> U) -> Look<U> {
+    match look {
+        Look::Seen(seen) => Look::Seen(f(seen)),
+        Look::Refused(needs) => Look::Refused(needs),
+        Look::Failed(why) => Look::Failed(why),
+    }
+}
+
+/// Two lists as one; what could not be seen of either is missing from both.
+fn both<T>(one: Look<Listed<T>>, other: Look<Listed<T>>) -> Look<Listed<T>> {
+    match (one, other) {
+        (Look::Seen(mut one), Look::Seen(other)) => {
+            one.items.extend(other.items);
+            one.more |= other.more;
+            Look::Seen(one)
+        }
+        (Look::Seen(_), blind) | (blind, _) => blind,
+    }
+}

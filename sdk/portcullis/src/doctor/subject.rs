@@ -1,0 +1,90 @@
+//! Which installation is looked at, and what should be there.
+
+use portcullis_manifest::{Access, Webhook, WebhookKind};
+
+use crate::operator::Installation;
+
+/// An installation of an operator, and what its registration says should be there.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The names of its objects.
+    pub installation: Installation,
+    /// The flags by which a command of the operator's binary means this installation: empty, or a space before each.
+    pub flags: String,
+    /// The entries of its webhook configurations, as they are generated.
+    pub webhooks: Vec<Webhook>,
+    /// CRDs whose objects it converts, each with the path that is called for that.
+    pub conversions: Vec<(String, String)>,
+    /// The kinds that it brings.
+    pub kinds: Vec<Kind>,
+    /// What it needs to be allowed.
+    pub access: Access,
+    /// Names of Leases by which restricted operators claim namespaces; the first is its own.
+    pub scope_leases: Vec<String>,
+}
+
+/// A kind that the operator brings.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Name of the CRD.
+    pub crd: String,
+    /// API group.
+    pub group: String,
+    /// The version in which it is looked at.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural name.
+    pub plural: String,
+    /// Whether it lives in namespaces.
+    pub namespaced: bool,
+    /// `status` and `scale`, where it has them.
+    pub subresources: Vec<&'static str>,
+}
+
+impl Subject {
+    /// The entries of the configuration of this kind.
+    pub(super) fn webhooks_of(&self, kind: WebhookKind) -> impl Iterator<Item = &Webhook> {
+        self.webhooks.iter().filter(move |webhook| webhook.kind == kind)
+    }
+
+    /// Name of the configuration of this kind.
+    pub(super) fn configuration(&self, kind: WebhookKind) -> String {
+        match kind {
+            WebhookKind::Validating => self.installation.validating(),
+            WebhookKind::Mutating => self.installation.mutating(),
+        }
+    }
+
+    /// Whether anybody is to call it.
+    pub(super) fn is_called(&self) -> bool {
+        self.installation.webhooks.is_on() && !(self.webhooks.is_empty() && self.conversions.is_empty())
+    }
+
+    /// All paths that are served.
+    pub(super) fn paths(&self) -> Vec<&str> {
+        let conversions = self.conversions.iter().map(|(_, path)| path.as_str());
+        self.webhooks.iter().map(|webhook| webhook.path.as_str()).chain(conversions).collect()
+    }
+
+    /// A command of the operator's own binary, for this installation.
+    pub(super) fn command(&self, words: &str) -> String {
+        format!("{} {words}{}", self.installation.operator, self.flags)
+    }
+
+    /// The command that generates manifests of this sort and applies them.
+    pub(super) fn apply(&self, what: &str) -> String {
+        format!("{} | kubectl apply --server-side -f -", self.command(&format!("generate {what}")))
+    }
+
+    /// Namespace and name of its Service.
+    pub(super) fn place(&self) -> (String, String) {
+        let service = &self.installation.service;
+        (service.namespace.clone(), service.name.clone())
+    }
+
+    /// The operator's own namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.installation.namespace
+    }
+}
