@@ -1,6 +1,7 @@
 //! The CA in the webhook configurations and in the CRDs.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct Bundle {
     standings: watch::Sender<BTreeMap<String, Standing>>,
     /// As whom it writes; nobody when it only looks on.
     manager: Option<String>,
+    /// What its owner has to do about a bundle that is not right, when it only looks on.
+    cure: String,
     namespace: Option<String>,
 }
 
@@ -99,19 +102,6 @@ impl Wanted {
         Self::Accepted { chain, bundle }
     }
 
-    /// What is missing in this object, of which this is known.
-    fn missing_in(&self, object: &str, standing: Option<&Standing>) -> Option<String> {
-        match standing {
-            None => Some(format!("the CA to be published in {object}")),
-            Some(Standing::Waits(why)) => Some(format!("the CA to be published in {object}: {why}")),
-            Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
-                let why = self.missing(carried.as_deref())?;
-                let why = if why.is_empty() { why } else { format!(": {entry}: {why}") };
-                Some(format!("the CA to be published in {object}{why}"))
-            }),
-        }
-    }
-
     /// Why callers with this bundle do not trust what they must; `None` when they do.
     fn missing(&self, carried: Option<&[u8]>) -> Option<String> {
         match self {
@@ -129,13 +119,14 @@ impl Bundle {
     pub fn new(operator: &str, ca_pem: &str) -> Self {
         let (wanted, _) = watch::channel(Wanted::Held(Arc::from(ca_pem)));
         let manager = Some(format!("{operator}-ca-bundle"));
-        Self { wanted, standings: watch::Sender::default(), manager, namespace: None }
+        Self { wanted, standings: watch::Sender::default(), manager, cure: String::new(), namespace: None }
     }
 
-    /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served.
-    pub fn observing(material: &Material) -> Self {
+    /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
+    /// and what is to be done if not.
+    pub fn observing(material: &Material, cure: &str) -> Self {
         let (wanted, _) = watch::channel(Wanted::of(material));
-        Self { wanted, standings: watch::Sender::default(), manager: None, namespace: None }
+        Self { wanted, standings: watch::Sender::default(), manager: None, cure: cure.to_owned(), namespace: None }
     }
 
     /// Leaves entries alone that call a Service of another namespace than this one. They are those of another
@@ -178,12 +169,46 @@ impl Bundle {
         self.until(Some(Wanted::of(material)), configurations, waiting).await;
     }
 
+    /// Waits until an entry is seen under which callers do not accept what is wanted now.
+    pub(super) async fn refused(&self, configurations: &Configurations) {
+        let look = |_: &Wanted, missing: Option<&str>| match missing {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        };
+        self.look(None, configurations, look).await;
+    }
+
     async fn until(
         &self,
         other: Option<Wanted>,
         configurations: &Configurations,
         mut waiting: impl FnMut(&str),
     ) -> Arc<str> {
+        let look = |now: &Wanted, missing: Option<&str>| match missing {
+            None => ControlFlow::Break(Arc::clone(now.bundle())),
+            Some(missing) => {
+                waiting(missing);
+                ControlFlow::Continue(())
+            }
+        };
+        self.look(other, configurations, look).await
+    }
+
+    /// Tells, for ever, what is missing whenever that changes: nothing, or what.
+    pub(super) async fn report(&self, configurations: &Configurations, mut tell: impl FnMut(Option<&str>)) {
+        let look = |_: &Wanted, missing: Option<&str>| {
+            tell(missing);
+            ControlFlow::<()>::Continue(())
+        };
+        self.look(None, configurations, look).await;
+    }
+
+    async fn look<T>(
+        &self,
+        other: Option<Wanted>,
+        configurations: &Configurations,
+        mut look: impl FnMut(&Wanted, Option<&str>) -> ControlFlow<T>,
+    ) -> T {
         let objects = configurations.objects();
         let (mut wanted, mut standings) = (self.wanted.subscribe(), self.standings.subscribe());
         loop {
@@ -191,15 +216,29 @@ impl Bundle {
             let now = other.as_ref().unwrap_or(&now);
             let missing = {
                 let standings = standings.borrow_and_update();
-                objects.iter().find_map(|object| now.missing_in(object, standings.get(object)))
+                objects.iter().find_map(|object| self.missing_in(now, object, standings.get(object)))
             };
-            let Some(missing) = missing else { return Arc::clone(now.bundle()) };
-            waiting(&missing);
+            if let ControlFlow::Break(done) = look(now, missing.as_deref()) {
+                return done;
+            }
             // Neither channel ends while `self` is here.
             tokio::select! {
                 _ = wanted.changed() => {}
                 _ = standings.changed() => {}
             }
+        }
+    }
+
+    /// What is missing in this object, of which this is known.
+    fn missing_in(&self, wanted: &Wanted, object: &str, standing: Option<&Standing>) -> Option<String> {
+        match standing {
+            None => Some(format!("the CA to be published in {object}")),
+            Some(Standing::Waits(why)) => Some(format!("the CA to be published in {object}: {why}")),
+            Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
+                let why = wanted.missing(carried.as_deref())?;
+                let why = if why.is_empty() { why } else { format!(": {entry}: {why}; {}", self.cure) };
+                Some(format!("the CA to be published in {object}{why}"))
+            }),
         }
     }
 

@@ -21,6 +21,7 @@ mod clock;
 mod metrics;
 mod probe;
 mod store;
+mod supplied;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ pub use bundle::{Bundle, Configurations};
 pub use clock::Clock;
 pub(crate) use metrics::CertificateMetrics;
 pub use probe::{ProbeError, probe};
+pub use supplied::{Supplied, Supplier};
 
 use crate::server::{TlsError, tls_config};
 
@@ -78,6 +80,26 @@ pub enum CertificateError {
         ca: String,
         /// What is wrong with what it issues.
         problem: String,
+    },
+    /// What somebody else put into the Secret, or did not, cannot be served.
+    #[error("Secret {namespace}/{name} cannot be served: {problem}; {cure}")]
+    Supplied {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        cure: String,
+    },
+    /// The API server did not answer. Try again.
+    #[error("the API server does not answer for Secret {namespace}/{name}")]
+    Slow {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
     },
     /// Others kept writing between our read and our write, or the API server was slow. Try again.
     #[error("the certificate Secrets did not come to rest; is another program writing {namespace}/{name}?")]
@@ -142,6 +164,8 @@ impl std::fmt::Display for CertificateMode {
 pub enum CertificateSource {
     /// Made and kept by the operator itself.
     Automatic(Automatic),
+    /// Filled in by cert-manager or a person.
+    Supplied(Supplied),
 }
 
 impl CertificateSource {
@@ -152,6 +176,7 @@ impl CertificateSource {
     pub async fn ensure(&self) -> Result<Material, CertificateError> {
         match self {
             Self::Automatic(automatic) => automatic.ensure().await,
+            Self::Supplied(supplied) => supplied.ensure().await,
         }
     }
 
@@ -166,6 +191,7 @@ impl CertificateSource {
     ) {
         match self {
             Self::Automatic(automatic) => automatic.maintain(current, tls, bundle, stop).await,
+            Self::Supplied(supplied) => supplied.maintain(current, tls, bundle, stop).await,
         }
     }
 
@@ -173,6 +199,7 @@ impl CertificateSource {
     pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
         match self {
             Self::Automatic(automatic) => automatic.bundle(operator, material),
+            Self::Supplied(supplied) => supplied.bundle(material),
         }
     }
 
@@ -187,12 +214,14 @@ impl CertificateSource {
     pub(crate) fn client(&self) -> &Client {
         match self {
             Self::Automatic(automatic) => &automatic.client,
+            Self::Supplied(supplied) => &supplied.client,
         }
     }
 
     pub(crate) fn provider(&self) -> &Arc<CryptoProvider> {
         match self {
             Self::Automatic(automatic) => &automatic.provider,
+            Self::Supplied(supplied) => &supplied.provider,
         }
     }
 
@@ -200,6 +229,7 @@ impl CertificateSource {
     pub(crate) fn configurations(&self) -> &Configurations {
         match self {
             Self::Automatic(automatic) => &automatic.configurations,
+            Self::Supplied(supplied) => &supplied.configurations,
         }
     }
 }

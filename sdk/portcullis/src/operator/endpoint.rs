@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::health::Health;
-use crate::certificates::{Bundle, CertificateSource, Material, probe};
+use crate::certificates::{Bundle, CertificateError, CertificateSource, Material, probe};
 use crate::pauses::Pauses;
 use crate::server::Server;
 use crate::webhooks::Routes;
@@ -39,7 +39,7 @@ impl Endpoint {
         health.waiting_for("certificates");
         let material = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            material = certificates(&source) => material?,
+            material = certificates(&source, &health) => material?,
         };
         let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material)?));
         let bundle = source.bundle(operator, &material);
@@ -61,19 +61,26 @@ impl Endpoint {
     }
 }
 
-async fn certificates(source: &CertificateSource) -> anyhow::Result<Material> {
+async fn certificates(source: &CertificateSource, health: &Health) -> anyhow::Result<Material> {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut tries = 1;
     loop {
         match source.ensure().await {
             Ok(material) => return Ok(material),
+            // What somebody else has to put right is waited for: starting again would not bring it sooner.
+            Err(error @ CertificateError::Supplied { .. }) => {
+                warn!(%error, "no certificates yet");
+                health.waiting_for(format!("certificates: {error}"));
+            }
             Err(error) if tries == CERTIFICATE_TRIES => {
                 return Err(error).context("no certificates to serve webhooks with");
             }
-            Err(error) => warn!(%error, "no certificates yet"),
+            Err(error) => {
+                warn!(%error, "no certificates yet");
+                tries += 1;
+            }
         }
         sleep(pauses.next(Instant::now())).await;
-        tries += 1;
     }
 }
 

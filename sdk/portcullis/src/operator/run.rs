@@ -17,7 +17,6 @@ use super::endpoint::Endpoint;
 use super::health::Health;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
-use crate::certificates::{Automatic, CertificateSource};
 use crate::scopes::{Leadership, Scope};
 use crate::server::{Limits, Server};
 
@@ -50,16 +49,14 @@ pub(super) async fn run<A: clap::Args>(
     if parts.webhooks.is_empty() || !installation.webhooks.is_on() {
         health.ready();
     } else {
-        let (secret, dns_names) = (installation.secret.clone(), installation.server_names());
-        let source = Automatic::new(client.clone(), &*namespace, secret, dns_names, provider)
-            .published_in(installation.configurations(&parts.webhooks)?)
-            .counted_in(routes.metrics());
+        let configurations = installation.configurations(&parts.webhooks)?;
+        let source = installation.certificate_source(client.clone(), provider, configurations, routes.metrics());
         let endpoint = Endpoint {
             operator: operator.name,
             server: listen("--bind", flags.bind, Limits::default()).await?,
             server_name: installation.server_name(),
             routes,
-            source: CertificateSource::Automatic(source),
+            source,
             health: health.clone(),
         };
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));

@@ -1,5 +1,7 @@
 //! `certs`.
 
+mod source;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -1,0 +1,109 @@
+//! Every part of a Secret that somebody else fills.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use portcullis_pki::{Certificate, PairProblem, TrustProblem, check_server_pair, check_trust};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::CryptoProvider;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::super::Material;
+
+/// What is wrong with the Secret.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("there is none")]
+    NoSecret,
+    #[error("key {0} is missing")]
+    MissingKey(&'static str),
+    #[error("key {0} is empty")]
+    EmptyKey(&'static str),
+    #[error("{}: {problem}", place(.problem))]
+    Pair { problem: PairProblem },
+    #[error("ca.crt does not fit tls.crt: {0}")]
+    Trust(TrustProblem),
+    /// What the more telling checks before did not find.
+    #[error("callers that trust ca.crt refuse tls.crt: {0}")]
+    Refused(String),
+}
+
+/// A pair that can be served, and what it says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sound {
+    pub(crate) material: Material,
+    pub(crate) leaf: Certificate,
+    /// By what callers trust it.
+    pub(crate) ca: Certificate,
+}
+
+/// The key of the Secret that is at fault.
+fn place(problem: &PairProblem) -> &'static str {
+    match problem {
+        PairProblem::Key(_) | PairProblem::KeyMismatch => "tls.key",
+        PairProblem::Bundle(_) => "ca.crt",
+        _ => "tls.crt",
+    }
+}
+
+/// Whether what the Secret holds can be served under this name, to callers that trust its `ca.crt`.
+pub(crate) fn check(
+    secret: Option<&Secret>,
+    server_name: &str,
+    provider: &Arc<CryptoProvider>,
+    now: Timestamp,
+) -> Result<Sound, Problem> {
+    let secret = secret.ok_or(Problem::NoSecret)?;
+    let text = |key: &'static str| {
+        let value = secret.data.as_ref().and_then(|data| data.get(key)).ok_or(Problem::MissingKey(key))?;
+        if value.0.iter().all(u8::is_ascii_whitespace) {
+            return Err(Problem::EmptyKey(key));
+        }
+        // What is not text is not PEM either, and is told so.
+        Ok(String::from_utf8_lossy(&value.0).into_owned())
+    };
+    let material = Material { cert_pem: text("tls.crt")?, key_pem: text("tls.key")?, ca_pem: text("ca.crt")? };
+    let (cert, key, ca) = (material.cert_pem.as_bytes(), material.key_pem.as_bytes(), material.ca_pem.as_bytes());
+    let leaf = match check_server_pair(cert, key, ca, &[server_name.to_owned()], now, SignedDuration::ZERO) {
+        Ok(leaf) => leaf,
+        // What stands in its way is found out below; a leaf may also be trusted as itself.
+        Err(PairProblem::UnknownIssuer { .. }) => {
+            let unreadable = |error: portcullis_pki::PkiError| PairProblem::Certificate(error.to_string());
+            Certificate::from_pem(cert).map_err(|error| Problem::Pair { problem: unreadable(error) })?
+        }
+        Err(problem) => return Err(Problem::Pair { problem }),
+    };
+    let ca = check_trust(cert, ca, now).map_err(Problem::Trust)?;
+    accepted(&material, server_name, provider, now).map_err(Problem::Refused)?;
+    Ok(Sound { material, leaf, ca })
+}
+
+/// Asks the verifier that the probe of our own listener uses: weak keys and signatures, constraints on names and paths.
+fn accepted(
+    material: &Material,
+    server_name: &str,
+    provider: &Arc<CryptoProvider>,
+    now: Timestamp,
+) -> Result<(), String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let read = |pem: &str| CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let mut roots = RootCertStore::empty();
+    for root in read(&material.ca_pem).map_err(|error| said(&error))? {
+        roots.add(root).map_err(|error| said(&error))?;
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+    let chain = read(&material.cert_pem).map_err(|error| said(&error))?;
+    let Some((leaf, intermediates)) = chain.split_first() else { return Err("it holds no certificate".to_owned()) };
+    let name = ServerName::try_from(server_name).map_err(|error| said(&error))?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap_or_default()));
+    let verified = verifier.map_err(|error| said(&error))?.verify_server_cert(leaf, intermediates, &name, &[], now);
+    verified.map_err(|error| said(&error))?;
+    super::super::tls_config(Arc::clone(provider), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
+        .map_err(|error| said(&error))?;
+    Ok(())
+}
