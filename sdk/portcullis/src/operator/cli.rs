@@ -1,14 +1,13 @@
 //! The command line.
 
-use std::fmt;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
@@ -16,10 +15,16 @@ use super::certs::{self, CertsFlags};
 use super::connect::connect;
 use super::dev::{self, DevFlags};
 use super::doctor::{self, DoctorFlags};
+use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name};
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
+
+/// Where `run` serves the webhooks.
+pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
+/// Where `run` serves probes and metrics.
+pub(super) const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);
 
 /// For an operator without arguments of its own.
 #[derive(clap::Args, Debug, Default)]
@@ -87,41 +92,6 @@ enum Command<A: clap::Args> {
     },
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum What {
-    /// The custom resource definitions
-    Crds,
-    /// The webhook configurations
-    Webhooks,
-    /// ServiceAccount, roles and bindings
-    Rbac,
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Crds => "crds",
-            Self::Webhooks => "webhooks",
-            Self::Rbac => "rbac",
-        })
-    }
-}
-
-#[derive(clap::Args, Clone, Debug)]
-pub(super) struct GenerateFlags {
-    /// Namespace that the operator is installed in [default: <release>-system]
-    #[arg(long, value_parser = label)]
-    pub(super) namespace: Option<String>,
-    #[command(flatten)]
-    pub(super) installation: InstallationFlags,
-    /// Folder to write files to; without it everything goes to standard output
-    #[arg(long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
-    /// Write nothing; fail and name the files in --out that differ
-    #[arg(long, requires = "out")]
-    pub(super) check: bool,
-}
-
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct RunFlags {
     /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
@@ -133,10 +103,10 @@ pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
     /// Address of the webhooks (HTTPS)
-    #[arg(long, default_value = "0.0.0.0:9443", value_name = "ADDR")]
+    #[arg(long, default_value_t = BIND, value_name = "ADDR")]
     pub(super) bind: SocketAddr,
     /// Address of /healthz, /readyz and /metrics (HTTP)
-    #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDR")]
+    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR")]
     pub(super) health_bind: SocketAddr,
     /// What to log, as in `info` or `warn,portcullis=debug`
     #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
@@ -185,7 +155,7 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
     let matches = command.get_matches();
     let result = Cli::<A>::from_arg_matches(&matches)
         .map_err(anyhow::Error::from)
-        .and_then(|cli| perform(operator, cli.command));
+        .and_then(|cli| perform(operator, cli.command, &matches));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -207,7 +177,7 @@ pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow::Result<()> {
+fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
     // Whatever it is asked for, an operator whose name cannot name its objects is told so.
     let service = format!("{}-webhook", operator.name);
     service_name(&service)
@@ -215,9 +185,8 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>) -> anyhow:
     match command {
         Command::Generate { what, flags, args } => {
             let parts = (operator.setup)(&args)?;
-            let files = generate::files(&operator, &parts.webhooks, what, &flags)?;
-            generate::deliver(operator.name, what, &files, &flags)?;
-            Ok(())
+            let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
+            Ok(generate::perform(&operator, &parts, what, &flags, own.unwrap_or_default())?)
         }
         Command::Certs { flags, args } => {
             init_log("warn", LogFormat::Text)?;
@@ -322,9 +291,9 @@ mod tests {
     #[test]
     fn an_operator_whose_service_kubernetes_would_refuse_does_nothing() {
         for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
-            let command = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
-            let command = Cli::<NoArgs>::from_arg_matches(&command).unwrap().command;
-            let said = perform(Operator::named(name), command).unwrap_err().to_string();
+            let matches = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
+            let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
+            let said = perform(Operator::named(name), command, &matches).unwrap_err().to_string();
             assert!(
                 said.starts_with(&format!("operator {name:?} cannot have a Service \"{name}-webhook\": ")),
                 "{said}"
@@ -345,7 +314,7 @@ mod tests {
             let matches = Cli::<NoArgs>::command().get_matches_from([&["op"], words].concat());
             let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
             assert_eq!(
-                perform(operator, command).unwrap_err().to_string(),
+                perform(operator, command, &matches).unwrap_err().to_string(),
                 "conversion of Old: version v1 of Old has no converters; add .spoke() for it or remove it from the CRD",
                 "{words:?}"
             );

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
-use portcullis_manifest::{ServiceRef, WebhookKind};
+use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
 
 use crate::certificates::{CertificateMode, Configurations};
 use crate::names::is_label;
@@ -173,7 +173,7 @@ impl Installation {
         if !self.webhooks.is_on() {
             return Ok(Configurations::default());
         }
-        let manifests = webhooks.manifests()?;
+        let manifests = self.webhooks(webhooks)?;
         let of = |kind, configuration: String| {
             let names: Vec<_> = manifests.iter().filter(|w| w.kind == kind).map(|w| w.name.clone()).collect();
             (!names.is_empty()).then_some((configuration, names))
@@ -183,6 +183,15 @@ impl Installation {
             validating: of(WebhookKind::Validating, self.validating()),
             mutating: of(WebhookKind::Mutating, self.mutating()),
             crds: conversions.into_iter().map(|conversion| conversion.crd).collect(),
+        })
+    }
+
+    /// The entries of its configurations: for a restricted one, those about its namespace.
+    pub(crate) fn webhooks(&self, webhooks: &Webhooks) -> Result<Vec<Webhook>, RegistrationError> {
+        let entries = webhooks.manifests()?;
+        Ok(match &self.restricted_to {
+            Some(namespace) => entries.into_iter().filter_map(|entry| entry.restricted_to(namespace)).collect(),
+            None => entries,
         })
     }
 

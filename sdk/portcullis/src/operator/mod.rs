@@ -67,7 +67,7 @@ use tokio_util::sync::CancellationToken;
 pub use cli::NoArgs;
 pub use installation::{Installation, Switch};
 
-use crate::certificates::Configurations;
+use crate::certificates::{CertificateMode, Configurations};
 use crate::metrics::Metrics;
 use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -208,22 +208,29 @@ impl<A: clap::Args> Operator<A> {
     pub fn access(&self, installation: &Installation, webhooks: &Webhooks) -> Result<Access, RegistrationError> {
         let mut access = self.access.clone();
         let Configurations { validating, mutating, crds } = installation.configurations(webhooks)?;
+        // What others publish is looked at and not written.
+        let automatic = installation.certificates == CertificateMode::Automatic;
+        let publish: &[&str] = if automatic { &["list", "watch", "patch"] } else { &["list", "watch"] };
         for (resource, configuration) in
             [("validatingwebhookconfigurations", validating), ("mutatingwebhookconfigurations", mutating)]
         {
             let Some((name, _)) = configuration else { continue };
-            let grant = Grant::new("admissionregistration.k8s.io", &[resource], &["list", "watch", "patch"]);
-            access.cluster.push(grant.named([name]));
+            access.cluster.push(Grant::new("admissionregistration.k8s.io", &[resource], publish).named([name]));
         }
         if !crds.is_empty() {
-            let verbs = &["list", "watch", "patch"];
-            access.cluster.push(Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], verbs).named(crds));
+            let kind = &["customresourcedefinitions"];
+            access.cluster.push(Grant::new("apiextensions.k8s.io", kind, publish).named(crds));
         }
         if !webhooks.is_empty() && installation.webhooks.is_on() {
-            let secrets = [installation.secret.clone(), installation.ca_secret()];
-            // What is created has no name yet that a role could be narrowed to.
-            access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
-            access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(secrets));
+            let pair = installation.secret.clone();
+            if automatic {
+                // What is created has no name yet that a role could be narrowed to.
+                access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
+                let both = [pair, installation.ca_secret()];
+                access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(both));
+            } else {
+                access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
+            }
         }
         Ok(access)
     }

@@ -22,6 +22,8 @@ use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
 const SHUTDOWN: Duration = Duration::from_secs(27);
+/// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
 

@@ -1,0 +1,69 @@
+//! Arguments of the generated Deployment.
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, ValueEnum};
+
+use crate::operator::Installation;
+
+/// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
+/// defaults. Its namespace it learns from its Pod.
+pub(super) fn installation_arguments(installation: &Installation) -> Vec<String> {
+    // Every field is looked at: one that is added and forgotten does not compile.
+    let Installation {
+        operator,
+        release,
+        namespace: _,
+        restricted_to,
+        service,
+        cluster_domain,
+        certificates,
+        secret,
+        webhooks,
+    } = installation;
+    let word = |value: &dyn Fn() -> Option<String>| value().unwrap_or_default();
+    let flags = [
+        ("release", (release != operator).then(|| release.clone())),
+        ("restrict-to-namespace", restricted_to.clone()),
+        ("service-name", (service.name != format!("{release}-webhook")).then(|| service.name.clone())),
+        ("service-port", (service.port != 443).then(|| service.port.to_string())),
+        ("cluster-domain", (cluster_domain != "cluster.local").then(|| cluster_domain.clone())),
+        (
+            "certificates",
+            (*certificates != Default::default())
+                .then(|| word(&|| Some(certificates.to_possible_value()?.get_name().to_owned()))),
+        ),
+        ("certificate-secret", (*secret != format!("{release}-webhook-tls")).then(|| secret.clone())),
+        ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
+    ];
+    flags.into_iter().filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
+}
+
+/// The operator's own arguments, as they were given on the command line: webhooks and rights were made from them, so
+/// the process has to be started with them. What the environment said is left out: the same command line gives the
+/// same bytes everywhere.
+pub(in crate::operator) fn own_arguments<A: clap::Args>(matches: &ArgMatches) -> Vec<String> {
+    let mut given = Vec::new();
+    for argument in A::augment_args(clap::Command::new("own")).get_arguments() {
+        let id = argument.get_id().as_str();
+        if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let flag = match (argument.get_long(), argument.get_short()) {
+            (Some(long), _) => Some(format!("--{long}")),
+            (None, Some(short)) => Some(format!("-{short}")),
+            (None, None) => None,
+        };
+        match (flag, argument.get_action()) {
+            (Some(flag), ArgAction::SetTrue | ArgAction::SetFalse) => given.push(flag),
+            (Some(flag), ArgAction::Count) => given.extend((0..matches.get_count(id)).map(|_| flag.clone())),
+            (flag, _) => {
+                let values = matches.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy());
+                given.extend(values.map(|value| match &flag {
+                    Some(flag) => format!("{flag}={value}"),
+                    None => value.into_owned(),
+                }));
+            }
+        }
+    }
+    given
+}

@@ -1,0 +1,212 @@
+//! `generate`: manifests from the registration, and their comparison with files.
+
+mod arguments;
+mod certificates;
+mod files;
+mod objects;
+
+use std::fmt;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use portcullis_manifest::{Deadlock, IssuerRef, kustomization, to_yaml};
+use serde_json::Value;
+
+pub(super) use self::arguments::own_arguments;
+use self::files::{File, deliver};
+use self::objects::Objects;
+use super::installation::{InstallationFlags, label};
+use super::{Operator, Parts};
+use crate::webhooks::RegistrationError;
+
+/// What is to be generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum What {
+    /// The custom resource definitions
+    Crds,
+    /// The webhook configurations
+    Webhooks,
+    /// ServiceAccount, roles and bindings
+    Rbac,
+    /// All that installs the operator: Deployment, Service, budget, network policy, and all of the others
+    Operator,
+    /// What the chosen source of certificates needs
+    Certificates,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crds => "crds",
+            Self::Webhooks => "webhooks",
+            Self::Rbac => "rbac",
+            Self::Operator => "operator",
+            Self::Certificates => "certificates",
+        })
+    }
+}
+
+/// In which form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Manifests
+    #[default]
+    Yaml,
+    /// Manifests, and a kustomization.yaml that names them
+    Kustomize,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct GenerateFlags {
+    /// Namespace that the operator is installed in [default: <release>-system]
+    #[arg(long, value_parser = label)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) installation: InstallationFlags,
+    /// Image with the operator's binary as its entry point
+    #[arg(long, required_if_eq("what", "operator"))]
+    image: Option<String>,
+    /// How many replicas serve the webhooks
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    replicas: u32,
+    /// cert-manager's issuer, as NAME, Issuer/NAME or ClusterIssuer/NAME [default: one that is made for this operator]
+    #[arg(long)]
+    issuer: Option<IssuerRef>,
+    /// PEM file with the authorities under which an external certificate is valid; goes into every caBundle
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+    /// Plain manifests, or such that kustomize takes
+    #[arg(long, value_enum, default_value_t, requires_if("kustomize", "out"))]
+    format: Format,
+    /// Folder to write files to; without it everything goes to standard output
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write nothing; fail and name the files in --out that differ
+    #[arg(long, requires = "out")]
+    check: bool,
+}
+
+/// What goes wrong when manifests are generated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum GenerateError {
+    /// The flags do not name an installation.
+    #[error(transparent)]
+    Installation(#[from] anyhow::Error),
+    /// The registration is at fault.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+    /// It would lock a cluster.
+    #[error(transparent)]
+    Deadlock(#[from] Deadlock),
+    /// Two flags that do not go together.
+    #[error("{flag} is for --certificates {mode}: give both or neither")]
+    OtherMode {
+        /// What was given.
+        flag: &'static str,
+        /// What it goes with.
+        mode: &'static str,
+    },
+    /// What was given as a bundle would not make anybody trust anything.
+    #[error("--ca-bundle {}: {problem}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// A value that JSON or YAML cannot hold.
+    #[error("cannot write the manifests: {0}")]
+    Encode(#[from] serde_json::Error),
+    /// The same, for YAML.
+    #[error(transparent)]
+    Yaml(#[from] portcullis_manifest::YamlError),
+    /// A file or folder cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read`, `write`, `create` or `remove`.
+        action: &'static str,
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Where the files should go, there is one.
+    #[error("--out {} is a file: give a folder", .0.display())]
+    NoFolder(PathBuf),
+    /// `--check` found files that are not what would be generated.
+    #[error("{} is not what is generated: {}; write it again with: {command}", folder.display(), differing.join(", "))]
+    Stale {
+        /// The folder.
+        folder: PathBuf,
+        /// Names of the files, each with what is the matter with it.
+        differing: Vec<String>,
+        /// What to run.
+        command: String,
+    },
+}
+
+/// Generates `what`, and prints, writes or compares it. `own` are the operator's own arguments, as given.
+pub(super) fn perform<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    what: What,
+    flags: &GenerateFlags,
+    own: Vec<String>,
+) -> Result<(), GenerateError> {
+    let objects = Objects::new(operator, &parts.webhooks, flags, own)?;
+    for warning in objects.warnings(what) {
+        // Nothing is left to do when standard error is closed.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
+    let head = format!("# Generated by '{} generate {what}'. Do not edit.\n", operator.name);
+    deliver(operator.name, &head, &files(&objects, what, flags.format, &head)?, flags)
+}
+
+/// The files, in the order in which they are to be applied: kinds before their webhooks, rights before the operator.
+fn files(objects: &Objects<'_>, what: What, format: Format, head: &str) -> Result<Vec<File>, GenerateError> {
+    let mut files = Vec::new();
+    let mut file = |name: &str, note: &str, objects: &[Value]| -> Result<(), GenerateError> {
+        if !(objects.is_empty() && note.is_empty()) {
+            files.push(File { name: format!("{name}.yaml"), text: format!("{head}{note}{}", to_yaml(objects)?) });
+        }
+        Ok(())
+    };
+    let all = what == What::Operator;
+    if all || what == What::Crds {
+        for (name, crd) in objects.crds()? {
+            file(&name, "", &[crd])?;
+        }
+    }
+    if all || what == What::Rbac {
+        file("rbac", "", &objects.rbac()?)?;
+    }
+    match what {
+        What::Operator => file("certificates", "", &objects.certificates())?,
+        What::Certificates => {
+            let (note, manifests) = objects.certificates_explained();
+            file("certificates", &note, &manifests)?;
+        }
+        What::Crds | What::Webhooks | What::Rbac => {}
+    }
+    if all {
+        file("operator", "", &objects.operator())?;
+    }
+    if all || what == What::Webhooks {
+        file("webhooks", "", &objects.webhooks()?)?;
+    }
+    if format == Format::Kustomize {
+        let kustomization = kustomization(files.iter().map(|file| file.name.as_str()));
+        let text = format!("{head}{NAMES_ARE_FINAL}{}", to_yaml(&[kustomization])?);
+        files.push(File { name: "kustomization.yaml".to_owned(), text });
+    }
+    Ok(files)
+}
+
+/// What a kustomization says to who builds on it.
+const NAMES_ARE_FINAL: &str = "\
+# Names and namespaces are final: to change them, generate again with --release, --namespace or --service-name. An
+# overlay with namePrefix or namespace would miss those in arguments, in roles and in the conversion of CRDs.
+";

@@ -1,0 +1,204 @@
+//! The objects of an installation, from the registration.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use portcullis_manifest::{
+    Account, Deadlock, Labels, Trust, Webhook, WebhookKind, Workload, mutating_configuration, validating_configuration,
+    with_conversion, without_conversion,
+};
+use serde_json::Value;
+
+use super::arguments::installation_arguments;
+use super::certificates::{explained, issued, trust};
+use super::{GenerateError, GenerateFlags, What};
+use crate::certificates::CertificateMode;
+use crate::conversion::{Conversion, convertible};
+use crate::operator::cli::{BIND, HEALTH_BIND};
+use crate::operator::run::GRACE;
+use crate::operator::{Installation, Operator};
+use crate::webhooks::Webhooks;
+
+/// All that there is to generate from.
+pub(super) struct Objects<'a> {
+    flags: &'a GenerateFlags,
+    installation: Installation,
+    labels: Labels,
+    trust: Trust,
+    crds: &'a [CustomResourceDefinition],
+    conversions: Vec<Conversion>,
+    webhooks: Vec<Webhook>,
+    /// Names of webhooks that lose their selector, and of those that are left out, by being restricted.
+    overruled: Vec<String>,
+    left_out: Vec<String>,
+    rbac: Vec<Value>,
+    own: Vec<String>,
+}
+
+impl<'a> Objects<'a> {
+    /// Looks through the registration. One that does not fit together, or that could lock the cluster, is refused
+    /// whatever is to be generated.
+    pub(super) fn new<A: clap::Args>(
+        operator: &'a Operator<A>,
+        webhooks: &Webhooks,
+        flags: &'a GenerateFlags,
+        own: Vec<String>,
+    ) -> Result<Self, GenerateError> {
+        let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+        let registered = webhooks.manifests()?;
+        let entries = installation.webhooks(webhooks)?;
+        let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
+        let guarded = guarded.collect::<Result<Vec<_>, Deadlock>>()?;
+        let conversions = convertible(webhooks, &operator.crds)?;
+        let account = Account {
+            name: installation.release.clone(),
+            namespace: installation.namespace.clone(),
+            cluster_role: installation.role(),
+            restricted_to: installation.restricted_to.clone(),
+        };
+        let rbac = operator.access(&installation, webhooks)?;
+        let restricted = installation.restricted_to.is_some();
+        let names = |those: &dyn Fn(&&Webhook) -> bool| -> Vec<String> {
+            registered.iter().filter(those).filter(|_| restricted).map(|webhook| webhook.name.clone()).collect()
+        };
+        let kept =
+            |webhook: &Webhook| entries.iter().any(|entry| (entry.kind, &entry.name) == (webhook.kind, &webhook.name));
+        Ok(Self {
+            flags,
+            labels: Labels {
+                operator: installation.operator.to_owned(),
+                release: installation.release.clone(),
+                version: operator.version.map(str::to_owned),
+            },
+            trust: trust(&installation, flags)?,
+            crds: &operator.crds,
+            conversions: conversions.into_iter().map(|(conversion, _)| conversion).collect(),
+            overruled: names(&|webhook| webhook.namespace_selector.is_some() && kept(webhook)),
+            left_out: names(&|webhook| !kept(webhook)),
+            webhooks: guarded,
+            rbac: rbac.manifests(&account, |group, plural| cluster_scoped(&operator.crds, group, plural)),
+            own,
+            installation,
+        })
+    }
+
+    /// What somebody should know about what is, or is not, generated.
+    pub(super) fn warnings(&self, what: What) -> Vec<String> {
+        let Some(namespace) = &self.installation.restricted_to else { return Vec::new() };
+        let mut warnings = Vec::new();
+        if matches!(what, What::Webhooks | What::Operator) {
+            for name in &self.overruled {
+                warnings.push(format!(
+                    "the namespaceSelector of webhook {name} is ignored: restricted to namespace {namespace}"
+                ));
+            }
+            for name in &self.left_out {
+                warnings.push(format!(
+                    "webhook {name} is left out: its kinds live in no namespace, so they are the cluster-wide operator's"
+                ));
+            }
+        }
+        if matches!(what, What::Crds | What::Operator) && !self.crds.is_empty() {
+            warnings.push("no CRDs: they serve all namespaces, so they are the cluster-wide operator's".to_owned());
+        }
+        warnings
+    }
+
+    /// The CRDs, by name. A CRD serves the whole cluster, so it is not the business of who is restricted to a part.
+    pub(super) fn crds(&self) -> Result<Vec<(String, Value)>, GenerateError> {
+        if self.installation.restricted_to.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut crds = Vec::new();
+        for crd in self.crds {
+            let name = format!("{}.{}", crd.spec.names.plural, crd.spec.group);
+            let conversion = self.conversions.iter().find(|conversion| conversion.crd == name);
+            let crd = match conversion {
+                Some(conversion) if self.installation.webhooks.is_on() => {
+                    with_conversion(crd.clone(), &conversion.path, &self.installation.service)
+                }
+                Some(_) => without_conversion(crd.clone()),
+                None => crd.clone(),
+            };
+            crds.push((name, self.finished(serde_json::to_value(crd)?, "crd")));
+        }
+        // In the same order, however the kinds were registered.
+        crds.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(crds)
+    }
+
+    pub(super) fn rbac(&self) -> Result<Vec<Value>, GenerateError> {
+        Ok(self.rbac.iter().cloned().map(|object| self.finished(object, "rbac")).collect())
+    }
+
+    pub(super) fn webhooks(&self) -> Result<Vec<Value>, GenerateError> {
+        let mut objects = Vec::new();
+        if !self.installation.webhooks.is_on() {
+            return Ok(objects);
+        }
+        let (entries, service) = (&self.webhooks, &self.installation.service);
+        let of = |kind| entries.iter().any(|webhook| webhook.kind == kind);
+        if of(WebhookKind::Validating) {
+            let configuration = validating_configuration(&self.installation.validating(), entries, service);
+            objects.push(self.finished(serde_json::to_value(configuration)?, "webhook"));
+        }
+        if of(WebhookKind::Mutating) {
+            let configuration = mutating_configuration(&self.installation.mutating(), entries, service);
+            objects.push(self.finished(serde_json::to_value(configuration)?, "webhook"));
+        }
+        Ok(objects)
+    }
+
+    /// What is applied for certificates together with the operator. An external Secret is the user's to make.
+    pub(super) fn certificates(&self) -> Vec<Value> {
+        if !self.serves() || self.installation.certificates != CertificateMode::CertManager {
+            return Vec::new();
+        }
+        let manifests = issued(&self.installation, self.flags).manifests();
+        manifests.into_iter().map(|object| self.finished(object, "certificate")).collect()
+    }
+
+    /// What `generate certificates` says.
+    pub(super) fn certificates_explained(&self) -> (String, Vec<Value>) {
+        if !self.serves() {
+            return ("# Nothing to apply: there are no webhooks.\n".to_owned(), Vec::new());
+        }
+        let (note, manifests) = explained(&self.installation, self.flags);
+        (note, manifests.into_iter().map(|object| self.finished(object, "certificate")).collect())
+    }
+
+    /// Deployment, Service and what guards them. There is no Namespace among them: it is older than the operator and
+    /// outlives it, with the Secrets in it, and who deletes these manifests does not mean all that is in it.
+    pub(super) fn operator(&self) -> Vec<Value> {
+        let installation = &self.installation;
+        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(self.own.clone());
+        let workload = Workload {
+            name: installation.release.clone(),
+            namespace: installation.namespace.clone(),
+            labels: self.labels.clone(),
+            service_account: installation.release.clone(),
+            image: self.flags.image.clone().unwrap_or_default(),
+            args: args.collect(),
+            replicas: self.flags.replicas,
+            health_port: HEALTH_BIND.port(),
+            webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
+            grace_seconds: GRACE.as_secs(),
+        };
+        workload.manifests()
+    }
+
+    /// Whether anything is called by the API server.
+    fn serves(&self) -> bool {
+        let conversions = !self.conversions.is_empty() && self.installation.restricted_to.is_none();
+        self.installation.webhooks.is_on() && (conversions || !self.webhooks.is_empty())
+    }
+
+    fn finished(&self, mut object: Value, component: &str) -> Value {
+        self.trust.put_on(&mut object);
+        self.labels.put_on(&mut object, component);
+        object
+    }
+}
+
+/// Whether this is one of the operator's own kinds and lives in no namespace.
+fn cluster_scoped(crds: &[CustomResourceDefinition], group: &str, plural: &str) -> bool {
+    crds.iter().any(|crd| crd.spec.group == group && crd.spec.names.plural == plural && crd.spec.scope == "Cluster")
+}
