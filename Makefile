@@ -44,6 +44,8 @@ fuzz: ## A million bodies through each fuzz target (minutes; 'make test' has a s
 	@hack/prerequisites.sh fuzz
 	fuzz/run.sh review
 	fuzz/run.sh conversion
+	fuzz/run.sh certificates
+	fuzz/run.sh lease
 
 bench: ## Webhook, proxy and operator figures, side by side in one run (takes minutes)
 	@hack/prerequisites.sh bench

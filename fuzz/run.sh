@@ -3,12 +3,14 @@
 #
 #   fuzz/run.sh review [RUNS]        RUNS bodies, a million unless said, from the committed seeds
 #   fuzz/run.sh conversion [RUNS]
+#   fuzz/run.sh certificates [RUNS]
+#   fuzz/run.sh lease [RUNS]
 #
 # New inputs are kept in the target directory, and what crashes is kept there too: put it into fuzz/seeds, and mend the code.
 # With cargo-fuzz: `cargo fuzz run --features libfuzzer --sanitizer none review fuzz/seeds/review`.
 set -eu
 cd "$(dirname "$0")/.."
-target=${1:?usage: fuzz/run.sh TARGET [RUNS], where TARGET is review or conversion}
+target=${1:?usage: fuzz/run.sh TARGET [RUNS], where TARGET is review, conversion, certificates or lease}
 runs=${2:-1000000}
 command -v c++ >/dev/null || {
     echo "missing: c++. libFuzzer is written in it; on Debian 'apt-get install g++'." >&2

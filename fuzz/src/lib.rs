@@ -6,13 +6,17 @@
 
 #![allow(clippy::panic, clippy::expect_used, reason = "a broken promise ends the run: that is what is looked for")]
 
+mod certificates;
 mod conversion;
+mod lease;
 mod mutate;
 mod nasty;
 mod review;
 mod versions;
 
+pub use certificates::certificates;
 pub use conversion::conversion;
+pub use lease::lease;
 pub use mutate::Mutator;
 pub use nasty::Nasty;
 pub use review::review;

@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use portcullis_fuzz::{Mutator, conversion, review};
+use portcullis_fuzz::{Mutator, certificates, conversion, lease, review};
 
 /// Bodies that are tried for each target.
 const RUNS: usize = 4_000;
@@ -40,11 +40,22 @@ fn no_object_makes_the_conversion_engine_panic_or_lose_anything() {
 }
 
 #[test]
+fn no_secret_makes_the_certificate_loader_panic_or_trust_what_it_should_not() {
+    replay("certificates", certificates);
+}
+
+#[test]
+fn no_lease_makes_two_act_or_nobody() {
+    replay("lease", lease);
+}
+
+#[test]
 fn seeds_are_few_and_small() {
-    let files: Vec<PathBuf> = ["review", "conversion"].iter().flat_map(|target| seed_files(target)).collect();
+    let files: Vec<PathBuf> =
+        ["review", "conversion", "certificates", "lease"].iter().flat_map(|target| seed_files(target)).collect();
     let bytes: u64 = files.iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!(
-        files.len() <= 50 && bytes <= 100_000,
+        files.len() <= 100 && bytes <= 200_000,
         "{} seeds of {bytes} bytes; keep those that reach something",
         files.len()
     );
