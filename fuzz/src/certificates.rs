@@ -1,11 +1,16 @@
 //! The loaders of certificates: what lies in a Secret that anybody may have edited.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::rotation::{CaData, Observed, PairData, Phase, RotationTiming, Step, Stored, step};
 use portcullis_pki::{Ca, Certificate, CertificateParams, PairProblem, Usage, bundle_fingerprints, check_server_pair};
 
-/// Between the parts of a body: certificate, key, bundle, and the authority's certificate and key.
+/// Between the parts of a body, as two Secrets have them: `tls.crt`, `tls.key`, `ca.crt` (what is published); `ca.crt`,
+/// `ca.key`, `next.crt`, `next.key`, `previous.crt`.
 const SEPARATOR: &[u8] = b"\n%%\n";
 
 /// Reads a body as the parts of a Secret, and does with them what an operator does at its start. A part that is no PEM
@@ -21,19 +26,24 @@ pub fn certificates(body: &[u8]) {
         certificate(pem);
     }
     pair(part(0), part(1), part(2));
-    for (cert, key) in [(part(0), part(1)), (part(3), part(4))] {
+    for (cert, key) in [(part(0), part(1)), (part(3), part(4)), (part(5), part(6))] {
         authority(cert, key);
+    }
+    let at = [0, 2, 3, 5, 7].into_iter().filter_map(|index| Certificate::from_pem(part(index)).ok());
+    let times: BTreeSet<Timestamp> = at.flat_map(|found| [found.not_before, found.not_after]).collect();
+    for now in times.into_iter().chain([Timestamp::UNIX_EPOCH]) {
+        rotation(&parts, now);
     }
 }
 
-/// The parts of a body, as PEM. Every second one is a key, up to the fifth.
+/// The parts of a body, as PEM.
 fn parts(body: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     let mut rest = body;
-    while parts.len() < 7 {
+    while parts.len() < 8 {
         let end = rest.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
         let (part, after) = end.map_or((rest, None), |at| (&rest[..at], Some(&rest[at + SEPARATOR.len()..])));
-        let label = if [1, 4].contains(&parts.len()) { "PRIVATE KEY" } else { "CERTIFICATE" };
+        let label = if [1, 4, 6].contains(&parts.len()) { "PRIVATE KEY" } else { "CERTIFICATE" };
         let der = !part.is_empty() && !part.windows(5).any(|window| window == b"-----");
         parts.push(if der { wrap(label, part) } else { part.to_vec() });
         let Some(after) = after else { break };
@@ -137,4 +147,40 @@ fn authority(cert: &[u8], key: &[u8]) {
     let (leaf, key) = (pair.cert_pem.as_bytes(), pair.key_pem.as_bytes());
     let good = check(leaf, key, cert.as_bytes(), &names, authority.not_before, SignedDuration::from_secs(-1));
     assert!(good.is_ok(), "{good:?}: a leaf does not verify under the authority that issued it");
+}
+
+/// What two Secrets hold, and what is to be done next.
+fn rotation(parts: &[Vec<u8>], now: Timestamp) {
+    // An empty part is a key that the Secret does not have.
+    let part = |index: usize| parts.get(index).map(Vec::as_slice).filter(|part| !part.is_empty());
+    let ca = CaData { ca_crt: part(3), ca_key: part(4), next_crt: part(5), next_key: part(6), previous_crt: part(7) };
+    let pair = PairData { tls_crt: part(0), tls_key: part(1), ca_crt: part(2) };
+    let names = ["webhook.team-a.svc".to_owned()];
+    let Stored { authorities, leaf, publishes_all, .. } = Stored::read(&ca, &pair, &names, now);
+    let Ok(mut authorities) = authorities else { return };
+    let bundle = authorities.bundle();
+    let trusted = bundle_fingerprints(bundle.as_bytes()).expect("what is published is a bundle");
+    for anchor in authorities.anchors() {
+        let found = anchor.certificate();
+        assert!(found.is_ca && found.not_before <= now && now <= found.not_after, "{found:?} is trusted at {now}");
+        assert!(trusted.contains(&found.fingerprint), "{found:?} is missing in the bundle");
+    }
+    let published = pair.ca_crt.and_then(|pem| bundle_fingerprints(pem).ok());
+    assert_eq!(publishes_all, published.is_some_and(|published| published == trusted));
+    if let (Ok(leaf), Some(cert), Some(key)) = (leaf, pair.tls_crt, pair.tls_key) {
+        let served = check(cert, key, bundle.as_bytes(), &names, now, SignedDuration::ZERO);
+        assert_eq!(served.as_ref(), Ok(&leaf), "what is served verifies under what is published");
+        for published_for in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
+            let observed = Observed { published_for, unchanged_for: published_for.unwrap_or_default() };
+            let next = step(&authorities, cert, &leaf, &RotationTiming::default(), observed, now);
+            let early = published_for != Some(Duration::MAX);
+            assert!(!(early && next == Step::Promote), "a CA issues before it is seen everywhere");
+            assert!(!(early && next == Step::Forget), "a CA is forgotten while certificates under it are served");
+        }
+    }
+    let before = authorities.phase();
+    authorities.promote();
+    let after = if before == Phase::Publishing { Phase::Draining } else { before };
+    assert_eq!(authorities.phase(), after);
+    assert_eq!(authorities.bundle(), bundle, "what is published is the same before and after the next CA issues");
 }
