@@ -10,7 +10,7 @@ use rcgen::{
 use rustls_pki_types::CertificateDer;
 use x509_parser::time::ASN1Time;
 
-use crate::certificate::{Certificate, parse_pem, spki};
+use crate::certificate::{Certificate, parse, parse_pem, spki};
 use crate::{PkiError, der};
 
 /// What a certificate may be used for (extended key usage, RFC 5280 §4.2.1.12).
@@ -100,7 +100,11 @@ impl Ca {
         if spki(&der)? != key.der_bytes() {
             return Err(PkiError::KeyMismatch);
         }
+        if parse(&der)?.subject().iter().any(|names| names.iter().next().is_none()) {
+            return Err(PkiError::Certificate("its subject has an empty part".to_owned()));
+        }
         let issuer = Issuer::from_ca_cert_der(&der, key).map_err(|e| PkiError::Certificate(e.to_string()))?;
+        issues_what_verifies(&issuer, &der)?;
         Ok(Self { issuer, certificate, der, cert_pem: cert_pem.to_owned(), key_pem: key_pem.to_owned() })
     }
 
@@ -155,6 +159,19 @@ impl Ca {
         };
         Ok(Pair { cert_pem, key_pem: key.serialize_pem() })
     }
+}
+
+/// Issues a certificate for the authority's own key, and looks whether it verifies under the authority's certificate: in a
+/// damaged one the name may have a form that is not written again as it was, and the key another algorithm than it says.
+fn issues_what_verifies(issuer: &Issuer<'static, KeyPair>, authority: &[u8]) -> Result<(), PkiError> {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let trial = params.signed_by(issuer.key(), issuer).map_err(issue)?;
+    let (trial, authority) = (parse(trial.der())?, parse(authority)?);
+    if trial.issuer().as_raw() != authority.subject().as_raw() {
+        return Err(PkiError::Certificate("its subject has a form that issued certificates cannot repeat".to_owned()));
+    }
+    trial.verify_signature(Some(authority.public_key())).map_err(|_| PkiError::KeyMismatch)
 }
 
 fn issue(error: rcgen::Error) -> PkiError {
