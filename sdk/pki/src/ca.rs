@@ -100,9 +100,6 @@ impl Ca {
         if spki(&der)? != key.der_bytes() {
             return Err(PkiError::KeyMismatch);
         }
-        if parse(&der)?.subject().iter().any(|names| names.iter().next().is_none()) {
-            return Err(PkiError::Certificate("its subject has an empty part".to_owned()));
-        }
         let issuer = Issuer::from_ca_cert_der(&der, key).map_err(|e| PkiError::Certificate(e.to_string()))?;
         issues_what_verifies(&issuer, &der)?;
         Ok(Self { issuer, certificate, der, cert_pem: cert_pem.to_owned(), key_pem: key_pem.to_owned() })

@@ -219,3 +219,32 @@ fn debug_shows_no_key() {
     let shown = format!("{ca:?} {:?}", server(&ca));
     assert!(!shown.contains("PRIVATE"), "{shown}");
 }
+
+/// The certificate with the first place of `from` after `skip` others replaced.
+fn damaged(pem: &str, skip: usize, from: &[u8], to: &[u8]) -> String {
+    use base64::Engine as _;
+    let mut der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
+    let at = der.windows(from.len()).enumerate().filter(|(_, window)| *window == from).nth(skip).unwrap().0;
+    der.splice(at..at + from.len(), to.iter().copied());
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+}
+
+#[test]
+fn an_authority_is_not_taken_up_when_what_it_issues_would_not_verify() {
+    let ca = Ca::generate("test ca", start(), days(3650)).unwrap();
+    let cases: [(usize, &[u8], &[u8]); 4] = [
+        // The subject's set holds a set, which is read, and never written so again.
+        (1, &[0x30, 0x0e, 0x06, 3, 0x55, 4, 3], &[0x31, 0x0e, 0x06, 3, 0x55, 4, 3]),
+        // The subject is sets of nothing.
+        (1, b"\x31\x10\x30\x0e\x06\x03\x55\x04\x03\x0c\x07test ca", &[0x31, 0].repeat(9)),
+        (1, b"test ca", b"test\xff\xfe "),
+        // The key is said to be on another curve (secp256k1) than it is.
+        (0, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7], &[0x2b, 0x81, 4, 0, 0x0a, 3, 1, 7]),
+    ];
+    for (skip, from, to) in cases {
+        let cert = damaged(ca.cert_pem(), skip, from, to);
+        let error = Ca::from_pem(&cert, ca.key_pem()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, PkiError::Certificate(_) | PkiError::KeyMismatch), "{error}");
+    }
+}
