@@ -205,10 +205,11 @@ fn authorities(data: &CaData<'_>, now: Timestamp, damage: &mut Vec<String>) -> R
     let mut authorities = Authorities { current, next, previous: Vec::new() };
     authorities.trust(previous);
     if let Some(pem) = data.previous_crt {
-        let stored = bundle_fingerprints(pem).unwrap_or_default();
-        let kept = authorities.previous.iter().map(|anchor| anchor.certificate().fingerprint.clone());
-        if stored != kept.collect() {
-            damage.push("previous.crt holds what is no CA, or not valid now".to_owned());
+        let kept = authorities.previous.iter().map(|anchor| anchor.certificate().fingerprint.clone()).collect();
+        if bundle_fingerprints(pem).ok() != Some(kept) {
+            damage.push(
+                "previous.crt does not read, or holds what is no CA, or not valid now, or stored beside it".to_owned(),
+            );
         }
     }
     Ok(authorities)

@@ -4,65 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::{StreamExt as _, stream};
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher::Event;
 use kube::{Api, Client};
+use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::bundle::{Bundle, Configurations, watch_one};
+use super::bundle::{Bundle, Configurations, Origin};
 use super::clock::Clock;
+use super::keeper::Keeper;
 use super::metrics::CertificateMetrics;
-use super::{CA_VALIDITY, CertificateError, LEAF_VALIDITY, MIN_LEFT, Material, store};
+use super::store::{ca_data, pair_data};
+use super::{CertificateError, Material};
 use crate::metrics::Metrics;
-use crate::pauses::Pauses;
 use crate::server::{TlsError, tls_config};
 
-/// How often the stored pair is looked at when nothing happens to it.
-const LOOK_AGAIN: Duration = Duration::from_hours(1);
 /// How long one round of reading and writing may take.
-const ROUND: Duration = Duration::from_mins(1);
-/// First and longest pause between rounds that failed or changed something.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// How long callers are given to learn of a new CA before it is served.
-const TRUST: Duration = Duration::from_secs(10);
-
-/// The times of certificates and of their rotation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RotationTiming {
-    /// How long a new CA must have been seen everywhere before anything is issued under it: API servers take up a
-    /// changed configuration a little after we have read it back.
-    pub settle: Duration,
-    /// How long a CA stays trusted after the last certificate under it was replaced.
-    pub drain: Duration,
-    /// A CA with less than this left is rotated.
-    pub ca_left: SignedDuration,
-    /// A leaf with less than this left is replaced.
-    pub leaf_left: SignedDuration,
-    /// How long a new CA is valid.
-    pub ca_validity: SignedDuration,
-    /// How long a new leaf is valid.
-    pub leaf_validity: SignedDuration,
-}
-
-impl Default for RotationTiming {
-    fn default() -> Self {
-        Self {
-            settle: Duration::from_mins(2),
-            drain: Duration::from_hours(1),
-            ca_left: LEAF_VALIDITY + MIN_LEFT,
-            leaf_left: MIN_LEFT,
-            ca_validity: CA_VALIDITY,
-            leaf_validity: LEAF_VALIDITY,
-        }
-    }
-}
+pub(super) const ROUND: Duration = Duration::from_mins(1);
 
 /// Certificates made and kept by the operator itself.
 #[derive(Clone)]
@@ -132,16 +93,63 @@ impl Automatic {
     /// The publisher of the CA that goes with `material`: as field manager `<operator>-ca-bundle`, in the entries that
     /// call a Service of this namespace.
     pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
-        Bundle::new(operator, &material.ca_pem).of_services_in(&self.namespace)
+        Bundle::new(operator, &material.ca_pem)
+            .of_services_in(&self.namespace)
+            .as_said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
+            .counted_in(self.metrics.clone())
     }
 
     /// Reads the stored material, making and repairing what is missing or cannot go on. All replicas that call this end
-    /// with the same material.
+    /// with the same material. What can be served is served, and a repair that is refused is left to
+    /// [`Automatic::maintain`].
     ///
     /// # Errors
-    /// When the API server refuses, or does not come to rest within a minute. Nothing is lost by trying again.
+    /// When there is nothing to serve and the API server refuses, or does not come to rest within a minute. Nothing is
+    /// lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
     pub async fn ensure(&self) -> Result<Material, CertificateError> {
-        timeout(ROUND, store::ensure(self)).await.unwrap_or_else(|_| Err(self.unsettled()))
+        let work = async {
+            loop {
+                let found = self.round(None).await?;
+                if let Some(refused) = &found.refused {
+                    warn!(error = %refused, "what is stored is served as it is");
+                } else if let (Step::Issue, Some(sound)) = (found.step(self, Observed::default()), &found.sound) {
+                    match self.advance(Step::Issue, sound, &found).await {
+                        Ok(_) => continue,
+                        Err(error) => warn!(%error, "what is stored is served as it is"),
+                    }
+                }
+                return Ok(found.material);
+            }
+        };
+        timeout(ROUND, work).await.unwrap_or_else(|_| Err(self.unsettled()))
+    }
+
+    /// Begins a rotation of the CA, which the replicas then carry out; nothing where one is under way. Returns the phase
+    /// that the rotation is in.
+    ///
+    /// # Errors
+    /// When the API server refuses, or there is nothing sound to begin with.
+    pub async fn rotate(&self) -> Result<Phase, CertificateError> {
+        let work = async {
+            loop {
+                let found = self.round(None).await?;
+                let Some(sound) = &found.sound else { return Err(found.refused.unwrap_or_else(|| self.unsettled())) };
+                match sound.authorities.phase() {
+                    Phase::Steady => _ = self.advance(Step::MakeNext, sound, &found).await?,
+                    under_way => return Ok(under_way),
+                }
+            }
+        };
+        timeout(ROUND, work).await.unwrap_or_else(|_| Err(self.unsettled()))
+    }
+
+    /// What is stored now, and what is wrong with it. Changes nothing.
+    ///
+    /// # Errors
+    /// When the API server does not let the Secrets be read.
+    pub async fn stored(&self) -> Result<Stored, CertificateError> {
+        let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
+        Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.clock.now()))
     }
 
     /// The listener's configuration for `material`.
@@ -153,8 +161,8 @@ impl Automatic {
     }
 
     /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is
-    /// about to end, and tells `bundle` what callers must trust. A pair that cannot be served leaves the one before it
-    /// in place.
+    /// about to end, rotates the CA, and tells `bundle` what callers must trust. A pair that cannot be served leaves the
+    /// one before it in place.
     pub async fn maintain(
         &self,
         current: Material,
@@ -162,78 +170,22 @@ impl Automatic {
         bundle: &Bundle,
         stop: &CancellationToken,
     ) {
+        let keeper = Keeper::new(self, current, tls, bundle);
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.follow(current, tls, bundle) => stop.cancelled().await,
+            () = keeper.keep() => stop.cancelled().await,
         }
     }
 
-    async fn follow(&self, mut current: Material, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let (pair, ca) = (watch_one(api.clone(), &self.secret), watch_one(api, &self.ca_secret()));
-        let mut events = std::pin::pin!(stream::select(pair, ca));
-        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let (mut due, mut not_before) = (Instant::now(), Instant::now());
-        loop {
-            tokio::select! {
-                event = events.next() => match event {
-                    Some(Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) => {
-                        due = due.min(Instant::now().max(not_before));
-                        continue;
-                    }
-                    Some(Ok(Event::Init | Event::InitApply(_))) => continue,
-                    Some(Err(error)) => {
-                        warn!(%error, secret = self.secret, "cannot watch the certificate Secrets");
-                        continue;
-                    }
-                    None => return,
-                },
-                () = sleep_until(due) => {}
-            }
-            due = Instant::now() + LOOK_AGAIN;
-            let changed = match self.ensure().await {
-                Ok(material) if material == current => false,
-                Ok(material) => {
-                    self.serve(&current, &material, tls, bundle).await;
-                    current = material;
-                    true
-                }
-                Err(error) => {
-                    warn!(%error, "certificates stay as they are");
-                    due = Instant::now();
-                    true
-                }
-            };
-            // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
-            if changed {
-                not_before = Instant::now() + pauses.next(Instant::now());
-                due = due.max(not_before);
-            }
-        }
-    }
-
-    /// Puts a new pair into the listener. When it comes from another CA, callers first learn to trust both, so that
-    /// none of their calls is lost.
-    async fn serve(&self, current: &Material, new: &Material, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
-        let config = match self.tls_config(new) {
-            Ok(config) => config,
-            Err(error) => return warn!(%error, secret = self.secret, "the pair before it goes on serving"),
-        };
-        if current.ca_pem != new.ca_pem {
-            bundle.publish(&format!("{}\n{}", new.ca_pem, current.ca_pem));
-            // Callers that cannot be told are no reason to serve a pair for ever that the Secret does not hold.
-            let _ = timeout(TRUST, bundle.published(&self.configurations, |_| {})).await;
-        }
-        tls.store(Arc::new(config));
-        bundle.publish(&new.ca_pem);
-        info!(secret = self.secret, "serving the certificate that is now in the Secret");
+    pub(super) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     pub(super) fn ca_secret(&self) -> String {
         format!("{}-ca", self.secret)
     }
 
-    fn unsettled(&self) -> CertificateError {
+    pub(super) fn unsettled(&self) -> CertificateError {
         CertificateError::Unsettled { namespace: self.namespace.clone(), name: self.secret.clone() }
     }
 }

@@ -10,12 +10,13 @@ use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PatchParams;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use portcullis_pki::check_trust;
+use portcullis_pki::{bundle_fingerprints, check_trust};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,11 +25,14 @@ use tracing::{info, warn};
 
 use super::Material;
 use super::carrier::{CONVERSION, Carrier, Entry};
+use super::metrics::CertificateMetrics;
 use crate::pauses::Pauses;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the Secret is believed more than what was read from it before.
+const DOUBT: Duration = Duration::from_secs(20);
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(30);
 
@@ -64,12 +68,16 @@ impl Configurations {
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Wanted>,
-    standings: watch::Sender<BTreeMap<String, Standing>>,
+    /// How each object stands, and since when.
+    standings: watch::Sender<BTreeMap<String, (Standing, Instant)>>,
     /// As whom it writes; nobody when it only looks on.
     manager: Option<String>,
     /// What its owner has to do about a bundle that is not right, when it only looks on.
     cure: String,
     namespace: Option<String>,
+    /// Where all replicas read what is to be published; nowhere when there is but one.
+    origin: Option<Origin>,
+    metrics: CertificateMetrics,
 }
 
 /// What callers must trust.
@@ -86,8 +94,10 @@ enum Wanted {
 enum Standing {
     /// These are the names and the bundles of its entries of ours.
     Carries(Vec<(String, Option<Vec<u8>>)>),
-    /// It has none, or could not be written, for this reason.
+    /// It could not be read or written, for this reason.
     Waits(String),
+    /// Nobody calls us because of it, for this reason.
+    Absent(String),
 }
 
 impl Wanted {
@@ -119,14 +129,30 @@ impl Bundle {
     pub fn new(operator: &str, ca_pem: &str) -> Self {
         let (wanted, _) = watch::channel(Wanted::Held(Arc::from(ca_pem)));
         let manager = Some(format!("{operator}-ca-bundle"));
-        Self { wanted, standings: watch::Sender::default(), manager, cure: String::new(), namespace: None }
+        Self {
+            wanted,
+            standings: watch::Sender::default(),
+            manager,
+            cure: String::new(),
+            namespace: None,
+            origin: None,
+            metrics: CertificateMetrics::default(),
+        }
     }
 
     /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
     /// and what is to be done if not.
     pub fn observing(material: &Material, cure: &str) -> Self {
         let (wanted, _) = watch::channel(Wanted::of(material));
-        Self { wanted, standings: watch::Sender::default(), manager: None, cure: cure.to_owned(), namespace: None }
+        Self {
+            wanted,
+            standings: watch::Sender::default(),
+            manager: None,
+            cure: cure.to_owned(),
+            namespace: None,
+            origin: None,
+            metrics: CertificateMetrics::default(),
+        }
     }
 
     /// Leaves entries alone that call a Service of another namespace than this one. They are those of another
@@ -134,6 +160,20 @@ impl Bundle {
     #[must_use]
     pub fn of_services_in(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Looks into this Secret before it writes, and writes nothing that is not what its `ca.crt` says any more: other
+    /// replicas publish too, and one that has slept through a change must not undo it.
+    #[must_use]
+    pub(super) fn as_said_by(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    #[must_use]
+    pub(super) fn counted_in(mut self, metrics: CertificateMetrics) -> Self {
+        self.metrics = metrics;
         self
     }
 
@@ -216,7 +256,8 @@ impl Bundle {
             let now = other.as_ref().unwrap_or(&now);
             let missing = {
                 let standings = standings.borrow_and_update();
-                objects.iter().find_map(|object| self.missing_in(now, object, standings.get(object)))
+                let standing = |object: &String| standings.get(object).map(|(standing, _)| standing);
+                objects.iter().find_map(|object| self.missing_in(now, object, standing(object)))
             };
             if let ControlFlow::Break(done) = look(now, missing.as_deref()) {
                 return done;
@@ -233,13 +274,33 @@ impl Bundle {
     fn missing_in(&self, wanted: &Wanted, object: &str, standing: Option<&Standing>) -> Option<String> {
         match standing {
             None => Some(format!("the CA to be published in {object}")),
-            Some(Standing::Waits(why)) => Some(format!("the CA to be published in {object}: {why}")),
+            Some(Standing::Waits(why) | Standing::Absent(why)) => {
+                Some(format!("the CA to be published in {object}: {why}"))
+            }
             Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
                 let why = wanted.missing(carried.as_deref())?;
                 let why = if why.is_empty() { why } else { format!(": {entry}: {why}; {}", self.cure) };
                 Some(format!("the CA to be published in {object}{why}"))
             }),
         }
+    }
+
+    /// Since when every object has been seen to hold `bundle`; not before `begun`, when it became wanted. What nobody is
+    /// called by does not count.
+    pub(super) fn held_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
+        let (wanted, standings) = (Wanted::Held(Arc::from(bundle)), self.standings.borrow());
+        configurations.objects().iter().try_fold(begun, |since, object| match standings.get(object) {
+            Some((Standing::Absent(_), _)) => Some(since),
+            Some((standing, at)) => {
+                self.missing_in(&wanted, object, Some(standing)).is_none().then_some(since.max(*at))
+            }
+            None => None,
+        })
+    }
+
+    /// Changes whenever one of the objects stands otherwise than before.
+    pub(super) fn changes(&self) -> Changes {
+        Changes(self.standings.subscribe())
     }
 
     /// Looks after the objects until `stop`.
@@ -264,7 +325,7 @@ impl Bundle {
         let (mut live, mut listed, mut missing): (Option<C>, Option<C>, Vec<&String>) = (None, None, Vec::new());
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut not_before = Instant::now();
-        let mut due = None;
+        let (mut due, mut doubted, mut published): (_, Option<Instant>, Option<Arc<str>>) = (None, None, None);
         loop {
             tokio::select! {
                 event = events.next() => match event {
@@ -288,7 +349,7 @@ impl Bundle {
             due = None;
             let wanted = wanted.borrow_and_update().clone();
             let Some(current) = &live else {
-                self.stands::<C>(name, Standing::Waits(format!("it is not installed; see '{}'", C::COMMAND)));
+                self.stands::<C>(name, Standing::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
                 continue;
             };
             let entries = current.entries();
@@ -308,14 +369,34 @@ impl Bundle {
                     "it belongs to the installation in namespace {other}; give --namespace, or see '{}'",
                     C::COMMAND
                 );
-                self.stands::<C>(name, Standing::Waits(why));
+                self.stands::<C>(name, Standing::Absent(why));
             } else if mine.is_empty() {
-                self.stands::<C>(name, Standing::Waits(C::STRANGE.to_owned()));
-            } else if self.manager.is_none() || mine.iter().all(|entry| wanted.missing(entry.bundle).is_none()) {
-                self.stands::<C>(name, carries(&mine));
-            } else if Instant::now() < not_before {
-                due = Some(not_before);
+                self.stands::<C>(name, Standing::Absent(C::STRANGE.to_owned()));
             } else {
+                self.stands::<C>(name, carries(&mine));
+                let right = mine.iter().all(|entry| wanted.missing(entry.bundle).is_none());
+                let Some(manager) = self.manager.as_ref().filter(|_| !right) else {
+                    doubted = None;
+                    continue;
+                };
+                if Instant::now() < not_before {
+                    due = Some(not_before);
+                    continue;
+                }
+                let doubts = doubted.get_or_insert_with(Instant::now);
+                if doubts.elapsed() < DOUBT && self.origin_says_otherwise(wanted.bundle()).await {
+                    due = Some(Instant::now() + FIRST_PAUSE);
+                    continue;
+                }
+                doubted = None;
+                if published.as_ref() == Some(wanted.bundle()) {
+                    let others = current.meddlers(manager).join(", ");
+                    warn!(
+                        object = object::<C>(name),
+                        others,
+                        "callers do not trust the right CA, which is put back; its other managers must leave caBundle alone"
+                    );
+                }
                 let entries: Vec<&str> = mine.iter().map(|entry| entry.name).collect();
                 let written = self.write(&api, current, &entries, wanted.bundle()).await;
                 // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
@@ -323,9 +404,11 @@ impl Bundle {
                 match written {
                     Ok(written) => {
                         info!(object = object::<C>(name), webhooks = entries.len(), "published the CA");
+                        self.metrics.wrote_bundle(object::<C>(name));
                         let held = written.entries();
                         let held: Vec<_> = held.iter().filter(|entry| entries.contains(&entry.name)).collect();
                         self.stands::<C>(name, carries(&held));
+                        published = Some(Arc::clone(wanted.bundle()));
                         live = Some(written);
                     }
                     Err(error) => {
@@ -336,6 +419,14 @@ impl Bundle {
                 }
             }
         }
+    }
+
+    /// Whether the Secret that all replicas read has another bundle by now. One that does not read says nothing.
+    async fn origin_says_otherwise(&self, wanted: &str) -> bool {
+        let Some(origin) = &self.origin else { return false };
+        let Ok(Ok(Some(secret))) = timeout(WRITE, origin.secrets.get_opt(&origin.name)).await else { return false };
+        let said = secret.data.as_ref().and_then(|data| bundle_fingerprints(&data.get("ca.crt")?.0).ok());
+        said.is_some_and(|said| bundle_fingerprints(wanted.as_bytes()).is_ok_and(|wanted| wanted != said))
     }
 
     /// Puts the bundle into these entries, if nobody has changed the object since it was read.
@@ -351,9 +442,32 @@ impl Bundle {
 
     fn stands<C: Carrier>(&self, name: &str, standing: Standing) {
         self.standings.send_if_modified(|standings| {
-            let previous = standings.insert(object::<C>(name), standing.clone());
-            previous != Some(standing)
+            let object = object::<C>(name);
+            let changed = standings.get(&object).is_none_or(|(before, _)| *before != standing);
+            if changed {
+                standings.insert(object, (standing, Instant::now()));
+            }
+            changed
         });
+    }
+}
+
+/// The Secret that says what is to be published.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) secrets: Api<Secret>,
+    pub(super) name: String,
+}
+
+/// Whether the objects stand otherwise than before.
+pub(super) struct Changes(watch::Receiver<BTreeMap<String, (Standing, Instant)>>);
+
+impl Changes {
+    /// Waits for a change since the last one that was waited for.
+    pub(super) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

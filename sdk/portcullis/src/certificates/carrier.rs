@@ -5,6 +5,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::Patch;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,23 @@ pub(super) trait Carrier:
 
     fn entries(&self) -> Vec<Entry<'_>>;
 
+    /// Who else writes bundles here: the field managers of a `caBundle` other than `own`; where there is none, the one
+    /// that wrote last, since it took ours out.
+    fn meddlers(&self, own: &str) -> Vec<String> {
+        let entries = || self.meta().managed_fields.iter().flatten();
+        let others = || entries().filter(|entry| entry.manager.as_deref().is_some_and(|manager| manager != own));
+        let name = |entry: &ManagedFieldsEntry| entry.manager.clone().unwrap_or_default();
+        let holds = |entry: &&ManagedFieldsEntry| {
+            entry.fields_v1.as_ref().is_some_and(|fields| holds_key(&fields.0, "f:caBundle"))
+        };
+        let mut names: Vec<_> = others().filter(holds).map(name).collect();
+        if names.is_empty() {
+            names.extend(others().max_by_key(|entry| entry.time.as_ref().map(|time| time.0)).map(name));
+        }
+        names.dedup();
+        names
+    }
+
     /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing
     /// else.
     fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value>;
@@ -48,6 +66,10 @@ impl<'a> Entry<'a> {
             namespace: client.service.as_ref().map(|service| &service.namespace),
         }
     }
+}
+
+fn holds_key(fields: &Value, key: &str) -> bool {
+    fields.as_object().is_some_and(|fields| fields.contains_key(key) || fields.values().any(|v| holds_key(v, key)))
 }
 
 /// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its

@@ -5,48 +5,50 @@
 //!
 //! | Secret | keys | who reads it |
 //! |---|---|---|
-//! | `<name>-ca` | `ca.crt`, `ca.key` | whoever issues a leaf |
-//! | `<name>` | `tls.crt`, `tls.key`, `ca.crt` | every replica: all serve the same pair |
+//! | `<name>-ca` | `ca.crt`, `ca.key`; while a CA is rotated also `next.crt`, `next.key` or `previous.crt` | whoever issues a leaf |
+//! | `<name>` | `tls.crt`, `tls.key`; `ca.crt`, which is the bundle to publish | every replica: all serve the same pair |
 //!
-//! Both are created only when absent: whoever wins the create writes, the others read what was written. The CA comes
-//! first, so that a process killed between the two leaves a state that the next start completes. A stored leaf is used
-//! again while it has more than 30 days left, names every name that is needed, and chains to the stored CA; otherwise a
-//! new one is issued under the same CA. The running listener takes a new pair without closing its port, and before one
-//! under another CA is served, callers are told to trust both.
+//! Neither belongs to another object, so both outlive the operator: installed again, it serves under the CA that
+//! callers trust already. Any number of replicas look after them, and none is special. Every write is one conditional
+//! request (create if absent, or change what was read), and whoever loses reads what the others wrote. A process killed
+//! between any two requests leaves what the next one completes.
+//!
+//! A leaf is replaced when it has less than 30 days left, does not name every name that is needed, or does not read; a
+//! CA is rotated before it could not issue a leaf of a whole year any more. The running listener takes a new pair
+//! without closing its port. No leaf is issued under a CA, or served, before all callers have been told to trust it
+//! ([`Phase`]): next CA made → both published, and read back everywhere → [`RotationTiming::settle`] → leaf under the
+//! new CA → [`RotationTiming::drain`] → old CA forgotten. The same holds for repairs: where the stored CA is lost, what
+//! callers trust stays trusted until every replica has gone over to the new one.
 
 mod automatic;
 mod bundle;
 mod carrier;
 mod clock;
+mod keeper;
 mod metrics;
 mod probe;
+mod round;
 mod store;
 mod supplied;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use jiff::SignedDuration;
 use kube::Client;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use tokio_util::sync::CancellationToken;
 
-pub use automatic::{Automatic, RotationTiming};
+pub use automatic::Automatic;
 pub use bundle::{Bundle, Configurations};
 pub use clock::Clock;
 pub(crate) use metrics::CertificateMetrics;
+pub use portcullis_pki::rotation::{Phase, RotationTiming};
 pub use probe::{ProbeError, probe};
 pub use supplied::{Supplied, Supplier};
 
 use crate::server::{TlsError, tls_config};
 
-/// A leaf is replaced when less than this is left.
-pub const MIN_LEFT: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// How long a leaf is valid.
-pub const LEAF_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// How long an authority is valid.
-pub const CA_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// What goes wrong with stored certificates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -109,6 +111,19 @@ pub enum CertificateError {
         /// Its name.
         name: String,
     },
+}
+
+impl CertificateError {
+    /// Whether trying again can help. What the API server forbids (403) and what it does not take (422) stays so until
+    /// somebody does what the message says.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if status.code == 403 || status.code == 422)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What a person has to do about a refusal; nothing where trying again may help.

@@ -72,7 +72,8 @@ async fn certificates(source: &CertificateSource, health: &Health) -> anyhow::Re
                 warn!(%error, "no certificates yet");
                 health.waiting_for(format!("certificates: {error}"));
             }
-            Err(error) if tries == CERTIFICATE_TRIES => {
+            // What is forbidden stays so until somebody does what the error says.
+            Err(error) if error.is_permanent() || tries == CERTIFICATE_TRIES => {
                 return Err(error).context("no certificates to serve webhooks with");
             }
             Err(error) => {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use portcullis::certificates::MIN_LEFT;
+use portcullis::certificates::RotationTiming;
 use portcullis_pki::check_server_pair;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn certificates_are_made_once_and_a_restart_uses_the_same_bytes_without_a_
         made.ca_pem.as_bytes(),
         &names,
         Timestamp::now(),
-        MIN_LEFT,
+        RotationTiming::default().leaf_left,
     )
     .unwrap();
     assert_eq!(leaf.dns_names, names);

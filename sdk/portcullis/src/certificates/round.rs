@@ -1,0 +1,283 @@
+//! One round: what is stored is read, repaired, and carried a step further.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::ListParams;
+use portcullis_pki::rotation::{Anchor, Authorities, Lost, Observed, Step, Stored, bundle, step};
+use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_server_pair};
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::carrier::Carrier;
+use super::store::{ca_data, pair_data};
+use super::{Automatic, CertificateError, Material};
+use crate::pauses::Pauses;
+
+/// Clocks of API servers differ a little from ours.
+const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
+/// Pause after a write that another writer overtook. The round has a deadline of its own.
+const OVERTAKEN: Duration = Duration::from_millis(50);
+const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
+/// The longest subject CN (RFC 5280, ub-common-name).
+const COMMON_NAME: usize = 64;
+
+/// What a round ends with.
+pub(super) struct Found {
+    /// What can be served, and must be trusted.
+    pub(super) material: Material,
+    /// What is stored, where all of it is sound.
+    pub(super) sound: Option<Sound>,
+    /// A repair that the API server did not let us make.
+    pub(super) refused: Option<CertificateError>,
+    /// Whether this round wrote something.
+    pub(super) repaired: bool,
+    ca_secret: Option<Secret>,
+    pair_secret: Option<Secret>,
+}
+
+pub(super) struct Sound {
+    pub(super) authorities: Authorities,
+    pub(super) leaf: Certificate,
+}
+
+impl Found {
+    /// What is to be done next.
+    pub(super) fn step(&self, source: &Automatic, observed: Observed) -> Step {
+        let Some(Sound { authorities, leaf }) = &self.sound else { return Step::Wait(None) };
+        step(authorities, self.material.cert_pem.as_bytes(), leaf, &source.timing, observed, source.clock.now())
+    }
+}
+
+impl Automatic {
+    /// Reads both Secrets, and repairs them until they are sound. What `served` is under stays trusted, whatever is
+    /// stored.
+    pub(super) async fn round(&self, served: Option<&Material>) -> Result<Found, CertificateError> {
+        let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+        let (mut repaired, mut refused) = (false, None);
+        loop {
+            let (ca_secret, pair_secret) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
+            let (now, pair) = (self.clock.now(), pair_data(pair_secret.as_ref()));
+            let Stored { authorities, damage, leaf, publishes_all, .. } =
+                Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
+            let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+            let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
+            // The listener has the last word on what it can serve.
+            let material = Material { cert_pem, key_pem, ca_pem: String::new() };
+            let leaf = match leaf {
+                Ok(leaf) => self.tls_config(&material).map(|_| leaf).map_err(|error| error.to_string()),
+                Err(problem) => Err(problem.to_string()),
+            };
+            let written = match authorities {
+                Err(lost) => {
+                    let remains = self.still_trusted(&lost, &pair.ca_crt.map(<[u8]>::to_vec), &material, served).await;
+                    warn!(
+                        secret = self.ca_secret(),
+                        problem = lost.problem,
+                        trusted = remains.len(),
+                        "the stored CA is replaced"
+                    );
+                    let found = |refused| Found {
+                        material: Material { ca_pem: bundle(&remains), ..material.clone() },
+                        sound: None,
+                        refused: Some(refused),
+                        repaired,
+                        ca_secret: None,
+                        pair_secret: None,
+                    };
+                    let authorities = Authorities::new(self.new_authority()?, remains.clone());
+                    match self.write_authorities(ca_secret.as_ref(), &authorities).await {
+                        Err(error) if leaf.is_ok() => return Ok(found(error)),
+                        written => written?,
+                    }
+                }
+                Ok(mut authorities) => {
+                    let adopted = authorities.trust(trusted_through(served, now));
+                    if (adopted || !damage.is_empty()) && refused.is_none() {
+                        warn!(secret = self.ca_secret(), ?damage, adopted, "the stored authorities are put in order");
+                        match self.write_authorities(ca_secret.as_ref(), &authorities).await {
+                            Err(error) if leaf.is_ok() => {
+                                refused = Some(error);
+                                continue;
+                            }
+                            written => written?,
+                        }
+                    } else {
+                        let material = Material { ca_pem: authorities.bundle(), ..material };
+                        match leaf {
+                            Ok(leaf) => {
+                                let found = |refused, repaired| Found {
+                                    material: material.clone(),
+                                    sound: Some(Sound { authorities, leaf }),
+                                    refused,
+                                    repaired,
+                                    ca_secret,
+                                    pair_secret: pair_secret.clone(),
+                                };
+                                if publishes_all && !adopted {
+                                    return Ok(found(refused, repaired));
+                                }
+                                if refused.is_some() {
+                                    return Ok(found(refused, repaired));
+                                }
+                                match self.write_pair(pair_secret.as_ref(), &material).await {
+                                    Err(error) => return Ok(found(Some(error), repaired)),
+                                    Ok(written) => written,
+                                }
+                            }
+                            Err(problem) => {
+                                warn!(secret = self.secret, problem, "a new certificate is issued under the stored CA");
+                                self.issue(&authorities, pair_secret.as_ref()).await?
+                            }
+                        }
+                    }
+                }
+            };
+            repaired |= written;
+            if !written {
+                sleep(pauses.next(Instant::now())).await;
+            }
+        }
+    }
+
+    /// Takes one step of a rotation. Says whether this writer was the one to take it.
+    pub(super) async fn advance(&self, step: Step, sound: &Sound, found: &Found) -> Result<bool, CertificateError> {
+        let Authorities { current, next, previous, .. } = &sound.authorities;
+        let copy = |ca: &Ca| Ca::from_pem(ca.cert_pem(), ca.key_pem());
+        let mut new = Authorities::new(copy(current)?, previous.clone());
+        new.next = next.as_ref().map(copy).transpose()?;
+        let what = match step {
+            Step::Issue => {
+                let issued = self.issue(&sound.authorities, found.pair_secret.as_ref()).await?;
+                return Ok(issued);
+            }
+            Step::MakeNext => {
+                new.next = Some(self.new_authority()?);
+                "a new CA is made, and published beside the current one"
+            }
+            Step::Promote => {
+                new.promote();
+                "certificates are issued under the new CA from now on"
+            }
+            Step::Forget => {
+                new.previous.clear();
+                "the CA before the current one is not trusted any more"
+            }
+            _ => return Ok(false),
+        };
+        let written = self.write_authorities(found.ca_secret.as_ref(), &new).await?;
+        if written {
+            info!(secret = self.ca_secret(), phase = ?new.phase(), "{what}");
+        }
+        Ok(written)
+    }
+
+    /// Issues a leaf under the current authority, and stores it. Says whether this writer won.
+    async fn issue(&self, authorities: &Authorities, read: Option<&Secret>) -> Result<bool, CertificateError> {
+        let (now, ca) = (self.clock.now(), &authorities.current);
+        let first = self.dns_names.first().map_or("webhook", String::as_str);
+        let Pair { cert_pem, key_pem } = ca.issue(&CertificateParams {
+            common_name: if first.len() > COMMON_NAME { "" } else { first },
+            organizations: &[],
+            dns_names: &self.dns_names,
+            ip_addresses: &[],
+            not_before: now - BACKDATED,
+            not_after: (now + self.timing.leaf_validity).min(ca.certificate().not_after),
+            usage: Usage::Server,
+        })?;
+        let material = Material { cert_pem, key_pem, ca_pem: authorities.bundle() };
+        // What would not pass when it is read back would be issued again for ever.
+        let unusable =
+            |problem| CertificateError::Unusable { namespace: self.namespace.clone(), ca: self.ca_secret(), problem };
+        let (cert, key, bundle) = (&material.cert_pem, &material.key_pem, &material.ca_pem);
+        let (cert, key, bundle) = (cert.as_bytes(), key.as_bytes(), bundle.as_bytes());
+        check_server_pair(cert, key, bundle, &self.dns_names, now, SignedDuration::ZERO)
+            .map_err(|problem| unusable(problem.to_string()))?;
+        self.tls_config(&material)?;
+        let written = self.write_pair(read, &material).await?;
+        if written {
+            info!(secret = self.secret, names = ?self.dns_names, "issued a certificate");
+        }
+        Ok(written)
+    }
+
+    fn new_authority(&self) -> Result<Ca, CertificateError> {
+        let now = self.clock.now();
+        Ok(Ca::generate(&self.authority_name(), now - BACKDATED, now + self.timing.ca_validity)?)
+    }
+
+    fn authority_name(&self) -> String {
+        let name = format!("{} ca", self.secret);
+        // Names of Secrets are ASCII.
+        name.get(name.len().saturating_sub(COMMON_NAME)..).unwrap_or(&name).to_owned()
+    }
+
+    /// What callers go on trusting when the stored authority is lost: authorities that bear our name, or stand behind
+    /// what is stored or served; from what is left of the Secrets, and from what is published.
+    async fn still_trusted(
+        &self,
+        lost: &Lost,
+        beside: &Option<Vec<u8>>,
+        stored: &Material,
+        served: Option<&Material>,
+    ) -> Vec<Anchor> {
+        let (now, name) = (self.clock.now(), self.authority_name());
+        let mut known = lost.remains.clone();
+        known.extend(beside.as_ref().map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+        known.extend(self.published(now).await);
+        known.retain(|anchor| {
+            anchor.certificate().common_name == name || anchor.stands_behind(stored.cert_pem.as_bytes(), now)
+        });
+        known.extend(trusted_through(served, now));
+        let mut once: Vec<Anchor> = Vec::new();
+        for anchor in known {
+            if !once.contains(&anchor) {
+                once.push(anchor);
+            }
+        }
+        once
+    }
+
+    /// What callers are told to trust now. Nothing where that cannot be read.
+    async fn published(&self, now: Timestamp) -> Vec<Anchor> {
+        let (mut found, configurations) = (Vec::new(), &self.configurations);
+        if let Some((name, _)) = &configurations.validating {
+            found.extend(self.bundles_of::<ValidatingWebhookConfiguration>(name, now).await);
+        }
+        if let Some((name, _)) = &configurations.mutating {
+            found.extend(self.bundles_of::<MutatingWebhookConfiguration>(name, now).await);
+        }
+        for name in &configurations.crds {
+            found.extend(self.bundles_of::<CustomResourceDefinition>(name, now).await);
+        }
+        found
+    }
+
+    async fn bundles_of<C: Carrier>(&self, name: &str, now: Timestamp) -> Vec<Anchor> {
+        // Reading one by its name would take another right than the watch has.
+        let one = ListParams::default().fields(&format!("metadata.name={name}"));
+        match Api::<C>::all(self.client.clone()).list(&one).await {
+            Ok(list) => {
+                let entries = list.items.iter().flat_map(Carrier::entries);
+                let ours = entries.filter(|entry| entry.namespace.is_none_or(|namespace| *namespace == self.namespace));
+                ours.filter_map(|entry| entry.bundle).flat_map(|pem| Anchor::read(pem, now)).collect()
+            }
+            Err(error) => {
+                warn!(%error, name, "cannot read what is published");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The authorities that callers of what is served must trust.
+fn trusted_through(served: Option<&Material>, now: Timestamp) -> Vec<Anchor> {
+    let Some(Material { cert_pem, ca_pem, .. }) = served else { return Vec::new() };
+    let valid = Certificate::from_pem(cert_pem.as_bytes()).is_ok_and(|leaf| now <= leaf.not_after);
+    let anchors = Anchor::read(ca_pem.as_bytes(), now);
+    anchors.into_iter().filter(|anchor| valid && anchor.stands_behind(cert_pem.as_bytes(), now)).collect()
+}
