@@ -7,9 +7,7 @@ use mcp_api::{
     v1beta1::{MCPServer, Phase},
 };
 
-use portcullis::controller::fitting;
-
-use crate::plan::{EventType, Plan, PlannedEvent};
+use crate::plan::{EventType, Plan, PlannedEvent, fitting};
 
 /// What keeps a child from being written.
 pub(super) enum Trouble {

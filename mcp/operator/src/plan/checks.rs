@@ -7,10 +7,9 @@ use mcp_api::{
 };
 use mcp_runconfig::PermissionProfile;
 
-use portcullis::controller::Conditions;
-
 use super::{
     ServerInputs,
+    conditions::Conditions,
     gate::{self, Gate},
     metadata::Server,
     rules,

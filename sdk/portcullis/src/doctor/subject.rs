@@ -2,6 +2,7 @@
 
 use portcullis_manifest::{Access, Webhook, WebhookKind};
 
+use crate::certificates::CertificateMode;
 use crate::operator::Installation;
 
 /// An installation of an operator, and what its registration says should be there.
@@ -74,7 +75,14 @@ impl Subject {
 
     /// The command that generates manifests of this sort and applies them.
     pub(super) fn apply(&self, what: &str) -> String {
-        format!("{} | kubectl apply --server-side -f -", self.command(&format!("generate {what}")))
+        let mut words = format!("generate {what}");
+        if what == "operator" {
+            words.push_str(" --image IMAGE");
+        }
+        if self.installation.certificates == CertificateMode::External && !matches!(what, "rbac" | "certificates") {
+            words.push_str(" --ca-bundle ca.crt");
+        }
+        format!("{} | kubectl apply --server-side -f -", self.command(&words))
     }
 
     /// Namespace and name of its Service.

@@ -17,6 +17,7 @@ use super::endpoint::Endpoint;
 use super::health::Health;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
+use crate::scopes::{Leadership, Scope};
 use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
@@ -63,9 +64,15 @@ pub(super) async fn run<A: clap::Args>(
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));
     }
     for (name, controller) in parts.everywhere.into_iter().chain(parts.controllers) {
-        let mut runtime = Runtime::new(client.clone(), namespace.clone(), stop.clone());
-        runtime.webhooks = installation.webhooks;
-        runtime.metrics = health.metrics().clone();
+        let runtime = Runtime {
+            client: client.clone(),
+            namespace: namespace.clone(),
+            webhooks: installation.webhooks,
+            scope: Scope::everything(),
+            leadership: Leadership::alone(),
+            metrics: health.metrics().clone(),
+            stop: stop.clone(),
+        };
         tasks.spawn(format!("controller {name}"), &stop, controller(runtime));
     }
     let result = until_the_end(tasks, &mut signals, &health, &stop).await;

@@ -87,7 +87,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
             format!("start the operator, which publishes it, or: {}", subject.command("certs publish"))
         }
         CertificateMode::CertManager => "see X11: cert-manager's cainjector fills it".to_owned(),
-        CertificateMode::External => subject.apply("webhooks --ca-bundle FILE"),
+        CertificateMode::External => subject.apply("webhooks"),
     };
     let mut notes = Vec::new();
     for (label, entry) in snapshot.ours(subject) {

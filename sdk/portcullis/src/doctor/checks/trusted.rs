@@ -141,7 +141,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
             format!("a running operator publishes it; without one: {}", subject.command("certs publish"))
         }
         CertificateMode::CertManager => "see X11: cert-manager's cainjector publishes it".to_owned(),
-        CertificateMode::External => subject.apply("webhooks --ca-bundle FILE"),
+        CertificateMode::External => subject.apply("webhooks"),
     };
     for (label, entry) in snapshot.ours(subject) {
         // An empty one is W3's.

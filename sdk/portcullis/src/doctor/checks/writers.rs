@@ -136,7 +136,7 @@ pub(super) fn brought(view: &View<'_>) -> Said {
             continue;
         }
         let message = format!("{label}: caBundle and ca.crt of Secret {} differ", subject.installation.secret);
-        let fix = subject.apply("webhooks --ca-bundle ca.crt");
+        let fix = subject.apply("webhooks");
         // While a CA is replaced, the old and the new are published together.
         notes.push(if published.is_superset(&brought) {
             info(format!("{message}: it trusts others too"))

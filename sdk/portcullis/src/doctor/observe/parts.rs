@@ -30,6 +30,8 @@ use crate::doctor::subject::{Kind, Subject};
 const KINDS: usize = 8;
 const PODS: usize = 4;
 const RIGHTS: usize = 12;
+/// The most addresses of a name that are called.
+const ADDRESSES: usize = 4;
 const FAIL_OPEN: &str = "apiserver_admission_webhook_fail_open_count";
 const DURATIONS: &str = "apiserver_admission_webhook_admission_duration_seconds_bucket";
 
@@ -219,20 +221,21 @@ pub(super) async fn listeners(
     }
     let service = snapshot.service(subject).and_then(|service| service.spec.as_ref());
     let external = service.filter(|spec| spec.type_.as_deref() == Some("ExternalName"));
-    let mut targets = Vec::new();
+    let mut targets: Vec<(String, Vec<SocketAddr>)> = Vec::new();
     if let Some(host) = external.and_then(|spec| spec.external_name.as_deref()) {
         // It stands for a host; the port is the one that the API server calls.
         let entries = snapshot.ours(subject);
         let port = entries.first().and_then(|(_, entry)| u16::try_from(entry.port()).ok());
         let port = port.unwrap_or(installation.service.port);
-        let address = tokio::net::lookup_host((host, port)).await.ok().and_then(|mut found| found.next());
-        targets.push((format!("Service {} ({host})", installation.service.name), address));
+        let found = tokio::net::lookup_host((host, port)).await.map(|found| found.take(ADDRESSES).collect());
+        targets.push((format!("Service {} ({host})", installation.service.name), found.unwrap_or_default()));
     } else if call_pods {
         let port = snapshot.target_port(subject);
         for pod in snapshot.operator_pods(subject).into_iter().filter(|pod| ready(pod)).take(PODS) {
             let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
             let port = port.as_ref().and_then(|port| snapshot.port_of(pod, port));
-            targets.push((format!("pod {}", pod.name_any()), ip.zip(port).map(|(ip, port)| SocketAddr::new(ip, port))));
+            let address = ip.zip(port).map(|(ip, port)| SocketAddr::new(ip, port));
+            targets.push((format!("pod {}", pod.name_any()), Vec::from_iter(address)));
         }
     }
     let mut paths: Vec<String> = snapshot.ours(subject).iter().map(|(_, entry)| entry.path().to_owned()).collect();
@@ -241,14 +244,20 @@ pub(super) async fn listeners(
     paths.dedup();
     paths.truncate(KINDS * 2);
     let name = installation.server_name();
-    let calls = targets.into_iter().map(|(target, address)| {
-        let (provider, name, paths) = (Arc::clone(&provider), &name, &paths);
+    let calls = targets.into_iter().map(|(target, addresses)| {
+        let (provider, name, paths) = (&provider, &name, &paths);
         async move {
-            let reached = match address {
-                Some(address) => call(provider, address, name, paths).await,
-                None => Reached::Unreachable("it has no address".to_owned()),
-            };
-            Listener { target, address, reached }
+            let mut listener =
+                Listener { target, address: None, reached: Reached::Unreachable("it has no address".to_owned()) };
+            // A name may stand for several addresses, of which one answers.
+            for address in addresses {
+                listener.address = Some(address);
+                listener.reached = call(Arc::clone(provider), address, name, paths).await;
+                if matches!(listener.reached, Reached::Answered(_) | Reached::NoTls(_)) {
+                    break;
+                }
+            }
+            listener
         }
     });
     join_all(calls).await

@@ -16,62 +16,60 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Change, Store, Stored};
-use crate::scopes::Scope;
 
 /// Objects per page of a list: what is held in full at any time.
 const PAGE: u32 = 200;
 
 /// Which namespaces are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Namespaces(Vec<String>);
+pub struct Scope {
+    namespaces: Vec<String>,
+}
 
-/// The watches of a controller, or of several that share their stores: starts them, and says when every one has
-/// delivered its first list.
+/// All watches of the process: starts them, and says when every one has delivered its first list.
+#[derive(Debug)]
 pub struct Feeds {
-    client: Client,
-    namespaces: Namespaces,
+    client: ClientBox,
+    scope: Scope,
     tasks: TaskTracker,
-    stop: CancellationToken,
+    shutdown: CancellationToken,
     /// How many watches have not delivered their first list.
     waiting: watch::Sender<usize>,
 }
 
-impl Namespaces {
-    /// All of them.
-    pub fn all() -> Self {
-        Self::default()
-    }
+#[derive(Clone)]
+struct ClientBox(Client);
 
+impl Debug for ClientBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
     /// The namespaces of a comma-separated list; an empty one means all of them.
     pub fn parse(list: &str) -> Self {
         let mut namespaces: Vec<String> =
             list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         namespaces.sort();
         namespaces.dedup();
-        Self(namespaces)
+        Self { namespaces }
     }
 
-    /// Those that an operator with this scope may see: the one that it is restricted to, or all.
-    pub fn of(scope: &Scope) -> Self {
-        Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
-    }
-
-    /// The watches that cover them: a namespace each, or one for all ("").
+    /// The watches that cover the scope: a namespace each, or one for all ("").
     fn watches(&self) -> Vec<String> {
-        if self.0.is_empty() { vec![String::new()] } else { self.0.clone() }
+        if self.namespaces.is_empty() { vec![String::new()] } else { self.namespaces.clone() }
     }
 }
 
-impl Debug for Feeds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Feeds").field("namespaces", &self.namespaces).finish_non_exhaustive()
-    }
-}
+// === impl Feeds ===
 
 impl Feeds {
-    /// No watch yet. All of them end with `stop`.
-    pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
-        Self { client, namespaces, tasks: TaskTracker::new(), stop, waiting: watch::Sender::new(0) }
+    /// No watch yet. Tasks are tracked by `tasks` and end with `shutdown`.
+    pub fn new(client: Client, scope: Scope, tasks: TaskTracker, shutdown: CancellationToken) -> Self {
+        Self { client: ClientBox(client), scope, tasks, shutdown, waiting: watch::Sender::new(0) }
     }
 
     /// Watches a kind: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
@@ -80,7 +78,7 @@ impl Feeds {
         &self,
         config: watcher::Config,
         store: Arc<Store<T>>,
-        reduce: impl Fn(K) -> T + Clone + Send + 'static,
+        reduce: fn(K) -> T,
         changed: impl Fn(&Change<T>) + Clone + Send + 'static,
     ) where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -91,10 +89,9 @@ impl Feeds {
             + 'static,
         T: Stored,
     {
-        for watch in self.namespaces.watches() {
+        for watch in self.scope.watches() {
             let api: Api<K> = self.api(&watch);
-            let stream = watcher::watcher(api, config.clone());
-            self.start(watch, stream, store.clone(), reduce.clone(), changed.clone());
+            self.start(watch, watcher::watcher(api, config.clone()), store.clone(), reduce, changed.clone());
         }
     }
 
@@ -103,22 +100,16 @@ impl Feeds {
     pub async fn ready(&self) -> bool {
         let mut waiting = self.waiting.subscribe();
         tokio::select! {
-            () = self.stop.cancelled() => false,
+            () = self.shutdown.cancelled() => false,
             result = waiting.wait_for(|waiting| *waiting == 0) => result.is_ok(),
         }
-    }
-
-    /// Returns once every watch has ended, after `stop`.
-    pub async fn ended(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 
     fn api<K>(&self, watch: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        if watch.is_empty() { Api::all(self.client.clone()) } else { Api::namespaced(self.client.clone(), watch) }
+        if watch.is_empty() { Api::all(self.client.0.clone()) } else { Api::namespaced(self.client.0.clone(), watch) }
     }
 
     fn start<K, T>(
@@ -126,20 +117,20 @@ impl Feeds {
         watch: String,
         stream: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
         store: Arc<Store<T>>,
-        reduce: impl Fn(K) -> T + Send + 'static,
+        reduce: fn(K) -> T,
         changed: impl Fn(&Change<T>) + Send + 'static,
     ) where
         K: Send + 'static,
         T: Stored,
     {
         self.waiting.send_modify(|waiting| *waiting += 1);
-        let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
+        let (waiting, shutdown) = (self.waiting.clone(), self.shutdown.clone());
         self.tasks.spawn(async move {
             let mut stream = std::pin::pin!(stream.default_backoff());
             let mut first = true;
             loop {
                 let event = tokio::select! {
-                    () = stop.cancelled() => return,
+                    () = shutdown.cancelled() => return,
                     event = stream.next() => event,
                 };
                 match event {
@@ -181,7 +172,7 @@ mod tests {
     fn a_list_of_namespaces_is_trimmed_and_an_empty_one_means_all() {
         for (list, watches) in [("", vec![""]), (" , ", vec![""]), ("b, a,b,", vec!["a", "b"]), ("team", vec!["team"])]
         {
-            assert_eq!(Namespaces::parse(list).watches(), watches, "{list:?}");
+            assert_eq!(Scope::parse(list).watches(), watches, "{list:?}");
         }
     }
 }

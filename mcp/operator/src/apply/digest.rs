@@ -1,4 +1,4 @@
-//! The digest of a JSON document, whatever the order of its keys.
+//! Digests as text, and one of a JSON document that does not depend on the order of its keys.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,8 @@ pub(super) fn of(document: &Value) -> String {
     hex(&context.finish())
 }
 
-fn hex(digest: &Digest) -> String {
+/// `digest` in lower-case hex.
+pub(crate) fn hex(digest: &Digest) -> String {
     digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");

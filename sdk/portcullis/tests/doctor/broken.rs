@@ -1,0 +1,541 @@
+//! Everything that can be broken, and what `doctor` says about it.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
+use serde_json::{Value, json};
+
+use crate::clinic::{CRD, Clinic, MUTATING, SECRET, SERVICE, Sort, VALIDATING};
+
+/// One thing that is done to an installation.
+pub(crate) enum Act {
+    Patch(Sort, &'static str, Value),
+    Delete(Sort, &'static str),
+    Create(Sort, Value),
+    /// What a controller would write, into the status of an object that was just created.
+    Status(Sort, &'static str, Value),
+    /// What another tool applies: its name, and the manifest.
+    Apply(Sort, &'static str, Value),
+}
+use Act::{Apply, Create, Delete, Patch, Status};
+
+/// What is broken, what is asked, and what is said: check, verdict, words of the message and words of the fix.
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    pub(crate) acts: Vec<Act>,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) says: Vec<Said>,
+}
+
+type Said = (&'static str, &'static str, &'static str, &'static str);
+
+pub(crate) fn variant(name: &'static str, acts: Vec<Act>, says: &[Said]) -> Variant {
+    Variant { name, acts, arguments: Vec::new(), says: says.to_vec() }
+}
+
+impl Variant {
+    pub(crate) fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(|word| (*word).to_owned()));
+        self
+    }
+}
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const LEASE: Sort = ("coordination.k8s.io", "v1", "Lease", "leases", true);
+const JOB: Sort = ("batch", "v1", "Job", "jobs", true);
+const CERTIFICATE: Sort = ("cert-manager.io", "v1", "Certificate", "certificates", true);
+
+/// As Secrets and configurations have it.
+fn encoded(pem: &str) -> Value {
+    json!(BASE64_STANDARD.encode(pem))
+}
+
+/// Certificates that nobody asked for.
+struct Forge {
+    names: Vec<String>,
+}
+
+impl Forge {
+    fn ca(&self, from: Timestamp, to: Timestamp) -> Ca {
+        Ca::generate("somebody else", from, to).unwrap()
+    }
+
+    fn leaf(&self, ca: &Ca, names: &[String], from: Timestamp, to: Timestamp) -> Pair {
+        let params = CertificateParams {
+            common_name: "leaf",
+            organizations: &[],
+            dns_names: names,
+            ip_addresses: &[],
+            not_before: from,
+            not_after: to,
+            usage: Usage::Server,
+        };
+        ca.issue(&params).unwrap()
+    }
+
+    /// The Secret with a pair of these dates, under a CA of its own.
+    fn secret(&self, names: &[String], from: Timestamp, to: Timestamp) -> Vec<Act> {
+        let ca = self.ca(from - DAY, to + DAY);
+        let pair = self.leaf(&ca, names, from, to);
+        let data = json!({
+            "tls.crt": encoded(&pair.cert_pem), "tls.key": encoded(&pair.key_pem), "ca.crt": encoded(ca.cert_pem()),
+        });
+        vec![Patch(SECRET, "shop-webhook-tls", json!([{ "op": "replace", "path": "/data", "value": data }]))]
+    }
+}
+
+/// One operation on the validating configuration's webhook.
+fn entry(operation: &str, field: &str, value: Value) -> Act {
+    of_entry(VALIDATING, "shop-validating", operation, field, value)
+}
+
+fn of_entry(sort: Sort, name: &'static str, operation: &str, field: &str, value: Value) -> Act {
+    let path = format!("/webhooks/0/{field}");
+    Patch(sort, name, json!([{ "op": operation, "path": path, "value": value }]))
+}
+
+fn service(value: Value) -> Act {
+    Patch(SERVICE, "shop-webhook", json!([{ "op": "replace", "path": "/spec", "value": value }]))
+}
+
+/// A configuration of another installation with the same webhook.
+fn another(clinic: &Clinic, name: &str, service: &str, selector: Value) -> Act {
+    let webhook = json!({
+        "name": "sober.orders.doctor.example", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": { "service": { "namespace": clinic.namespace, "name": service, "path": "/validate/sober" } },
+        "rules": [{
+            "apiGroups": ["doctor.example"], "apiVersions": ["v2"], "resources": ["orders"], "operations": ["CREATE"],
+        }],
+        "failurePolicy": "Fail", "namespaceSelector": selector,
+    });
+    Create(VALIDATING, json!({ "metadata": { "name": name }, "webhooks": [webhook] }))
+}
+
+fn only(namespace: &str) -> Value {
+    json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } })
+}
+
+fn lease(clinic: &Clinic, holder: &str, renewed: Timestamp) -> Act {
+    let spec = json!({
+        "holderIdentity": holder, "leaseDurationSeconds": 25, "leaseTransitions": 1,
+        "acquireTime": format!("{renewed:.6}"), "renewTime": format!("{renewed:.6}"),
+    });
+    Create(
+        LEASE,
+        json!({ "metadata": { "name": "shop-namespace-scope", "namespace": clinic.namespace }, "spec": spec }),
+    )
+}
+
+fn job(name: &str, command: &[&str]) -> Act {
+    let container = json!({ "name": "job", "image": "example/tool:1", "command": command });
+    let spec = json!({ "template": { "spec": { "restartPolicy": "Never", "containers": [container] } } });
+    Create(JOB, json!({ "metadata": { "name": name, "annotations": { "helm.sh/hook": "pre-install" } }, "spec": spec }))
+}
+
+fn certificate() -> Act {
+    let spec = json!({ "secretName": "shop-webhook-tls", "issuerRef": { "kind": "Issuer", "name": "nobody" } });
+    Create(CERTIFICATE, json!({ "metadata": { "name": "shop-webhook" }, "spec": spec }))
+}
+
+async fn certificates(clinic: &Clinic) -> Vec<Variant> {
+    let published = clinic.read(VALIDATING, "shop-validating").await["webhooks"][0]["clientConfig"]["caBundle"].take();
+    let (now, server) = (Timestamp::now(), format!("shop-webhook.{}.svc", clinic.namespace));
+    let forge = Forge { names: vec![server.clone()] };
+    let names = &forge.names;
+    let (day, year) = (now - DAY, now + DAY * 365);
+    let foreign = forge.ca(day, year);
+    let key = forge.leaf(&foreign, names, day, year).key_pem;
+    let expired = forge.ca(now - DAY * 9, now - HOUR);
+    let bundle = |pem: &str| entry("replace", "clientConfig/caBundle", encoded(pem));
+    let secret = |key: &str, operation: &str, value: Value| {
+        vec![Patch(
+            SECRET,
+            "shop-webhook-tls",
+            json!([{ "op": operation, "path": format!("/data/{key}"), "value": value }]),
+        )]
+    };
+    vec![
+        variant(
+            "caBundle empty",
+            vec![entry("remove", "clientConfig/caBundle", Value::Null)],
+            &[("W3", "FAIL", "shop-validating/sober.orders.doctor.example: caBundle is empty", "shop certs publish")],
+        ),
+        variant(
+            "caBundle of the CRD empty",
+            vec![Patch(
+                CRD,
+                "orders.doctor.example",
+                json!([{ "op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle" }]),
+            )],
+            &[("W3", "FAIL", "orders.doctor.example/conversion: caBundle is empty", "shop certs publish")],
+        ),
+        variant(
+            "caBundle garbage",
+            vec![bundle("garbage")],
+            &[("W3", "FAIL", "caBundle is not PEM", "shop certs publish")],
+        ),
+        variant(
+            "caBundle foreign",
+            vec![bundle(foreign.cert_pem())],
+            &[
+                (
+                    "X5",
+                    "FAIL",
+                    "shop-validating/sober.orders.doctor.example: caBundle does not sign the serving certificate",
+                    "certs publish",
+                ),
+                ("X7", "FAIL", "serves a certificate that callers of shop-validating", "X5"),
+                ("X8", "WARN", "shop-validating/sober.orders.doctor.example has another caBundle", "certs show"),
+            ],
+        ),
+        variant(
+            "caBundle expired",
+            vec![bundle(expired.cert_pem())],
+            &[("W3", "FAIL", "certificate somebody else expired", "certs publish")],
+        ),
+        variant(
+            "Secret gone",
+            vec![Delete(SECRET, "shop-webhook-tls")],
+            &[("X1", "FAIL", "shop-webhook-tls not found", "shop certs ensure")],
+        ),
+        variant(
+            "CA Secret gone",
+            vec![Delete(SECRET, "shop-webhook-tls-ca")],
+            &[("X1", "FAIL", "shop-webhook-tls-ca not found: nothing can be renewed", "shop certs ensure")],
+        ),
+        variant(
+            "Secret with an empty key",
+            secret("tls.key", "replace", json!("")),
+            &[("X1", "FAIL", "is missing key tls.key", "certs ensure")],
+        ),
+        variant(
+            "Secret without a bundle",
+            secret("ca.crt", "remove", Value::Null),
+            &[("X1", "FAIL", "is missing key ca.crt", "certs ensure")],
+        ),
+        variant(
+            "certificate cut off",
+            secret("tls.crt", "replace", encoded("-----BEGIN CERTIFICATE-----\nMIIB")),
+            &[("X1", "FAIL", "tls.crt cannot be read", "certs ensure")],
+        ),
+        variant(
+            "key swapped",
+            secret("tls.key", "replace", encoded(&key)),
+            &[("X4", "FAIL", "the key does not match the certificate", "certs ensure")],
+        ),
+        variant(
+            "key garbage",
+            secret("tls.key", "replace", encoded("garbage")),
+            &[("X4", "FAIL", "the key cannot be read", "certs ensure")],
+        ),
+        variant(
+            "leaf expired",
+            forge.secret(names, now - DAY * 9, now - HOUR),
+            &[("X2", "FAIL", "the serving certificate expired", "certs ensure")],
+        ),
+        variant(
+            "leaf not yet valid",
+            forge.secret(names, now + DAY, year),
+            &[("X2", "FAIL", "is not valid before", "certs ensure")],
+        ),
+        variant(
+            "leaf ends soon",
+            forge.secret(names, now - DAY * 300, now + DAY * 9),
+            &[("X2", "WARN", "8 days left", "certs ensure")],
+        ),
+        variant(
+            "leaf for another name",
+            forge.secret(&["elsewhere.svc".to_owned()], day, year),
+            &[("X3", "FAIL", "is valid for elsewhere.svc, not shop-webhook.", "certs ensure")],
+        ),
+        variant(
+            "pair of another CA",
+            forge.secret(names, day, year),
+            &[(
+                "X5",
+                "FAIL",
+                "orders.doctor.example/conversion: caBundle does not sign the serving certificate",
+                "certs publish",
+            )],
+        ),
+        variant(
+            "bundle that is no CA",
+            secret("ca.crt", "replace", encoded(&forge.leaf(&foreign, names, day, year).cert_pem)),
+            &[
+                ("X9", "FAIL", "may not sign others", "certs ensure"),
+                ("X5", "FAIL", "ca.crt of Secret shop-webhook-tls does not sign", "certs ensure"),
+            ],
+        ),
+        variant(
+            "external bundle differs",
+            secret("ca.crt", "replace", encoded(foreign.cert_pem())),
+            &[(
+                "X12",
+                "FAIL",
+                "caBundle and ca.crt of Secret shop-webhook-tls differ",
+                "generate webhooks --ca-bundle ca.crt",
+            )],
+        )
+        .with(&["--certificates", "external"]),
+        variant(
+            "another writer of caBundle",
+            vec![Apply(
+                VALIDATING,
+                "helm",
+                json!({
+                    "metadata": { "name": "shop-validating" },
+                    "webhooks": [{ "name": "sober.orders.doctor.example", "clientConfig": { "caBundle": published } }],
+                }),
+            )],
+            &[("X14", "WARN", "caBundle is owned by helm and ", "leave caBundle out")],
+        ),
+    ]
+}
+
+fn calls(clinic: &Clinic) -> Vec<Variant> {
+    let namespace = &clinic.namespace;
+    let cluster_ip =
+        |port: u16| json!({ "type": "ClusterIP", "selector": { "app": "shop" }, "ports": [{ "port": port }] });
+    vec![
+        variant(
+            "configuration gone",
+            vec![Delete(VALIDATING, "shop-validating")],
+            &[("W1", "FAIL", "no ValidatingWebhookConfiguration shop-validating", "shop generate webhooks --namespace")],
+        ),
+        variant(
+            "Service gone",
+            vec![Delete(SERVICE, "shop-webhook")],
+            &[("W4", "FAIL", "/shop-webhook not found", "shop generate operator")],
+        ),
+        variant(
+            "Service without the port",
+            vec![service(cluster_ip(8443))],
+            &[("W4", "FAIL", "has no port", "shop generate operator")],
+        ),
+        variant(
+            "Service without endpoints",
+            vec![service(cluster_ip(9443))],
+            &[("C2", "FAIL", "has no ready endpoints (its selector is app=shop)", "get pods -l 'app=shop'"), ("C1", "FAIL", "no ready operator pod", "generate operator")],
+        ),
+        variant(
+            "nothing listens",
+            vec![entry("replace", "clientConfig/service/port", json!(1))],
+            &[("C4", "FAIL", "connection refused by Service shop-webhook (127.", "get pods")],
+        ),
+        variant(
+            "path that is not served",
+            vec![entry("replace", "clientConfig/service/path", json!("/validate/drunk"))],
+            &[("W5", "FAIL", "path /validate/drunk is not served; the server answers 404", "generate webhooks")],
+        ),
+        variant(
+            "path of another webhook",
+            vec![entry("replace", "clientConfig/service/path", json!("/mutate/one-glass"))],
+            &[("W5", "FAIL", "calls path /mutate/one-glass of another webhook", "generate webhooks")],
+        ),
+        variant(
+            "URL instead of the Service",
+            vec![entry("replace", "clientConfig", json!({ "url": "https://example.test/x" }))],
+            &[("W4", "WARN", "calls https://example.test/x and not the Service", "generate webhooks")],
+        ),
+        variant(
+            "selector leaves the namespace out",
+            vec![entry("replace", "namespaceSelector", json!({ "matchLabels": { "beer": "yes" } }))],
+            &[("W6", "WARN", "is not matched by shop-validating/sober.orders.doctor.example (selector beer=yes)", "--show-labels")],
+        )
+        .with(&["--in-namespace", &clinic.team]),
+        variant(
+            "rule without an operation",
+            vec![entry("replace", "rules/0/operations", json!(["CREATE"]))],
+            &[("W2", "FAIL", "no rule for orders UPDATE (apiVersions v2)", "generate webhooks")],
+        ),
+        variant(
+            "webhook under another name",
+            vec![of_entry(MUTATING, "shop-mutating", "replace", "name", json!("two.glasses.example"))],
+            &[("W2", "FAIL", "shop-mutating: no webhook one-glass.orders.doctor.example", "generate webhooks")],
+        ),
+        variant(
+            "matchPolicy Exact",
+            vec![entry("replace", "matchPolicy", json!("Exact"))],
+            &[("W2", "WARN", "matchPolicy Exact hides", "generate webhooks")],
+        ),
+        variant(
+            "no conversion",
+            vec![Patch(CRD, "orders.doctor.example", json!([{ "op": "replace", "path": "/spec/conversion", "value": { "strategy": "None" } }]))],
+            &[("W2", "FAIL", "its conversion strategy is not Webhook", "generate crds")],
+        ),
+        variant(
+            "failurePolicy Ignore",
+            vec![entry("replace", "failurePolicy", json!("Ignore"))],
+            &[("W8", "WARN", "fails open (failurePolicy Ignore)", "generate webhooks")],
+        ),
+        variant(
+            "webhooks off, configuration left",
+            Vec::new(),
+            &[("W9", "FAIL", "webhooks are switched off, and their configuration is still there", "kubectl delete validatingwebhookconfiguration shop-validating")],
+        )
+        .with(&["--webhooks", "off"]),
+        variant(
+            "configuration of an installation that is gone",
+            vec![another(clinic, "old-validating", "old-webhook", json!({}))],
+            &[("T4", "FAIL", "old-validating points to deleted Service", "kubectl delete validatingwebhookconfiguration old-validating")],
+        ),
+        variant(
+            "two cluster-wide installations",
+            vec![
+                another(clinic, "second-validating", "second-webhook", json!({})),
+                Create(SERVICE, json!({ "metadata": { "name": "second-webhook" }, "spec": { "type": "ExternalName", "externalName": "localhost" } })),
+            ],
+            &[("L6", "FAIL", "2 installations validate the whole cluster", "--restrict-to-namespace")],
+        ),
+        variant(
+            "restricted configuration without a Lease",
+            vec![another(clinic, "shop-validating-team", "shop-webhook", only(namespace))],
+            &[("L1", "FAIL", "holds no lease", "kubectl delete validatingwebhookconfiguration shop-validating-team")],
+        ),
+        variant(
+            "restricted operator that is gone",
+            vec![
+                another(clinic, "shop-validating-team", "shop-webhook", only(namespace)),
+                lease(clinic, "pod-a", Timestamp::now() - HOUR),
+            ],
+            &[("L1", "FAIL", "lost its lease 60 min ago; cluster-wide has resumed, but shop-validating-team still calls it", "kubectl delete")],
+        ),
+        variant(
+            "Lease without a configuration",
+            vec![lease(clinic, "pod-a", Timestamp::now())],
+            &[
+                ("L2", "FAIL", "is validated by nobody: lease shop-namespace-scope held by pod-a, no configuration", "delete lease"),
+                ("W7", "INFO", "is excluded by Lease shop-namespace-scope, holder pod-a", ""),
+            ],
+        ),
+        variant(
+            "Lease of tomorrow",
+            vec![
+                another(clinic, "shop-validating-team", "shop-webhook", only(namespace)),
+                lease(clinic, "pod-a", Timestamp::now() + HOUR),
+            ],
+            &[("L5", "WARN", "clock skew: lease", "synchronise the clocks")],
+        ),
+        variant(
+            "selector of a restricted installation",
+            vec![another(clinic, "shop-validating-team", "shop-webhook", json!({ "matchLabels": { "beer": "yes" } }))],
+            &[("L7", "FAIL", "validates namespaces with beer=yes, should only team", "--restrict-to-namespace team")],
+        )
+        .with(&["--restrict-to-namespace", "team"]),
+        variant(
+            "hook Job failed",
+            vec![
+                job("shop-webhook-cert-gen-1", &["sh", "-c", "openssl req"]),
+                Status(JOB, "shop-webhook-cert-gen-1", json!({ "failed": 4 })),
+            ],
+            &[
+                ("H1", "FAIL", "job shop-webhook-cert-gen-1 failed 4×", "logs job/shop-webhook-cert-gen-1"),
+                ("H7", "INFO", "1 failed Job(s) can be deleted", "delete job shop-webhook-cert-gen-1"),
+            ],
+        ),
+        variant(
+            "injection Job has not ended",
+            vec![job("shop-webhook-ca-inject-1", &["kubectl", "patch"])],
+            &[("X10", "WARN", "CA injection job shop-webhook-ca-inject-1 has not ended", "certs publish")],
+        ),
+        variant(
+            "cert-manager without Certificate and annotation",
+            vec![],
+            &[
+                ("X11", "FAIL", "no Certificate in namespace", "generate certificates"),
+                ("X11", "FAIL", "shop-validating has no annotation cert-manager.io/inject-ca-from", "generate webhooks"),
+            ],
+        )
+        .with(&["--certificates", "cert-manager"]),
+        variant(
+            "Certificate that is not ready",
+            vec![
+                certificate(),
+                Status(CERTIFICATE, "shop-webhook", json!({ "conditions": [{ "type": "Ready", "status": "False", "message": "issuer is away" }] })),
+                Patch(VALIDATING, "shop-validating", json!([{
+                    "op": "add", "path": "/metadata/annotations", "value": { "cert-manager.io/inject-ca-from": format!("{namespace}/nothing") },
+                }])),
+            ],
+            &[
+                ("X11", "FAIL", "Certificate shop-webhook is not Ready: issuer is away", "describe certificate shop-webhook"),
+                ("X11", "FAIL", "Issuer nobody is not Ready: it does not exist", "describe issuer nobody"),
+                ("X11", "FAIL", "references Certificate", "generate certificates"),
+            ],
+        )
+        .with(&["--certificates", "cert-manager"]),
+        variant(
+            "two owners of the certificates",
+            vec![certificate()],
+            &[("X13", "WARN", "two certificate owners: cert-manager (Certificate shop-webhook) and the operator", "choose one")],
+        ),
+    ]
+}
+
+/// cert-manager's kinds, as far as they are looked at.
+fn cert_manager() -> Vec<Value> {
+    let crd = |kind: &str, plural: &str| {
+        let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        let version = json!({ "name": "v1", "served": true, "storage": true, "schema": schema, "subresources": { "status": {} } });
+        let names = json!({ "kind": kind, "plural": plural, "singular": kind.to_lowercase() });
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.cert-manager.io") },
+            "spec": { "group": "cert-manager.io", "scope": "Namespaced", "names": names, "versions": [version] },
+        })
+    };
+    vec![crd("Certificate", "certificates"), crd("Issuer", "issuers")]
+}
+
+/// Breaks, asks, compares, and mends; `mended` says whether all can be mended.
+pub(crate) async fn examine(clinic: &Clinic, variants: Vec<Variant>, mended: bool) {
+    let chart = clinic.chart().await;
+    let mut wrong = Vec::new();
+    for Variant { name, acts, arguments, says } in variants {
+        let mut created = Vec::new();
+        for act in acts {
+            match act {
+                Patch(sort, object, operations) => clinic.patch(sort, object, operations).await,
+                Delete(sort, object) => clinic.delete(sort, object).await,
+                Create(sort, object) => created.push((sort, clinic.create(sort, object).await)),
+                Status(sort, object, status) => clinic.status(sort, object, status).await,
+                Apply(sort, manager, manifest) => clinic.apply_as(sort, manager, manifest).await,
+            }
+        }
+        let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let examined = clinic.examine(&words).await;
+        for (id, verdict, message, fix) in &says {
+            let of: Vec<_> = examined.of(id);
+            let said = of
+                .iter()
+                .any(|found| found.verdict == *verdict && found.message.contains(message) && found.fix.contains(fix));
+            if !said {
+                wrong.push(format!("{name}: {id} {verdict} '{message}' (fix '{fix}') was not said, but {of:#?}"));
+            }
+        }
+        if says.iter().any(|(_, verdict, ..)| *verdict == "FAIL") && examined.code != 1 {
+            wrong.push(format!("{name}: exit code {}", examined.code));
+        }
+        for (sort, object) in created {
+            clinic.delete(sort, &object).await;
+        }
+        clinic.mend(&chart).await;
+    }
+    let left = clinic.examine(&[]).await;
+    if mended && left.code != 0 {
+        wrong.push(format!("something was not mended: {:#?}", left.with("FAIL")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// D10
+#[tokio::test]
+async fn whatever_is_broken_is_named_with_what_mends_it() {
+    let clinic = Clinic::open().await;
+    clinic.cluster.apply(&cert_manager()).await;
+    let (certificates, calls) = (certificates(&clinic).await, calls(&clinic));
+    assert!(certificates.len() + calls.len() >= 25);
+    examine(&clinic, certificates, true).await;
+    examine(&clinic, calls, true).await;
+}

@@ -1,0 +1,121 @@
+//! An installation inside of the cluster: Deployment, pods, endpoints, policies, rights.
+
+use serde_json::json;
+
+use crate::broken::{Act, Variant, examine, variant};
+use crate::clinic::{Clinic, POD, SLICE, Sort};
+
+const DEPLOYMENT: Sort = ("apps", "v1", "Deployment", "deployments", true);
+const POLICY: Sort = ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true);
+const BUDGET: Sort = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
+const BINDING: Sort = ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", false);
+const ROLE: Sort = ("rbac.authorization.k8s.io", "v1", "Role", "roles", true);
+const ACCOUNT: Sort = ("", "v1", "ServiceAccount", "serviceaccounts", true);
+
+fn of(sort: Sort, path: &str, value: serde_json::Value) -> Vec<Act> {
+    let name = if sort == SLICE { "shop-webhook" } else { "shop" };
+    vec![Act::Patch(sort, name, json!([{ "op": "add", "path": path, "value": value }]))]
+}
+
+/// Each is broken for good, so those come last that others would be hidden by.
+fn variants() -> Vec<Variant> {
+    vec![
+        variant(
+            "no budget",
+            vec![Act::Delete(BUDGET, "shop")],
+            &[("C9", "INFO", "no PodDisruptionBudget for Deployment shop", "generate operator --image IMAGE")],
+        ),
+        variant(
+            "one replica, and its webhooks fail closed",
+            of(DEPLOYMENT, "/spec/replicas", json!(1)),
+            &[("C9", "WARN", "Deployment shop has 1 replica(s)", "scale deployment shop --replicas=2")],
+        ),
+        variant(
+            "Recreate",
+            of(DEPLOYMENT, "/spec/strategy", json!({ "type": "Recreate" })),
+            &[("C9", "WARN", "has strategy Recreate", "use RollingUpdate")],
+        ),
+        variant(
+            "readiness is a ping",
+            of(DEPLOYMENT, "/spec/template/spec/containers/0/readinessProbe/httpGet/path", json!("/healthz")),
+            &[("C11", "WARN", "asks /healthz: readiness does not cover the webhook listener", "generate operator")],
+        ),
+        variant(
+            "webhooks off",
+            of(DEPLOYMENT, "/spec/template/spec/containers/0/args/-", json!("--webhooks=off")),
+            &[("W9", "FAIL", "the operator runs with webhooks disabled", "take --webhooks off out")],
+        ),
+        variant(
+            "policy that lets nobody in",
+            of(POLICY, "/spec/ingress", json!([{ "from": [{ "podSelector": {} }] }])),
+            &[("C6", "WARN", "NetworkPolicy shop may block the API server", "ipBlock")],
+        ),
+        variant(
+            "another installation under the same name",
+            of(BINDING, "/subjects/0/namespace", json!("elsewhere")),
+            &[
+                (
+                    "H3",
+                    "FAIL",
+                    "ClusterRoleBinding shop points to elsewhere/shop",
+                    "give one of them another --release",
+                ),
+                ("H4", "FAIL", "cannot patch validatingwebhookconfigurations shop-validating", "generate rbac"),
+            ],
+        ),
+        variant(
+            "role without the Secrets",
+            of(ROLE, "/rules", json!([])),
+            &[("H4", "FAIL", "cannot patch secrets shop-webhook-tls in namespace shop-", "generate rbac")],
+        ),
+        variant("no account", vec![Act::Delete(ACCOUNT, "shop")], &[("H3", "FAIL", "ServiceAccount", "generate rbac")]),
+        variant(
+            "endpoints that are not ready",
+            of(SLICE, "/endpoints/0/conditions/ready", json!(false)),
+            &[("C2", "FAIL", "has no ready endpoints", "get pods -l 'app.kubernetes.io/instance=shop")],
+        ),
+        variant(
+            "a port that no pod has",
+            vec![Act::Patch(
+                crate::clinic::SERVICE,
+                "shop-webhook",
+                json!([{ "op": "replace", "path": "/spec/ports/0/targetPort", "value": 8443 }]),
+            )],
+            &[(
+                "C3",
+                "FAIL",
+                "Service shop-webhook targets port 8443, pod shop-0 exposes webhooks 9443",
+                "generate operator",
+            )],
+        ),
+        variant(
+            "pods that are not ready",
+            vec![
+                Act::Status(
+                    POD,
+                    "shop-0",
+                    json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "ContainersNotReady" }] }),
+                ),
+                Act::Status(
+                    POD,
+                    "shop-1",
+                    json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "ContainersNotReady" }] }),
+                ),
+            ],
+            &[("C1", "FAIL", "no ready operator pod in namespace", "describe pod shop-0")],
+        ),
+    ]
+}
+
+// D10
+#[tokio::test]
+async fn inside_of_a_cluster_pods_policies_and_rights_are_looked_at() {
+    let clinic = Clinic::open().await;
+    clinic.move_in().await;
+    let well = clinic.examine(&["--call-pods"]).await;
+    let bad: Vec<_> = well.findings.iter().filter(|found| matches!(&*found.verdict, "WARN" | "FAIL")).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    // Both pods were called, and the rights were asked for.
+    assert!(well.of("C4").is_empty() && well.of("H4").is_empty(), "{well:#?}");
+    examine(&clinic, variants().into_iter().map(|variant| variant.with(&["--call-pods"])).collect(), false).await;
+}

@@ -1,0 +1,23 @@
+//! An installation that is well.
+
+use crate::clinic::Clinic;
+
+/// A run sends no more requests than this, whatever the size of the cluster.
+const REQUESTS: u64 = 50;
+
+// D10
+#[tokio::test]
+async fn an_installation_that_is_well_gets_a_clean_bill() {
+    let clinic = Clinic::open().await;
+    let mark = clinic.cluster.audit().mark();
+    let examined = clinic.examine(&["--in-namespace", &clinic.team]).await;
+    let bad: Vec<_> = examined.findings.iter().filter(|found| matches!(&*found.verdict, "WARN" | "FAIL")).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    assert_eq!(examined.code, 0);
+    assert!(examined.requests <= REQUESTS, "{} requests", examined.requests);
+
+    // Reads only.
+    let writes = clinic.cluster.audit().writes(mark).await;
+    let writes: Vec<_> = writes.into_iter().filter(|event| !format!("{event:?}").contains("reviews")).collect();
+    assert!(writes.is_empty(), "{writes:?}");
+}
