@@ -17,6 +17,7 @@ use super::dev::{self, DevFlags};
 use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name};
+use super::rotation::RotationFlags;
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
@@ -108,6 +109,8 @@ pub(super) struct RunFlags {
     /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR")]
     pub(super) health_bind: SocketAddr,
+    #[command(flatten)]
+    pub(super) rotation: RotationFlags,
     /// What to log, as in `info` or `warn,portcullis=debug`
     #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
     log: String,

@@ -52,6 +52,7 @@ mod generate;
 mod health;
 mod installation;
 mod migrate;
+mod rotation;
 mod run;
 mod tasks;
 

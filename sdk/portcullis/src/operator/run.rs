@@ -58,7 +58,7 @@ pub(super) async fn run<A: clap::Args>(
             server: listen("--bind", flags.bind, Limits::default()).await?,
             server_name: installation.server_name(),
             routes,
-            source,
+            source: flags.rotation.applied_to(source),
             health: health.clone(),
         };
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));

@@ -1,0 +1,86 @@
+//! An operator that is called for everything that happens to its kind: two versions, a default and a rule.
+//!
+//! ```text
+//! cargo run -p portcullis --example rotation_operator -- generate crds
+//! cargo run -p portcullis --example rotation_operator -- run --kubeconfig ~/.kube/config
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use kube::CustomResourceExt as _;
+use kube::core::crd::merge_crds;
+use portcullis::conversion::Convert;
+use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+
+/// The first version: a ticket is a text.
+mod v1 {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    /// Somebody's wish.
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "rotation.example", version = "v1", kind = "Ticket", plural = "tickets", namespaced)]
+    pub(crate) struct TicketSpec {
+        /// What is wished for.
+        pub(crate) text: String,
+        /// How urgent it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) urgency: Option<u8>,
+    }
+}
+
+/// The second version, which is stored: the text is called a title.
+mod v2 {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    /// Somebody's wish.
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "rotation.example", version = "v2", kind = "Ticket", plural = "tickets", namespaced)]
+    pub(crate) struct TicketSpec {
+        /// What is wished for.
+        pub(crate) title: String,
+        /// How urgent it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) urgency: Option<u8>,
+    }
+}
+
+fn v1_to_v2(old: v1::Ticket) -> v2::Ticket {
+    v2::Ticket::new("", v2::TicketSpec { title: old.spec.text, urgency: old.spec.urgency })
+}
+
+fn v2_to_v1(new: v2::Ticket) -> v1::Ticket {
+    v1::Ticket::new("", v1::TicketSpec { text: new.spec.title, urgency: new.spec.urgency })
+}
+
+async fn hurry(mut ticket: v2::Ticket, _: Context) -> Mutation<v2::Ticket> {
+    if ticket.spec.urgency.is_some() {
+        return Mutation::unchanged();
+    }
+    ticket.spec.urgency = Some(1);
+    Mutation::modified(ticket)
+}
+
+async fn judge(ticket: Arc<v2::Ticket>, _: Context) -> Verdict {
+    if ticket.spec.title.is_empty() {
+        return Verdict::deny("a ticket needs a title").code(422).cause("spec.title", "is empty");
+    }
+    Verdict::allow()
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let crd = merge_crds(vec![v1::Ticket::crd(), v2::Ticket::crd()], "v2")?;
+    let operator = Operator::named("rotation-operator").crds(vec![crd]).setup(|_: &NoArgs| {
+        let webhooks = Webhooks::new()
+            .convert(Convert::<v2::Ticket>::hub().spoke(v1_to_v2, v2_to_v1))
+            .mutate(Mutate::<v2::Ticket>::named("hurry").on_create(hurry))
+            .validate(Validate::<v2::Ticket>::named("judge").on_create(judge));
+        Ok(Parts::new(webhooks))
+    });
+    Ok(operator.main())
+}

@@ -1,0 +1,82 @@
+//! A CA is rotated from start to end while people work: two replicas as two processes, real API server calls to both.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+mod fixture;
+mod forwarder;
+mod load;
+mod replica;
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use fixture::{Installation, Seen};
+
+/// Nothing in these tests takes longer on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// One after the other: each wants the machine for its load.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+async fn a_whole_rotation(what: &str, skews: [i64; 2]) {
+    let _turn = TURN.lock().await;
+    let installation = Installation::new(skews).await;
+    let load = installation.load().await;
+    let begun = Instant::now();
+    let before = installation.rotate().await;
+    let after = installation.until("the end", |seen| seen.leaf != before.leaf && seen.at_rest()).await;
+    assert_ne!(after.leaf, before.leaf);
+    installation.judge(what, load, begun).await;
+}
+
+// D3: no call is lost by a rotation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ca_is_rotated_under_load_and_no_admission_fails() {
+    a_whole_rotation("rotation", [0, 0]).await;
+}
+
+// D3: nobody compares one machine's clock with another's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ca_is_rotated_by_replicas_whose_clocks_are_five_minutes_off_on_either_side() {
+    a_whole_rotation("rotation with clocks 5 min ahead and behind", [300, -300]).await;
+}
+
+// D3: what is stored says where a rotation stands, so any process can go on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admission() {
+    /// Boundaries that lie within one rotation, so far apart that a replica is back before the next.
+    type Boundary = (&'static str, fn(&Seen, &Seen) -> bool);
+    const ROTATIONS: [&[Boundary]; 3] = [
+        &[
+            ("the next CA is stored", |_, now| now.has("next.crt")),
+            ("the next CA is the one that issues", |_, now| now.has("previous.crt")),
+            ("the old CA is not stored any more", |before, now| now.leaf != before.leaf && !now.has("previous.crt")),
+        ],
+        &[
+            ("the bundle holds both", |_, now| now.to_publish == 2),
+            ("the leaf is issued", |before, now| now.leaf != before.leaf),
+            ("the bundle holds one", |before, now| now.leaf != before.leaf && now.to_publish == 1),
+        ],
+        &[
+            ("both are published", |_, now| now.published == 2),
+            ("one is published", |before, now| now.leaf != before.leaf && now.published == 1),
+        ],
+    ];
+    let _turn = TURN.lock().await;
+    let mut installation = Installation::new([0, 0]).await;
+    let load = installation.load().await;
+    let begun = Instant::now();
+    let mut victim = 0;
+    for boundaries in ROTATIONS {
+        let before = installation.rotate().await;
+        for (what, reached) in boundaries {
+            installation.until(what, |now| reached(&before, now)).await;
+            installation.kill(victim, &load).await;
+            victim = 1 - victim;
+        }
+        installation.until("the end", |now| now.leaf != before.leaf && now.at_rest()).await;
+    }
+    installation.judge("three rotations with eight kills", load, begun).await;
+}
