@@ -32,9 +32,7 @@ lint: ## Formatting, clippy and rustdoc, warnings as errors
 
 generate: ## Write the generated manifests again (deploy/)
 	@hack/prerequisites.sh generate
-	cargo run --quiet -p mcp-operator -- generate crds --out deploy/crds
-	cargo run --quiet -p mcp-operator -- generate rbac --out deploy/rbac
-	cargo run --quiet -p mcp-operator -- generate webhooks --out deploy/webhooks
+	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:latest --format kustomize --out deploy
 
 docs: ## Build the book in docs/ (its code is compiled and run by 'make test')
 	@command -v mdbook >/dev/null || { echo "missing: mdbook. It makes HTML of docs/; 'cargo install mdbook' installs it. Without it, read docs/src/SUMMARY.md." >&2; exit 1; }

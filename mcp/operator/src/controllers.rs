@@ -1,8 +1,5 @@
 //! The controllers: observe, plan, apply.
 
-mod custom;
-mod error;
-mod events;
 mod failure;
 mod server;
 mod stores;
@@ -12,99 +9,96 @@ mod webhook_config;
 
 use std::sync::Arc;
 
-use futures::future::join;
+use futures::future::join3;
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{
-    Client, Resource,
-    api::PartialObjectMeta,
-    core::{DeserializeGuard, NamespaceResourceScope},
+use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use portcullis::{
+    controller::{Controller, Feeds, Namespaces, apply::Marks, paged},
+    operator::Runtime,
 };
-use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
 use serde::de::DeserializeOwned;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    apply::ChildKind,
-    cache::{Feeds, Scope, paged},
-    plan::Settings,
-    work::Queue,
+use crate::plan::{
+    ChildKind, Settings,
+    names::{SERVER_FINALIZER, WEBHOOK_CONFIG_FINALIZER},
 };
 
-pub use custom::Custom;
-pub use error::ReconcileError;
 pub use stores::Stores;
 pub use traces::{PodTrace, Trace};
 
 use server::ServerController;
+use stores::{tokens_of_config, tokens_of_server};
 use wake::Wake;
 use webhook_config::WebhookConfigController;
-
-/// How many objects of a kind are reconciled at once.
-const WORKERS: usize = 8;
 
 /// Both controllers and what they share.
 #[derive(Clone, Debug)]
 pub struct Controllers {
     stores: Arc<Stores>,
     settings: Settings,
-    scope: Scope,
+    namespaces: Namespaces,
 }
 
 // === impl Controllers ===
 
 impl Controllers {
     /// Controllers that fill and read `stores`.
-    pub fn new(stores: Arc<Stores>, settings: Settings, scope: Scope) -> Self {
-        Self { stores, settings, scope }
+    pub fn new(stores: Arc<Stores>, settings: Settings, namespaces: Namespaces) -> Self {
+        Self { stores, settings, namespaces }
     }
 
-    /// Watches, waits for every first list, then reconciles until `shutdown`. Reconciles under way are finished.
-    pub async fn run(self, client: Client, shutdown: CancellationToken) {
-        let wake = Wake::new(self.stores.clone());
-        let tasks = TaskTracker::new();
-        let feeds = Feeds::new(client.clone(), self.scope, tasks.clone(), shutdown.clone());
-        follow_all(&feeds, &self.stores, &wake);
-        tasks.close();
-        if feeds.ready().await {
-            self.stores.set_ready();
-            tracing::info!("every store holds its first list; reconciling");
-            let servers = ServerController::new(client.clone(), self.stores.clone(), self.settings);
-            let configs = WebhookConfigController::new(client, self.stores);
-            join(
-                run(&wake.servers, &shutdown, |key| servers.reconcile(key)),
-                run(&wake.configs, &shutdown, |key| configs.reconcile(key)),
-            )
-            .await;
-        }
-        tasks.wait().await;
+    /// Watches, waits for every first list, then reconciles until [`Runtime::stop`]. Reconciles under way are finished.
+    pub async fn run(self, runtime: Runtime) {
+        let Self { stores, settings, namespaces } = self;
+        let namespaces =
+            if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
+        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone());
+        let servers = Arc::new(ServerController::new(runtime.client.clone(), stores.clone(), settings));
+        let configs = Arc::new(WebhookConfigController::new(stores.clone()));
+        let (cleaned, released) = (servers.clone(), configs.clone());
+        let of_servers = Controller::named("mcpserver-controller")
+            .marks(traces::marks())
+            .stored_in(stores.servers.clone())
+            .found_by(tokens_of_server)
+            .finalizer(SERVER_FINALIZER, move |leaving| {
+                let cleaned = cleaned.clone();
+                async move { cleaned.clean_up(leaving).await }
+            });
+        let of_configs = Controller::named("mcpwebhookconfig-controller")
+            .marks(Marks::of("portcullis-mcpwebhookconfig"))
+            .stored_in(stores.configs.clone())
+            .found_by(tokens_of_config)
+            .finalizer(WEBHOOK_CONFIG_FINALIZER, move |leaving| {
+                let released = released.clone();
+                async move { released.clean_up(leaving).await }
+            });
+        let wake = Wake::new(stores.clone(), of_servers.queue(), of_configs.queue());
+        follow_all(&feeds, &stores, &wake);
+        let on = wake.clone();
+        let of_servers = of_servers.on_change(move |change| on.server(change));
+        let of_configs = of_configs.on_change(move |change| wake.webhook_config(change));
+        let ready = async {
+            if feeds.ready().await {
+                stores.set_ready(true);
+                tracing::info!("every store holds its first list; reconciling");
+            }
+        };
+        let work = join3(
+            ready,
+            of_servers.run_with(&feeds, runtime.clone(), |pass| servers.reconcile(pass)),
+            of_configs.run_with(&feeds, runtime, |pass| configs.reconcile(pass)),
+        );
+        work.await;
+        stores.set_ready(false);
+        feeds.ended().await;
     }
-}
-
-async fn run<F>(queue: &Queue, shutdown: &CancellationToken, reconcile: impl Fn(crate::work::Key) -> F)
-where
-    F: Future<Output = Result<crate::work::Next, ReconcileError>>,
-{
-    queue.run(WORKERS, shutdown, reconcile).await;
 }
 
 fn follow_all(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>) {
-    let on = wake.clone();
-    feeds.follow::<DeserializeGuard<MCPServer>, _>(paged(), stores.servers.clone(), Custom::server, move |change| {
-        on.server(change);
-    });
-    let on = wake.clone();
-    feeds.follow::<DeserializeGuard<MCPWebhookConfig>, _>(
-        paged(),
-        stores.configs.clone(),
-        Custom::webhook_config,
-        move |change| {
-            on.webhook_config(change);
-        },
-    );
     follow_children::<ConfigMap>(feeds, stores, wake, ChildKind::ConfigMap);
     follow_children::<Service>(feeds, stores, wake, ChildKind::Service);
     follow_children::<ServiceAccount>(feeds, stores, wake, ChildKind::ServiceAccount);

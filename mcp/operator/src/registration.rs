@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use portcullis::controller::Namespaces;
 use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts};
 
 use crate::{
-    cache::Scope,
     controllers::{Controllers, Stores},
     plan::Settings,
     webhooks::{Admission, webhooks},
@@ -46,11 +46,11 @@ pub fn operator() -> Operator<Args> {
             let webhooks = webhooks(admission, &stores);
             let settings =
                 Settings { runner_image, proxy_host, default_image_pull_secrets: words(&default_image_pull_secrets) };
-            let controllers = Controllers::new(stores, settings, Scope::parse(&watch_namespace));
+            let controllers = Controllers::new(stores, settings, Namespaces::parse(&watch_namespace));
             Ok(Parts::new(webhooks).controller("mcp", move |runtime| {
                 let controllers = controllers.clone();
                 async move {
-                    controllers.run(runtime.client, runtime.stop).await;
+                    controllers.run(runtime).await;
                     Ok(())
                 }
             }))

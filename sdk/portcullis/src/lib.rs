@@ -8,6 +8,7 @@
 //! |---|---|
 //! | refuse or edit objects of a kind | [`webhooks`] |
 //! | serve a kind in several versions | [`conversion`] |
+//! | reconcile objects and what they own | [`controller`] |
 //! | ship one binary with `run`, `generate crds\|webhooks\|rbac` and `migrate-storage` | [`operator`] |
 //! | serve webhooks in a process of your own | [`server`] |
 //! | count what happens | [`metrics`] |
@@ -160,6 +161,7 @@
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
 pub mod certificates;
+pub mod controller;
 pub mod conversion;
 pub mod doctor;
 pub mod metrics;

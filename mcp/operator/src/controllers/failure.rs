@@ -7,7 +7,9 @@ use mcp_api::{
     v1beta1::{MCPServer, Phase},
 };
 
-use crate::plan::{EventType, Plan, PlannedEvent, fitting};
+use portcullis::controller::fitting;
+
+use crate::plan::{EventType, Plan, PlannedEvent};
 
 /// What keeps a child from being written.
 pub(super) enum Trouble {

@@ -10,24 +10,20 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{ConfigMap, Pod, Secret},
 };
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
 use mcp_api::v1beta1::{MCPServer, Phase};
+use portcullis::controller::{
+    Cleanup, ControllerError, Key, Leaving, Next, Pass,
+    apply::{Applier, DeleteOutcome, Desired, Ensured, refusal},
+};
 use tokio::time::Instant;
 
 use super::{
-    Custom, ReconcileError, Stores, Trace,
-    custom::Writer,
-    events::Events,
+    Stores, Trace,
     failure::{self, Trouble},
+    traces::marks,
 };
-use crate::{
-    apply::{Applier, ChildKind, Decision, DeleteOutcome, Desired, decide, names, refusal},
-    plan::{
-        Child, ChildRef, Finalizer, Plan, ServerInputs, Settings, digest, names::SERVER_FINALIZER, plan_server,
-        references,
-    },
-    work::{Key, Next},
-};
+use crate::plan::{Child, ChildKind, ChildRef, Plan, ServerInputs, Settings, digest, plan_server, references};
 
 /// A proxy that was just made has no pods yet. They wake its server; until then, for at most this long, nothing is said:
 /// one status instead of two.
@@ -35,24 +31,22 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// Deadline of reading a referenced Secret or ConfigMap.
 const READ_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Keeps the children, the status and the finalizer of MCPServers.
+/// Keeps the children and the status of MCPServers.
 pub(super) struct ServerController {
     client: Client,
     stores: Arc<Stores>,
     settings: Settings,
     applier: Applier,
-    writer: Writer<MCPServer>,
-    events: Events,
     /// Servers whose status waits for their first pods, and until when.
     settling: Mutex<HashMap<Key, Instant>>,
 }
 
-/// What a pass over the children did.
+/// What was done about the children.
 #[derive(Default)]
-struct Pass {
+struct Children {
     writes: usize,
     /// The first child that could not be written, and why.
-    failed: Option<ReconcileError>,
+    failed: Option<ControllerError>,
     /// What else keeps a child from being written.
     trouble: Option<Trouble>,
 }
@@ -61,71 +55,54 @@ struct Pass {
 
 impl ServerController {
     pub(super) fn new(client: Client, stores: Arc<Stores>, settings: Settings) -> Self {
-        Self {
-            stores,
-            settings,
-            applier: Applier::new(client.clone(), names::SERVER_CHILDREN),
-            writer: Writer::new(client.clone(), names::SERVER_STATUS, Custom::server),
-            events: Events::new(client.clone(), "mcpserver-controller"),
-            settling: Mutex::default(),
-            client,
-        }
+        Self { stores, settings, applier: Applier::new(client.clone(), marks()), settling: Mutex::default(), client }
     }
 
-    pub(super) async fn reconcile(&self, key: Key) -> Result<Next, ReconcileError> {
-        let Some(live) = self.stores.servers.get(&key.namespace, &key.name) else {
-            self.settled(&key);
-            return Ok(Next::Wait);
-        };
-        let server = match &live.object {
-            Ok(server) => server,
-            Err(error) => {
-                tracing::warn!(namespace = key.namespace, name = key.name, error, "MCPServer does not decode");
-                if live.deleting {
-                    self.finalizer(&live, Finalizer::Remove).await?;
-                }
-                return Ok(Next::Wait);
-            }
-        };
+    /// Makes a server what its plan says.
+    pub(super) async fn reconcile(&self, pass: Pass<MCPServer>) -> Result<Next, ControllerError> {
+        let (key, server) = (&pass.key, &*pass.object);
         let mut plan = self.plan(server).await?;
-        let mut pass = Pass::default();
-        self.remove(server, &plan.absent, &mut pass).await;
-        if pass.failed.is_none() {
-            self.apply(server, &plan.children, &mut pass).await?;
+        let mut done = Children::default();
+        self.remove(server, &plan.absent, &mut done).await;
+        if done.failed.is_none() {
+            self.apply(server, &plan.children, &mut done).await?;
         }
-        if plan.finalizer == Finalizer::Remove {
-            // Nobody reads the status of what is about to be gone. A failed removal is left to garbage collection.
-            self.finalizer(&live, plan.finalizer).await?;
-            return Ok(Next::Wait);
-        }
-        self.finalizer(&live, plan.finalizer).await?;
-        if let Some(trouble) = pass.trouble() {
+        if let Some(trouble) = done.trouble() {
             // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
             if matches!(trouble, Trouble::Waits(_))
-                && let Some(rest) = self.settle(&key, true)
+                && let Some(rest) = self.settle(key, true)
             {
                 return Ok(Next::After(rest));
             }
             failure::tell(&mut plan, server, &trouble);
         } else if plan.status.phase == Some(Phase::Pending)
             && self.stores.pods.find(&key.namespace, &key.name).is_empty()
-            && let Some(rest) = self.settle(&key, pass.writes > 0)
+            && let Some(rest) = self.settle(key, done.writes > 0)
         {
             return Ok(Next::After(rest));
         }
-        self.settled(&key);
-        if let Some(written) = self.writer.status(&live, server, &plan.status).await? {
-            self.stores.servers.written(written);
-            self.events.publish(server, &plan.events).await;
+        self.settled(key);
+        if pass.status(&plan.status).await? {
+            pass.publish(&plan.events).await;
         }
-        pass.failed.map_or(Ok(Next::Wait), Err)
+        done.failed.map_or(Ok(Next::Wait), Err)
     }
 
-    async fn plan(&self, server: &MCPServer) -> Result<Plan, ReconcileError> {
+    /// Deletes the children of a server that is being deleted. What that leaves is the garbage collector's.
+    pub(super) async fn clean_up(&self, leaving: Leaving<MCPServer>) -> Result<Cleanup, ControllerError> {
+        self.settled(&leaving.key);
+        if let Ok(pass) = leaving.pass {
+            let plan = self.plan(&pass.object).await?;
+            self.remove(&pass.object, &plan.absent, &mut Children::default()).await;
+        }
+        Ok(Cleanup::Done)
+    }
+
+    async fn plan(&self, server: &MCPServer) -> Result<Plan, ControllerError> {
         let (namespace, name) = (server.namespace().unwrap_or_default(), server.name_any());
         let reference = server.spec.webhook_config_ref.as_ref();
         let config = reference.and_then(|reference| self.stores.configs.get(&namespace, &reference.name));
-        let webhook_config = config.as_ref().and_then(|config| config.object.as_ref().ok());
+        let webhook_config = config.as_ref().and_then(|config| config.object.as_deref().ok());
         let references = references(server, webhook_config);
         let secrets = self.secrets(&namespace, &references.secrets).await?;
         let config_maps = self.config_maps(&namespace, &references.config_maps).await?;
@@ -153,39 +130,32 @@ impl ServerController {
         }))
     }
 
-    async fn apply(&self, server: &MCPServer, children: &[Child], pass: &mut Pass) -> Result<(), ReconcileError> {
+    async fn apply(&self, server: &MCPServer, children: &[Child], done: &mut Children) -> Result<(), ControllerError> {
         let owner = server.uid().unwrap_or_default();
         for child in children {
-            let desired = Desired::new(child.object.clone())?;
-            let store = self.stores.children(desired.kind());
+            let kind = child.reference.kind;
+            let desired = Desired::new(&kind.api_resource(), child.object.clone(), self.applier.marks())?;
+            let store = self.stores.children(kind);
             let live = store.get(desired.namespace(), desired.name());
-            match decide(live.as_ref().map(|trace| &trace.live), &desired, &owner) {
-                Decision::Keep => {}
+            match self.applier.ensure(live.as_ref().map(|trace| &trace.live), &desired, &owner).await {
+                Ok(Ensured::Kept) => {}
+                Ok(Ensured::Written(live)) => {
+                    done.writes += 1;
+                    store.written(Trace::written(&desired, live));
+                }
                 // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
                 // nor with one that is about to go and lacks the guard that the proxy is said to have.
-                Decision::Wait => {
-                    pass.trouble = Some(Trouble::Waits(format!("{:?} {}", desired.kind(), desired.name())));
+                Ok(Ensured::Waits) => {
+                    done.trouble = Some(Trouble::Waits(format!("{kind:?} {}", desired.name())));
                     return Ok(());
                 }
-                Decision::Refuse(refusal) => {
-                    let taken = format!("{:?} {}: {refusal}", desired.kind(), desired.name());
-                    pass.trouble = Some(Trouble::NameTaken(taken));
+                Ok(Ensured::Refused(refusal)) => {
+                    done.trouble = Some(Trouble::NameTaken(format!("{kind:?} {}: {refusal}", desired.name())));
                     return Ok(());
                 }
-                Decision::Apply(reason) => {
-                    tracing::debug!(
-                        namespace = desired.namespace(), name = desired.name(), kind = ?desired.kind(), ?reason, "apply"
-                    );
-                    match self.applier.apply(&desired, live.is_some()).await {
-                        Ok(written) => {
-                            pass.writes += 1;
-                            store.written(Trace::written(&desired, written));
-                        }
-                        Err(error) => {
-                            pass.failed = Some(error.into());
-                            return Ok(());
-                        }
-                    }
+                Err(error) => {
+                    done.failed = Some(error.into());
+                    return Ok(());
                 }
             }
         }
@@ -193,7 +163,7 @@ impl ServerController {
     }
 
     /// Deletes those of `absent` that exist and are this server's.
-    async fn remove(&self, server: &MCPServer, absent: &[ChildRef], pass: &mut Pass) {
+    async fn remove(&self, server: &MCPServer, absent: &[ChildRef], done: &mut Children) {
         let (namespace, owner) = (server.namespace().unwrap_or_default(), server.uid().unwrap_or_default());
         for child in absent {
             let store = self.stores.children(child.kind);
@@ -201,24 +171,23 @@ impl ServerController {
             if trace.live.deleting || refusal(&trace.live, &owner).is_some() {
                 continue;
             }
-            match self.applier.delete(child.kind, &namespace, &child.name, &trace.live).await {
+            // A Deployment stays until its pods are gone: the one that follows must not serve beside them.
+            let propagation = match child.kind {
+                ChildKind::Deployment => PropagationPolicy::Foreground,
+                _ => PropagationPolicy::Background,
+            };
+            let resource = child.kind.api_resource();
+            match self.applier.delete(&resource, &namespace, &child.name, &trace.live, propagation).await {
                 Ok(DeleteOutcome::Accepted) => {
-                    pass.writes += 1;
+                    done.writes += 1;
                     store.amended(trace.deleting());
                 }
                 Ok(DeleteOutcome::AlreadyGone) => {}
                 Err(error) => {
-                    pass.failed.get_or_insert(error.into());
+                    done.failed.get_or_insert(error.into());
                 }
             }
         }
-    }
-
-    async fn finalizer(&self, live: &Custom<MCPServer>, wish: Finalizer) -> Result<(), ReconcileError> {
-        if let Some(written) = self.writer.finalizer(live, SERVER_FINALIZER, wish).await? {
-            self.stores.servers.written(written);
-        }
-        Ok(())
     }
 
     /// Per Secret that exists: its keys and the digests of their values. The values themselves are dropped at once.
@@ -226,7 +195,7 @@ impl ServerController {
         &self,
         namespace: &str,
         names: &BTreeSet<String>,
-    ) -> Result<BTreeMap<String, BTreeMap<String, String>>, ReconcileError> {
+    ) -> Result<BTreeMap<String, BTreeMap<String, String>>, ControllerError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let mut found = BTreeMap::new();
         for name in names {
@@ -234,7 +203,7 @@ impl ServerController {
             let content = trace.content.get_or_try_init(|| async {
                 let secret = read("Secret", namespace, name, api.get_opt(name)).await?;
                 let data = secret.map(|secret| secret.data.unwrap_or_default());
-                Ok::<_, ReconcileError>(
+                Ok::<_, ControllerError>(
                     data.map(|data| data.into_iter().map(|(key, value)| (key, digest(&value.0))).collect()),
                 )
             });
@@ -250,14 +219,14 @@ impl ServerController {
         &self,
         namespace: &str,
         names: &BTreeSet<String>,
-    ) -> Result<BTreeMap<String, BTreeMap<String, String>>, ReconcileError> {
+    ) -> Result<BTreeMap<String, BTreeMap<String, String>>, ControllerError> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         let mut found = BTreeMap::new();
         for name in names {
             let Some(trace) = self.stores.children(ChildKind::ConfigMap).get(namespace, name) else { continue };
             let content = trace.content.get_or_try_init(|| async {
                 let map = read("ConfigMap", namespace, name, api.get_opt(name)).await?;
-                Ok::<_, ReconcileError>(map.map(|map| map.data.unwrap_or_default()))
+                Ok::<_, ControllerError>(map.map(|map| map.data.unwrap_or_default()))
             });
             if let Some(content) = content.await? {
                 found.insert(name.clone(), content.clone());
@@ -283,9 +252,9 @@ impl ServerController {
     }
 }
 
-// === impl Pass ===
+// === impl Children ===
 
-impl Pass {
+impl Children {
     /// What the server's author has to know, if anything.
     fn trouble(&mut self) -> Option<Trouble> {
         self.trouble.take().or_else(|| self.failed.as_ref().map(|error| Trouble::Failed(error.to_string())))
@@ -297,11 +266,11 @@ async fn read<T>(
     namespace: &str,
     name: &str,
     request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, ReconcileError> {
+) -> Result<T, ControllerError> {
     let object = || format!("{kind} {namespace}/{name}");
     match tokio::time::timeout(READ_DEADLINE, request).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(ReconcileError::Request { verb: "read", object: object(), source: Box::new(source) }),
-        Err(_) => Err(ReconcileError::Deadline { verb: "read", object: object(), seconds: READ_DEADLINE.as_secs() }),
+        Ok(Err(source)) => Err(ControllerError::Request { verb: "read", object: object(), source: Box::new(source) }),
+        Err(_) => Err(ControllerError::Deadline { verb: "read", object: object(), seconds: READ_DEADLINE.as_secs() }),
     }
 }

@@ -6,17 +6,18 @@ use std::sync::{
 };
 
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
+use portcullis::controller::{Observed, Store, Stored as _};
 
-use super::{Custom, PodTrace, Trace, custom::token};
-use crate::{apply::ChildKind, cache::Store};
+use super::{PodTrace, Trace};
+use crate::plan::{ChildKind, references};
 
 /// One store per kind.
 #[derive(Debug, Default)]
 pub struct Stores {
     /// MCPServers.
-    pub servers: Arc<Store<Custom<MCPServer>>>,
+    pub servers: Arc<Store<Observed<MCPServer>>>,
     /// MCPWebhookConfigs.
-    pub configs: Arc<Store<Custom<MCPWebhookConfig>>>,
+    pub configs: Arc<Store<Observed<MCPWebhookConfig>>>,
     /// Secrets: their metadata.
     pub secrets: Arc<Store<Trace>>,
     /// Pods of proxies.
@@ -52,8 +53,8 @@ impl Stores {
         self.ready.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_ready(&self) {
-        self.ready.store(true, Ordering::Release);
+    pub(super) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Release);
     }
 
     /// Names of the servers that refer to this webhook configuration.
@@ -66,7 +67,7 @@ impl Stores {
         let token = token("secret", secret);
         let mut servers = self.servers_with(namespace, &token);
         for config in self.configs.find(namespace, &token) {
-            servers.extend(self.servers_with_config(namespace, crate::cache::Stored::name(&*config)));
+            servers.extend(self.servers_with_config(namespace, config.name()));
         }
         servers
     }
@@ -78,6 +79,25 @@ impl Stores {
 
     fn servers_with(&self, namespace: &str, token: &str) -> Vec<String> {
         let found = self.servers.find(namespace, token);
-        found.iter().map(|server| crate::cache::Stored::name(&**server).to_owned()).collect()
+        found.iter().map(|server| server.name().to_owned()).collect()
     }
+}
+
+/// What a server can be found by: all that it refers to.
+pub(super) fn tokens_of_server(server: &MCPServer) -> Vec<String> {
+    let references = references(server, None);
+    let config = references.webhook_config.into_iter().map(|name| token("webhook", &name));
+    let secrets = references.secrets.iter().map(|name| token("secret", name));
+    let maps = references.config_maps.iter().map(|name| token("configmap", name));
+    config.chain(secrets).chain(maps).collect()
+}
+
+/// What a configuration can be found by: the Secrets that it refers to.
+pub(super) fn tokens_of_config(config: &MCPWebhookConfig) -> Vec<String> {
+    let references = references(&MCPServer::default(), Some(config));
+    references.secrets.iter().map(|name| token("secret", name)).collect()
+}
+
+fn token(kind: &str, name: &str) -> String {
+    format!("{kind}/{name}")
 }

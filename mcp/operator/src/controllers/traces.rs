@@ -11,13 +11,23 @@ use k8s_openapi::{
 };
 use kube::api::PartialObjectMeta;
 use mcp_api::names::label;
+use portcullis::controller::{
+    Stored,
+    apply::{Desired, Live, Marks, version_number},
+};
 use tokio::sync::OnceCell;
 
-use crate::{
-    apply::{Desired, Live, names::SERVER_CHILDREN, version_number},
-    cache::Stored,
-    plan::names::GATE,
-};
+use crate::plan::names::GATE;
+
+/// How the children of MCPServers are marked. What the upstream's runner made carries `toolhive: "true"` too, and is
+/// taken over.
+pub(super) fn marks() -> Marks {
+    Marks { adopts: made_by_platform, ..Marks::of("portcullis-mcpserver") }
+}
+
+fn made_by_platform(metadata: &ObjectMeta) -> bool {
+    metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE)).is_some_and(|value| value == "true")
+}
 
 /// What is kept of a child, or of a Secret or ConfigMap that a server may refer to.
 #[derive(Debug)]
@@ -56,7 +66,7 @@ impl Trace {
         Self::new(
             metadata.namespace.clone().unwrap_or_default(),
             metadata.name.clone().unwrap_or_default(),
-            Live::read(metadata, SERVER_CHILDREN),
+            marks().read(metadata),
             metadata.annotations.as_ref().and_then(|all| all.get(GATE)).cloned(),
         )
     }

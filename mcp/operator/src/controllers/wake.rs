@@ -1,44 +1,34 @@
 //! Which objects a change wakes.
 //!
 //! A change that leaves everything a plan reads as it was wakes nobody; our own writes are in the stores before the
-//! watch delivers them, so they wake nobody either.
+//! watch delivers them, so they wake nobody either. That an object wakes itself is its controller's business.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
+use portcullis::controller::{Change, Key, Observed, Queue, Stored as _};
 
-use super::{Custom, PodTrace, Stores, Trace};
-use crate::{
-    apply::ChildKind,
-    cache::{Change, Stored},
-    plan::references,
-    work::{Key, Queue},
-};
+use super::{PodTrace, Stores, Trace};
+use crate::plan::{ChildKind, references};
 
 /// Turns changes into work.
 #[derive(Debug)]
 pub(super) struct Wake {
     stores: Arc<Stores>,
-    pub(super) servers: Queue,
-    pub(super) configs: Queue,
+    servers: Arc<Queue>,
+    configs: Arc<Queue>,
 }
 
 // === impl Wake ===
 
 impl Wake {
-    pub(super) fn new(stores: Arc<Stores>) -> Arc<Self> {
-        Arc::new(Self { stores, servers: Queue::default(), configs: Queue::default() })
+    pub(super) fn new(stores: Arc<Stores>, servers: Arc<Queue>, configs: Arc<Queue>) -> Arc<Self> {
+        Arc::new(Self { stores, servers, configs })
     }
 
-    /// A server wakes itself, and the configurations it refers to now or did before.
-    pub(super) fn server(&self, change: &Change<Custom<MCPServer>>) {
+    /// A server wakes the configurations it refers to now or did before.
+    pub(super) fn server(&self, change: &Change<Observed<MCPServer>>) {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        if same(change) {
-            return;
-        }
-        if change.new.is_some() {
-            self.servers.add(Key::new(any.namespace(), any.name()));
-        }
         let configs = [&change.old, &change.new].map(|side| side.as_ref().and_then(|server| config_of(server)));
         let [old, new] = &configs;
         if old != new || change.old.is_none() || change.new.is_none() {
@@ -48,17 +38,11 @@ impl Wake {
         }
     }
 
-    /// A configuration wakes itself, and the servers that refer to it when its spec or its existence changed.
-    pub(super) fn webhook_config(&self, change: &Change<Custom<MCPWebhookConfig>>) {
+    /// A configuration wakes the servers that refer to it when its spec or its existence changed.
+    pub(super) fn webhook_config(&self, change: &Change<Observed<MCPWebhookConfig>>) {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        if same(change) {
-            return;
-        }
-        if change.new.is_some() {
-            self.configs.add(Key::new(any.namespace(), any.name()));
-        }
         let [old, new] = [&change.old, &change.new]
-            .map(|side| side.as_ref().and_then(|config| config.object.as_ref().ok()).map(|config| &config.spec));
+            .map(|side| side.as_ref().and_then(|config| config.object.as_deref().ok()).map(|config| &config.spec));
         if old != new {
             self.wake_servers(any.namespace(), self.stores.servers_with_config(any.namespace(), any.name()));
         }
@@ -108,19 +92,8 @@ impl Wake {
     }
 }
 
-/// True when both sides exist and differ in nothing but their version.
-fn same<K: PartialEq + kube::Resource + Clone>(change: &Change<Custom<K>>) -> bool {
-    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
-    let (Ok(old_object), Ok(new_object)) = (&old.object, &new.object) else {
-        return old.object.as_ref().err() == new.object.as_ref().err() && old.deleting == new.deleting;
-    };
-    let mut old_object = old_object.clone();
-    old_object.meta_mut().resource_version.clone_from(&new_object.meta().resource_version);
-    old.status.held == new.status.held && old_object == *new_object
-}
-
-fn config_of(server: &Custom<MCPServer>) -> Option<String> {
-    references(server.object.as_ref().ok()?, None).webhook_config
+fn config_of(server: &Observed<MCPServer>) -> Option<String> {
+    references(server.object.as_deref().ok()?, None).webhook_config
 }
 
 /// The servers whose child of this kind may have this name.

@@ -7,9 +7,10 @@ use mcp_api::{
 };
 use mcp_runconfig::PermissionProfile;
 
+use portcullis::controller::Conditions;
+
 use super::{
     ServerInputs,
-    conditions::Conditions,
     gate::{self, Gate},
     metadata::Server,
     rules,

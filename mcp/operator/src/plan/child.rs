@@ -1,13 +1,39 @@
 //! What a plan says about children.
 
+use std::fmt::Write as _;
+
 use aws_lc_rs::digest::{SHA256, digest as hash};
-use k8s_openapi::Resource;
+use k8s_openapi::{
+    Resource,
+    api::{
+        apps::v1::{Deployment, StatefulSet},
+        core::v1::{ConfigMap, Service, ServiceAccount},
+        rbac::v1::{Role, RoleBinding},
+    },
+};
+use kube::api::ApiResource;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::apply::digest::hex;
-
-pub use crate::apply::ChildKind;
+/// The kinds of children this operator makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ChildKind {
+    /// `v1` ConfigMap.
+    ConfigMap,
+    /// `v1` Service.
+    Service,
+    /// `v1` ServiceAccount.
+    ServiceAccount,
+    /// `rbac.authorization.k8s.io/v1` Role.
+    Role,
+    /// `rbac.authorization.k8s.io/v1` RoleBinding.
+    RoleBinding,
+    /// `apps/v1` Deployment.
+    Deployment,
+    /// `apps/v1` StatefulSet.
+    StatefulSet,
+}
 
 /// A child by kind and name; its namespace is its server's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +51,32 @@ pub struct Child {
     pub reference: ChildRef,
     /// The document: what the operator wants to own and nothing else.
     pub object: Value,
+}
+
+impl ChildKind {
+    /// All kinds, in no particular order.
+    pub const ALL: [Self; 7] = [
+        Self::ConfigMap,
+        Self::Service,
+        Self::ServiceAccount,
+        Self::Role,
+        Self::RoleBinding,
+        Self::Deployment,
+        Self::StatefulSet,
+    ];
+
+    /// Group, version, kind and plural as the API server names them.
+    pub fn api_resource(self) -> ApiResource {
+        match self {
+            Self::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
+            Self::Service => ApiResource::erase::<Service>(&()),
+            Self::ServiceAccount => ApiResource::erase::<ServiceAccount>(&()),
+            Self::Role => ApiResource::erase::<Role>(&()),
+            Self::RoleBinding => ApiResource::erase::<RoleBinding>(&()),
+            Self::Deployment => ApiResource::erase::<Deployment>(&()),
+            Self::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        }
+    }
 }
 
 impl ChildRef {
@@ -45,5 +97,9 @@ impl Child {
 
 /// SHA-256 in lower-case hex.
 pub fn digest(bytes: &[u8]) -> String {
-    hex(&hash(&SHA256, bytes))
+    hash(&SHA256, bytes).as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }

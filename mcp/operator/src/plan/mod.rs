@@ -9,9 +9,7 @@ mod access;
 mod backend;
 mod checks;
 mod child;
-mod conditions;
 mod environment;
-mod events;
 mod gate;
 mod guards;
 mod metadata;
@@ -37,10 +35,8 @@ use mcp_api::{
     v1beta1::{MCPServer, MCPServerStatus},
 };
 
-pub(crate) use conditions::fitting;
-
 pub use child::{Child, ChildKind, ChildRef, digest};
-pub use events::{EventType, PlannedEvent};
+pub use portcullis::controller::{EventType, PlannedEvent};
 pub use server::{plan_server, references};
 pub use webhook_config::{config_hash, plan_webhook_config};
 
@@ -97,8 +93,6 @@ pub struct Plan {
     /// Objects to delete where they exist and are ours, in this order, before the children are applied. One of them
     /// may be planned as a child again once it is gone.
     pub absent: Vec<ChildRef>,
-    /// What to do about [`names::SERVER_FINALIZER`], after the rest.
-    pub finalizer: Finalizer,
     /// The status, complete.
     pub status: MCPServerStatus,
     /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
@@ -119,21 +113,10 @@ pub struct ConfigInputs<'a> {
 /// What should become of one MCPWebhookConfig.
 #[derive(Clone, Debug)]
 pub struct ConfigPlan {
-    /// What to do about [`names::WEBHOOK_CONFIG_FINALIZER`].
-    pub finalizer: Finalizer,
+    /// It is being deleted and nobody refers to it any more.
+    pub may_go: bool,
     /// The status, complete.
     pub status: MCPWebhookConfigStatus,
     /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
     pub events: Vec<PlannedEvent>,
-}
-
-/// What to do about a finalizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finalizer {
-    /// It is missing: add it.
-    Add,
-    /// Leave it as it is.
-    Keep,
-    /// Nothing holds the object any more: remove it.
-    Remove,
 }

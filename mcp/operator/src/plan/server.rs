@@ -9,11 +9,11 @@ use mcp_api::{
     v1beta1::{MCPServer, MCPServerStatus, PermissionProfileType, Phase},
 };
 use mcp_runconfig::PermissionProfile;
+use portcullis::controller::{Conditions, fitting};
 
 use super::{
-    Child, ChildKind, ChildRef, EventType, Finalizer, Plan, PlannedEvent, References, ServerInputs, access, backend,
+    Child, ChildKind, ChildRef, EventType, Plan, PlannedEvent, References, ServerInputs, access, backend,
     checks::{self, Block},
-    conditions::{Conditions, fitting},
     gate::Gate,
     guards::Guard,
     metadata::Server,
@@ -96,7 +96,7 @@ pub fn plan_server(inputs: &ServerInputs<'_>) -> Plan {
         },
         ..MCPServerStatus::default()
     };
-    Plan { children, absent, finalizer: finalizer(object), status, events }
+    Plan { children, absent, status, events }
 }
 
 /// The children in the order of their needs, and what must not be beside them.
@@ -138,14 +138,7 @@ fn deletion(inputs: &ServerInputs<'_>, server: &Server<'_>, mut conditions: Cond
         ready_replicas: Some(status::serving(inputs.pods)),
         ..MCPServerStatus::default()
     };
-    let held = inputs.server.finalizers().iter().any(|name| name == names::SERVER_FINALIZER);
-    let finalizer = if held { Finalizer::Remove } else { Finalizer::Keep };
-    Plan { children: Vec::new(), absent: all_children(server), finalizer, status, events: Vec::new() }
-}
-
-fn finalizer(server: &MCPServer) -> Finalizer {
-    let held = server.finalizers().iter().any(|name| name == names::SERVER_FINALIZER);
-    if held { Finalizer::Keep } else { Finalizer::Add }
+    Plan { children: Vec::new(), absent: all_children(server), status, events: Vec::new() }
 }
 
 /// Everything that may be made for a server; what serves first, so that a guard that is missing is closed at once.

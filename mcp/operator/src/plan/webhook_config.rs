@@ -1,14 +1,13 @@
 //! The plan of one MCPWebhookConfig.
 
-use kube::ResourceExt;
 use mcp_api::{
     names::{condition, reason},
     v1alpha1::{MCPWebhookConfigSpec, MCPWebhookConfigStatus},
 };
 
-use super::{
-    ConfigInputs, ConfigPlan, EventType, Finalizer, PlannedEvent, conditions::Conditions, digest, names, rules,
-};
+use portcullis::controller::Conditions;
+
+use super::{ConfigInputs, ConfigPlan, EventType, PlannedEvent, digest, rules};
 
 /// Length of `status.configHash`: enough to tell two specs apart, short enough to read.
 const HASH_LENGTH: usize = 16;
@@ -40,16 +39,11 @@ pub fn plan_webhook_config(inputs: &ConfigInputs<'_>) -> ConfigPlan {
     servers.sort();
     servers.dedup();
     let deleting = config.metadata.deletion_timestamp.is_some();
-    let held = config.finalizers().iter().any(|name| name == names::WEBHOOK_CONFIG_FINALIZER);
     if deleting && !servers.is_empty() {
         let message = format!("Cannot delete: referenced by MCPServers: {}", servers.join(", "));
         conditions.set(condition::DELETION_BLOCKED, true, reason::REFERENCED_BY_WORKLOADS, message);
     }
-    let finalizer = match (deleting, held) {
-        (false, false) => Finalizer::Add,
-        (true, true) if servers.is_empty() => Finalizer::Remove,
-        _ => Finalizer::Keep,
-    };
+    let may_go = deleting && servers.is_empty();
 
     let events = conditions
         .news()
@@ -68,5 +62,5 @@ pub fn plan_webhook_config(inputs: &ConfigInputs<'_>) -> ConfigPlan {
         observed_generation: config.metadata.generation,
         referencing_servers: if servers.is_empty() { None } else { Some(servers) },
     };
-    ConfigPlan { finalizer, status, events }
+    ConfigPlan { may_go, status, events }
 }

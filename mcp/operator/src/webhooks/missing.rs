@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
 
-use crate::{apply::ChildKind, controllers::Stores, plan::references};
+use crate::{
+    controllers::Stores,
+    plan::{ChildKind, references},
+};
 
 /// What `server` refers to and nobody has made yet. Nothing while the stores have not seen the cluster.
 pub(super) fn of_server(server: &MCPServer, namespace: &str, stores: &Stores) -> Vec<String> {

@@ -1,5 +1,5 @@
 //! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
-//! rights that deploy/rbac ships.
+//! rights that deploy/rbac.yaml ships.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test this is the failure")]
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_operator::apply::ChildKind;
+use mcp_operator::plan::ChildKind;
 use serde_json::json;
 
 use crate::{

@@ -4,6 +4,7 @@ use mcp_operator::{
     controllers::PodTrace,
     plan::{ChildKind, references},
 };
+use portcullis::controller::apply::{Desired, Marks};
 use serde_json::{Value, json};
 
 use crate::world::{World, child, condition, config, deployment, is_absent, run_config, stateful_set};
@@ -181,7 +182,10 @@ fn every_child_is_owned_by_its_server_and_holds_only_what_is_meant() {
             assert_eq!((&owner["uid"], &owner["controller"]), (&json!("u-1"), &json!(true)));
             assert_eq!(child.object["metadata"]["namespace"], "team");
             assert_eq!(child.object["metadata"]["name"], child.reference.name);
-            mcp_operator::apply::Desired::new(child.object.clone()).unwrap();
+            let resource = child.reference.kind.api_resource();
+            let kind = (&child.object["apiVersion"], &child.object["kind"]);
+            assert_eq!(kind, (&json!(resource.api_version), &json!(resource.kind)));
+            Desired::new(&resource, child.object.clone(), &Marks::of("test")).unwrap();
         }
         let position = |kind| plan.children.iter().position(|child| child.reference.kind == kind).unwrap();
         assert!(position(ChildKind::ConfigMap) < position(ChildKind::Deployment), "a proxy finds its RunConfig");

@@ -1,6 +1,6 @@
 //! Status, conditions and events of a server.
 
-use mcp_operator::plan::{ChildKind, EventType, Finalizer};
+use mcp_operator::plan::{ChildKind, EventType};
 use serde_json::json;
 
 use crate::world::{World, condition, is_absent, pod};
@@ -173,17 +173,11 @@ fn a_missing_environment_secret_is_said_and_stops_nothing() {
 }
 
 #[test]
-fn the_finalizer_is_put_on_first_and_taken_off_last() {
+fn of_a_server_that_is_being_deleted_nothing_is_to_be_left() {
     let mut world = streamable();
-    assert_eq!(world.plan().finalizer, Finalizer::Keep);
-    world.server.metadata.finalizers = None;
-    assert_eq!(world.plan().finalizer, Finalizer::Add);
-
     world.server.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
-    assert_eq!(world.plan().finalizer, Finalizer::Keep, "ours is not on it");
-    world.server.metadata.finalizers = Some(vec!["mcpserver.toolhive.stacklok.dev/finalizer".into()]);
     let plan = world.plan();
-    assert_eq!((plan.finalizer, plan.status.phase.unwrap().as_str()), (Finalizer::Remove, "Terminating"));
+    assert_eq!(plan.status.phase.unwrap().as_str(), "Terminating");
     assert!(plan.children.is_empty());
     for (kind, name) in [
         (ChildKind::Deployment, "fetch"),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1alpha1::MCPWebhookConfig;
-use mcp_operator::plan::{ConfigInputs, ConfigPlan, Finalizer, config_hash, plan_webhook_config};
+use mcp_operator::plan::{ConfigInputs, ConfigPlan, config_hash, plan_webhook_config};
 use serde_json::json;
 
 use crate::world::{World, config};
@@ -30,11 +30,10 @@ fn valid() -> MCPWebhookConfig {
 }
 
 #[test]
-fn a_valid_config_gets_finalizer_hash_and_condition() {
-    let mut config = valid();
-    config.metadata.finalizers = None;
+fn a_valid_config_gets_hash_and_condition() {
+    let config = valid();
     let plan = plan(&config, &[]);
-    assert_eq!(plan.finalizer, Finalizer::Add);
+    assert!(!plan.may_go, "it is not being deleted");
     assert_eq!(
         says(&plan, "Valid").unwrap(),
         ("True".into(), "ValidationSucceeded".into(), "Spec validation passed".into())
@@ -83,7 +82,7 @@ fn deletion_waits_for_the_servers_and_goes_through_when_they_are_gone() {
     let mut config = valid();
     config.metadata.deletion_timestamp = Some(Time(now()));
     let blocked = plan(&config, &["b", "a"]);
-    assert_eq!(blocked.finalizer, Finalizer::Keep);
+    assert!(!blocked.may_go);
     assert_eq!(
         says(&blocked, "DeletionBlocked").unwrap(),
         ("True".into(), "ReferencedByWorkloads".into(), "Cannot delete: referenced by MCPServers: a, b".into())
@@ -93,10 +92,8 @@ fn deletion_waits_for_the_servers_and_goes_through_when_they_are_gone() {
     assert!(plan(&config, &["a", "b"]).events.is_empty(), "nothing is said twice");
 
     let free = plan(&config, &[]);
-    assert_eq!(free.finalizer, Finalizer::Remove);
+    assert!(free.may_go);
     assert_eq!(says(&free, "DeletionBlocked"), None);
-    config.metadata.finalizers = Some(vec!["other/finalizer".into()]);
-    assert_eq!(plan(&config, &[]).finalizer, Finalizer::Keep, "another's finalizer is not ours to touch");
 }
 
 #[test]

@@ -22,17 +22,17 @@ pub(crate) struct Operator {
     log: Arc<watch::Sender<String>>,
 }
 
-/// A user with the rights that deploy/rbac ships and no others: the cluster's everywhere, its own in `namespace`.
+/// A user with the rights that deploy/rbac.yaml ships and no others: the cluster's everywhere, its own in `namespace`.
 pub(crate) async fn shipped_user(cluster: &ControlPlane, namespace: &str) -> User {
     let (everywhere, here) = shipped_rules();
     let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace, rules: &here }];
     cluster.user_with("operator", &grants).await
 }
 
-/// The rules of the ClusterRole and of the Role in deploy/rbac.
+/// The rules of the ClusterRole and of the Role in deploy/rbac.yaml.
 pub(crate) fn shipped_rules() -> (Vec<PolicyRule>, Vec<PolicyRule>) {
-    let everywhere: ClusterRole = shipped("rbac/rbac.yaml", "ClusterRole");
-    let here: Role = shipped("rbac/rbac.yaml", "Role");
+    let everywhere: ClusterRole = shipped("rbac.yaml", "ClusterRole");
+    let here: Role = shipped("rbac.yaml", "Role");
     (everywhere.rules.unwrap(), here.rules.unwrap())
 }
 

@@ -105,6 +105,38 @@ pub struct Runtime {
     /// Cancelled when the controller has to end: with the process, or because another replica leads. It then returns
     /// soon, and is called again at the next hold.
     pub stop: CancellationToken,
+    /// What the operator registered.
+    registered: Webhooks,
+}
+
+impl Runtime {
+    /// A runtime for a controller of a process of your own, or of a test: webhooks are on, and it is the only operator
+    /// of its kind, in its only replica.
+    pub fn new(client: Client, namespace: impl Into<String>, stop: CancellationToken) -> Self {
+        Self {
+            client,
+            namespace: namespace.into(),
+            webhooks: Switch::On,
+            scope: Scope::everything(),
+            leadership: Leadership::alone(),
+            metrics: Metrics::new(),
+            stop,
+            registered: Webhooks::default(),
+        }
+    }
+
+    /// The validators that [`Controller`](crate::controller::Controller)s ask while webhooks are off. An operator's
+    /// controllers are given those that it registered.
+    #[must_use]
+    pub fn validated_by(mut self, webhooks: &Webhooks) -> Self {
+        self.registered = webhooks.clone();
+        self
+    }
+
+    /// The validators that controllers have to ask.
+    pub(crate) fn offline(&self) -> Option<Webhooks> {
+        (!self.webhooks.is_on()).then(|| self.registered.clone())
+    }
 }
 
 /// What the arguments decide: the webhooks that are served and the controllers that run.
@@ -130,7 +162,9 @@ impl Parts {
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        self.controllers.insert(name.to_owned(), Box::new(move |runtime| Box::pin(controller(runtime))));
+        let webhooks = self.webhooks.clone();
+        self.controllers
+            .insert(name.to_owned(), Box::new(move |runtime| Box::pin(controller(runtime.validated_by(&webhooks)))));
         self
     }
 

@@ -17,7 +17,6 @@ use super::endpoint::Endpoint;
 use super::health::Health;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
-use crate::scopes::{Leadership, Scope};
 use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
@@ -64,15 +63,9 @@ pub(super) async fn run<A: clap::Args>(
         tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));
     }
     for (name, controller) in parts.everywhere.into_iter().chain(parts.controllers) {
-        let runtime = Runtime {
-            client: client.clone(),
-            namespace: namespace.clone(),
-            webhooks: installation.webhooks,
-            scope: Scope::everything(),
-            leadership: Leadership::alone(),
-            metrics: health.metrics().clone(),
-            stop: stop.clone(),
-        };
+        let mut runtime = Runtime::new(client.clone(), namespace.clone(), stop.clone());
+        runtime.webhooks = installation.webhooks;
+        runtime.metrics = health.metrics().clone();
         tasks.spawn(format!("controller {name}"), &stop, controller(runtime));
     }
     let result = until_the_end(tasks, &mut signals, &health, &stop).await;

@@ -7,8 +7,8 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use portcullis_manifest::{Scope, Webhook};
 use portcullis_review::{
-    DecodeError, Operation, Patch, PatchError, Request, Verdict, decode, decode_without_managed_fields,
-    is_being_deleted,
+    DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, decode,
+    decode_without_managed_fields, is_being_deleted,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -46,6 +46,8 @@ impl KnownScope for ClusterResourceScope {
 pub(super) trait Admit: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
     fn manifest(&self) -> Webhook;
+    /// The one kind that it is for, where it is for one.
+    fn only_kind(&self) -> Option<&GroupVersionKind>;
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;
 }
 
@@ -81,6 +83,8 @@ pub(super) enum Failure {
     NoHandler(String),
     #[error("{0} came without the object that it is about")]
     NoObject(Operation),
+    #[error("the object cannot be asked about: {0}")]
+    Unreadable(String),
     #[error("the edited object cannot be sent: {0}")]
     Patch(#[from] PatchError),
     #[error("the handler's object does not survive its own type: {0}")]

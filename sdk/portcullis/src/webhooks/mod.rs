@@ -44,7 +44,7 @@
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
 //! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
 //! | name the fields that are wrong | [`Field`], [`Verdict::of`] |
-//! | ask the same rules in a controller | [`Validator`] |
+//! | ask the same rules without the API server | [`Webhooks::explain`] |
 //! | know user, operation, options, dry run | [`Context`] |
 //! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
 //! | choose what a crash means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
@@ -60,6 +60,7 @@ mod decision_log;
 mod immutable;
 mod manifest;
 mod mutate;
+mod offline;
 mod review_call;
 mod settings;
 mod target;
@@ -80,6 +81,7 @@ pub use immutable::immutable_fields;
 /// What is sent to the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
+pub use offline::Judgement;
 pub use portcullis_manifest::{FailurePolicy, MatchPolicy, Reinvocation, Scope};
 pub use portcullis_review::{
     Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,

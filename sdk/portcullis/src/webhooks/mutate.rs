@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
 use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
-use portcullis_review::{Operation, Patch, PatchError, Request, Verdict, edit};
+use portcullis_review::{GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -186,6 +186,10 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
 impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for Mutate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn only_kind(&self) -> Option<&GroupVersionKind> {
+        self.subject.kind()
     }
 
     fn manifest(&self) -> Webhook {

@@ -80,6 +80,11 @@ impl Subject {
         }
     }
 
+    /// The kind of its objects, where there is only one.
+    pub(super) fn kind(&self) -> Option<&GroupVersionKind> {
+        self.kind.as_ref()
+    }
+
     /// The rule of the webhook's manifest.
     pub(super) fn rule(&self, scope: Option<Scope>, operations: Vec<Operation>) -> Rule {
         let Target { groups, versions, resources, scope: of_target } = self.target.clone();

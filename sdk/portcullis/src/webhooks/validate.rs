@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
 use portcullis_manifest::{Webhook, WebhookKind};
-use portcullis_review::{Operation, Request, Verdict};
+use portcullis_review::{GroupVersionKind, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
@@ -206,6 +206,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
 impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn only_kind(&self) -> Option<&GroupVersionKind> {
+        self.subject.kind()
     }
 
     fn manifest(&self) -> Webhook {

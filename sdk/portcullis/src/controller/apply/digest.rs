@@ -1,4 +1,4 @@
-//! Digests as text, and one of a JSON document that does not depend on the order of its keys.
+//! The digest of a JSON document, whatever the order of its keys.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,7 @@ pub(super) fn of(document: &Value) -> String {
     hex(&context.finish())
 }
 
-/// `digest` in lower-case hex.
-pub(crate) fn hex(digest: &Digest) -> String {
+fn hex(digest: &Digest) -> String {
     digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");

@@ -9,12 +9,11 @@ use json_patch::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
-
 use serde::Serialize;
 
-use super::{ChildKind, Desired, Live, names::MERGE};
+use super::{Decision, Desired, Live, Marks, Refusal, decide};
 
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -62,14 +61,28 @@ pub enum DeleteOutcome {
     AlreadyGone,
 }
 
+/// What became of a child that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a child may have been left alone"]
+pub enum Ensured {
+    /// It is as it should be; nothing was written.
+    Kept,
+    /// It was applied; these are the traces of the result.
+    Written(Live),
+    /// The one that exists is being deleted. Its removal wakes the controller.
+    Waits,
+    /// An object of that name is not ours to change.
+    Refused(Refusal),
+}
+
 /// Writes children under one field manager.
 #[derive(Clone)]
 pub struct Applier {
     client: Client,
-    manager: &'static str,
+    marks: Marks,
+    /// Field manager of the merge that makes way for an apply which others' list elements would make invalid.
+    merge: String,
 }
-
-// === impl ApplyError ===
 
 impl ApplyError {
     /// The API server says that the object would not be valid.
@@ -78,23 +91,40 @@ impl ApplyError {
     }
 }
 
-// === impl Applier ===
-
 impl Debug for Applier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Applier").field("manager", &self.manager).finish_non_exhaustive()
+        f.debug_struct("Applier").field("marks", &self.marks).finish_non_exhaustive()
     }
 }
 
 impl Applier {
     /// An applier for the children of one controller.
-    pub fn new(client: Client, manager: &'static str) -> Self {
-        Self { client, manager }
+    pub fn new(client: Client, marks: Marks) -> Self {
+        let merge = format!("{}-merge", marks.manager);
+        Self { client, marks, merge }
     }
 
-    /// The field manager of its writes.
-    pub fn manager(&self) -> &'static str {
-        self.manager
+    /// The marks that it leaves.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Makes `desired`, a child of the object with uid `owner`, what it should be: applies it where it is absent, another
+    /// or taken from us, and otherwise writes nothing. `live` is what the store holds of it.
+    ///
+    /// # Errors
+    /// When the API server does not take it.
+    pub async fn ensure(&self, live: Option<&Live>, desired: &Desired, owner: &str) -> Result<Ensured, ApplyError> {
+        match decide(live, desired, owner) {
+            Decision::Keep => Ok(Ensured::Kept),
+            Decision::Wait => Ok(Ensured::Waits),
+            Decision::Refuse(refusal) => Ok(Ensured::Refused(refusal)),
+            Decision::Apply(reason) => {
+                let (namespace, name, kind) = (desired.namespace(), desired.name(), &desired.resource().kind);
+                tracing::debug!(namespace, name, kind, ?reason, "apply");
+                self.apply(desired, live.is_some()).await.map(Ensured::Written)
+            }
+        }
     }
 
     /// Applies `desired` with force (fields that others took come back) and returns the traces of the result.
@@ -102,6 +132,9 @@ impl Applier {
     /// `over` says that the object exists. Then a result that would be invalid is taken for what others put beside our
     /// elements in a list (a Service's port under a new number and our name), which an apply cannot remove: a merge,
     /// which replaces lists, does, and the apply is repeated.
+    ///
+    /// # Errors
+    /// When the API server does not take it.
     pub async fn apply(&self, desired: &Desired, over: bool) -> Result<Live, ApplyError> {
         let metadata = match self.send(desired).await {
             Err(error) if over && error.is_invalid() => {
@@ -111,34 +144,36 @@ impl Applier {
             }
             result => result?,
         };
-        Ok(Live::read(&metadata, self.manager))
+        Ok(self.marks.read(&metadata))
     }
 
     async fn send(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
-        let params = PatchParams::apply(self.manager).force();
+        let params = PatchParams::apply(&self.marks.manager).force();
         self.patch(desired, &params, &Patch::Apply(desired.document())).await
     }
 
     async fn merge(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
-        let params = PatchParams { field_manager: Some(MERGE.to_owned()), ..PatchParams::default() };
-        self.patch(desired, &params, &Patch::Merge(desired.document())).await
+        self.patch(desired, &self.merging(), &Patch::Merge(desired.document())).await
     }
 
     /// Takes the merge's own entry out of `managedFields`: what two entries hold cannot be dropped by one.
     async fn forget_merge(&self, desired: &Desired, metadata: ObjectMeta) -> Result<ObjectMeta, ApplyError> {
         let entries = metadata.managed_fields.as_deref().unwrap_or_default();
-        let Some(at) = entries.iter().position(|entry| entry.manager.as_deref() == Some(MERGE)) else {
+        let Some(at) = entries.iter().position(|entry| entry.manager.as_ref() == Some(&self.merge)) else {
             return Ok(metadata);
         };
         let entry = PointerBuf::from_tokens(["metadata".into(), "managedFields".into(), Token::from(at)]);
         let mut manager = entry.clone();
         manager.push_back("manager");
         let patch = json_patch::Patch(vec![
-            PatchOperation::Test(TestOperation { path: manager, value: MERGE.into() }),
+            PatchOperation::Test(TestOperation { path: manager, value: self.merge.clone().into() }),
             PatchOperation::Remove(RemoveOperation { path: entry }),
         ]);
-        let params = PatchParams { field_manager: Some(MERGE.to_owned()), ..PatchParams::default() };
-        self.patch(desired, &params, &Patch::Json::<()>(patch)).await
+        self.patch(desired, &self.merging(), &Patch::Json::<()>(patch)).await
+    }
+
+    fn merging(&self) -> PatchParams {
+        PatchParams { field_manager: Some(self.merge.clone()), ..PatchParams::default() }
     }
 
     async fn patch<P: Serialize + Debug>(
@@ -147,39 +182,40 @@ impl Applier {
         params: &PatchParams,
         patch: &Patch<P>,
     ) -> Result<ObjectMeta, ApplyError> {
-        let api = self.api(desired.kind(), desired.namespace());
+        let resource = desired.resource();
+        let api = self.api(resource, desired.namespace());
         let write = api.patch_metadata(desired.name(), params, patch);
-        Ok(within("apply", desired.kind(), desired.namespace(), desired.name(), write).await?.metadata)
+        Ok(within("apply", resource, desired.namespace(), desired.name(), write).await?.metadata)
     }
 
-    /// Deletes exactly the object that `live` was read from: another one of the same name is left alone.
+    /// Deletes exactly the object that `live` was read from: another one of the same name is left alone. `propagation`
+    /// says what becomes of its own children, and whether it stays until they are gone.
+    ///
+    /// # Errors
+    /// When the API server does not do it.
     pub async fn delete(
         &self,
-        kind: ChildKind,
+        resource: &ApiResource,
         namespace: &str,
         name: &str,
         live: &Live,
+        propagation: PropagationPolicy,
     ) -> Result<DeleteOutcome, ApplyError> {
-        let api = self.api(kind, namespace);
-        // A Deployment stays until its pods are gone: the one that follows must not serve beside them.
-        let propagation = match kind {
-            ChildKind::Deployment => PropagationPolicy::Foreground,
-            _ => PropagationPolicy::Background,
-        };
+        let api = self.api(resource, namespace);
         let params = DeleteParams {
             propagation_policy: Some(propagation),
             preconditions: Some(Preconditions { uid: Some(live.uid.clone()), resource_version: None }),
             ..DeleteParams::default()
         };
-        match within("delete", kind, namespace, name, api.delete(name, &params)).await {
+        match within("delete", resource, namespace, name, api.delete(name, &params)).await {
             Ok(_) => Ok(DeleteOutcome::Accepted),
             Err(ApplyError::Refused { source, .. }) if is_gone(&source) => Ok(DeleteOutcome::AlreadyGone),
             Err(error) => Err(error),
         }
     }
 
-    fn api(&self, kind: ChildKind, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), namespace, &kind.api_resource())
+    fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, resource)
     }
 }
 
@@ -198,12 +234,12 @@ fn is_gone(error: &kube::Error) -> bool {
 
 async fn within<T>(
     verb: &'static str,
-    kind: ChildKind,
+    resource: &ApiResource,
     namespace: &str,
     name: &str,
     write: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, ApplyError> {
-    let (kind, namespace, name) = (format!("{kind:?}"), namespace.to_owned(), name.to_owned());
+    let (kind, namespace, name) = (resource.kind.clone(), namespace.to_owned(), name.to_owned());
     match tokio::time::timeout(DEADLINE, write).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(source)) => Err(ApplyError::Refused { verb, kind, namespace, name, source: Box::new(source) }),

@@ -2,7 +2,17 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::names;
+/// How a controller marks the objects that it makes, and knows them again.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    /// Field manager of its writes; `<manager>-merge` is the one of the merges that make way for them.
+    pub manager: String,
+    /// Annotation that holds the digest of the document that was applied last.
+    pub digest: &'static str,
+    /// Says of an object without an owner and without marks of ours that a predecessor of this operator made it, so
+    /// that it may be taken over.
+    pub adopts: fn(&ObjectMeta) -> bool,
+}
 
 /// The traces that matter of a live object. About a tenth of its metadata: `managedFields` of others are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,30 +25,34 @@ pub struct Live {
     pub digest: Option<String>,
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
-    /// Carries `toolhive: "true"`: made by this platform, by us or by the upstream's runner.
-    pub platform: bool,
+    /// A predecessor of this operator made it ([`Marks::adopts`]).
+    pub adopted: bool,
     /// Has a `deletionTimestamp`.
     pub deleting: bool,
     /// The `fieldsV1` of our own apply entry, as compact JSON.
     pub held: Option<Box<str>>,
 }
 
-impl Live {
-    /// Reads the traces from `metadata`; `manager` is our field manager.
-    pub fn read(metadata: &ObjectMeta, manager: &str) -> Self {
+impl Marks {
+    /// The annotation that is used unless another is said.
+    pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
+
+    /// The marks of one field manager. Nothing is taken over.
+    pub fn of(manager: impl Into<String>) -> Self {
+        Self { manager: manager.into(), digest: Self::DIGEST, adopts: |_| false }
+    }
+
+    /// Reads the traces from `metadata`.
+    pub fn read(&self, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        Self {
+        Live {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version_number(metadata),
-            digest: metadata.annotations.as_ref().and_then(|all| all.get(names::APPLIED_DIGEST)).cloned(),
+            digest: metadata.annotations.as_ref().and_then(|all| all.get(self.digest)).cloned(),
             controller: owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()),
-            platform: metadata
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get("toolhive"))
-                .is_some_and(|value| value == "true"),
+            adopted: (self.adopts)(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
-            held: held_by(metadata, manager, None),
+            held: held_by(metadata, &self.manager, None),
         }
     }
 }
@@ -49,7 +63,7 @@ pub fn version_number(metadata: &ObjectMeta) -> u64 {
 }
 
 /// The `fieldsV1` of `manager`'s apply entry for `subresource`, as compact JSON.
-pub(super) fn held_by(metadata: &ObjectMeta, manager: &str, subresource: Option<&str>) -> Option<Box<str>> {
+pub(crate) fn held_by(metadata: &ObjectMeta, manager: &str, subresource: Option<&str>) -> Option<Box<str>> {
     metadata
         .managed_fields
         .as_deref()

@@ -62,7 +62,7 @@ mod tests {
             "f:conditions": {"k:{\"type\":\"Ready\"}": {".": {}, "f:type": {}, "f:status": {}}}
         }});
         let mut desired = json!({"phase": "Ready", "url": null, "conditions": [{"type": "Ready", "status": "True"}]});
-        crate::apply::prune(&mut desired);
+        crate::controller::apply::prune(&mut desired);
         let ready = json!({"type": "Ready", "status": "True"});
         let foreign = json!({"type": "Foreign", "status": "True"});
         let cases = [

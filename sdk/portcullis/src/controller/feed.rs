@@ -16,60 +16,62 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Change, Store, Stored};
+use crate::scopes::Scope;
 
 /// Objects per page of a list: what is held in full at any time.
 const PAGE: u32 = 200;
 
 /// Which namespaces are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
-    namespaces: Vec<String>,
-}
+pub struct Namespaces(Vec<String>);
 
-/// All watches of the process: starts them, and says when every one has delivered its first list.
-#[derive(Debug)]
+/// The watches of a controller, or of several that share their stores: starts them, and says when every one has
+/// delivered its first list.
 pub struct Feeds {
-    client: ClientBox,
-    scope: Scope,
+    client: Client,
+    namespaces: Namespaces,
     tasks: TaskTracker,
-    shutdown: CancellationToken,
+    stop: CancellationToken,
     /// How many watches have not delivered their first list.
     waiting: watch::Sender<usize>,
 }
 
-#[derive(Clone)]
-struct ClientBox(Client);
-
-impl Debug for ClientBox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
+impl Namespaces {
+    /// All of them.
+    pub fn all() -> Self {
+        Self::default()
     }
-}
 
-// === impl Scope ===
-
-impl Scope {
     /// The namespaces of a comma-separated list; an empty one means all of them.
     pub fn parse(list: &str) -> Self {
         let mut namespaces: Vec<String> =
             list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         namespaces.sort();
         namespaces.dedup();
-        Self { namespaces }
+        Self(namespaces)
     }
 
-    /// The watches that cover the scope: a namespace each, or one for all ("").
+    /// Those that an operator with this scope may see: the one that it is restricted to, or all.
+    pub fn of(scope: &Scope) -> Self {
+        Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
+    }
+
+    /// The watches that cover them: a namespace each, or one for all ("").
     fn watches(&self) -> Vec<String> {
-        if self.namespaces.is_empty() { vec![String::new()] } else { self.namespaces.clone() }
+        if self.0.is_empty() { vec![String::new()] } else { self.0.clone() }
     }
 }
 
-// === impl Feeds ===
+impl Debug for Feeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feeds").field("namespaces", &self.namespaces).finish_non_exhaustive()
+    }
+}
 
 impl Feeds {
-    /// No watch yet. Tasks are tracked by `tasks` and end with `shutdown`.
-    pub fn new(client: Client, scope: Scope, tasks: TaskTracker, shutdown: CancellationToken) -> Self {
-        Self { client: ClientBox(client), scope, tasks, shutdown, waiting: watch::Sender::new(0) }
+    /// No watch yet. All of them end with `stop`.
+    pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
+        Self { client, namespaces, tasks: TaskTracker::new(), stop, waiting: watch::Sender::new(0) }
     }
 
     /// Watches a kind: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
@@ -78,7 +80,7 @@ impl Feeds {
         &self,
         config: watcher::Config,
         store: Arc<Store<T>>,
-        reduce: fn(K) -> T,
+        reduce: impl Fn(K) -> T + Clone + Send + 'static,
         changed: impl Fn(&Change<T>) + Clone + Send + 'static,
     ) where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -89,9 +91,10 @@ impl Feeds {
             + 'static,
         T: Stored,
     {
-        for watch in self.scope.watches() {
+        for watch in self.namespaces.watches() {
             let api: Api<K> = self.api(&watch);
-            self.start(watch, watcher::watcher(api, config.clone()), store.clone(), reduce, changed.clone());
+            let stream = watcher::watcher(api, config.clone());
+            self.start(watch, stream, store.clone(), reduce.clone(), changed.clone());
         }
     }
 
@@ -100,16 +103,22 @@ impl Feeds {
     pub async fn ready(&self) -> bool {
         let mut waiting = self.waiting.subscribe();
         tokio::select! {
-            () = self.shutdown.cancelled() => false,
+            () = self.stop.cancelled() => false,
             result = waiting.wait_for(|waiting| *waiting == 0) => result.is_ok(),
         }
+    }
+
+    /// Returns once every watch has ended, after `stop`.
+    pub async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     fn api<K>(&self, watch: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        if watch.is_empty() { Api::all(self.client.0.clone()) } else { Api::namespaced(self.client.0.clone(), watch) }
+        if watch.is_empty() { Api::all(self.client.clone()) } else { Api::namespaced(self.client.clone(), watch) }
     }
 
     fn start<K, T>(
@@ -117,20 +126,20 @@ impl Feeds {
         watch: String,
         stream: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
         store: Arc<Store<T>>,
-        reduce: fn(K) -> T,
+        reduce: impl Fn(K) -> T + Send + 'static,
         changed: impl Fn(&Change<T>) + Send + 'static,
     ) where
         K: Send + 'static,
         T: Stored,
     {
         self.waiting.send_modify(|waiting| *waiting += 1);
-        let (waiting, shutdown) = (self.waiting.clone(), self.shutdown.clone());
+        let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
         self.tasks.spawn(async move {
             let mut stream = std::pin::pin!(stream.default_backoff());
             let mut first = true;
             loop {
                 let event = tokio::select! {
-                    () = shutdown.cancelled() => return,
+                    () = stop.cancelled() => return,
                     event = stream.next() => event,
                 };
                 match event {
@@ -172,7 +181,7 @@ mod tests {
     fn a_list_of_namespaces_is_trimmed_and_an_empty_one_means_all() {
         for (list, watches) in [("", vec![""]), (" , ", vec![""]), ("b, a,b,", vec!["a", "b"]), ("team", vec!["team"])]
         {
-            assert_eq!(Scope::parse(list).watches(), watches, "{list:?}");
+            assert_eq!(Namespaces::parse(list).watches(), watches, "{list:?}");
         }
     }
 }

@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 const MAX_MESSAGE: usize = 32_768;
 
 /// Collects conditions; those whose status stays keep the time of their last change.
-pub(super) struct Conditions<'a> {
+#[derive(Debug)]
+pub struct Conditions<'a> {
     previous: &'a [Condition],
     generation: Option<i64>,
     now: Timestamp,
@@ -17,17 +18,19 @@ pub(super) struct Conditions<'a> {
 }
 
 /// Cuts a message to what the API server takes.
-pub(crate) fn fitting(mut message: String) -> String {
+pub fn fitting(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     message
 }
 
 impl<'a> Conditions<'a> {
-    pub(super) fn after(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
+    /// Follows on those of the last status, for an object of this generation.
+    pub fn after(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
         Self { previous: previous.map(Vec::as_slice).unwrap_or_default(), generation, now, set: BTreeMap::new() }
     }
 
-    pub(super) fn set(&mut self, type_: &'static str, status: bool, reason: &str, message: impl Into<String>) {
+    /// Sets the condition of this type; `reason` is one word in CamelCase.
+    pub fn set(&mut self, type_: &'static str, status: bool, reason: &str, message: impl Into<String>) {
         let status = if status { "True" } else { "False" };
         let message = fitting(message.into());
         let changed = self
@@ -47,7 +50,7 @@ impl<'a> Conditions<'a> {
     }
 
     /// Those set now whose status, reason or message the last status did not have.
-    pub(super) fn news(&self) -> impl Iterator<Item = &Condition> {
+    pub fn news(&self) -> impl Iterator<Item = &Condition> {
         self.set.values().filter(|new| {
             !self.previous.iter().any(|old| {
                 (&old.type_, &old.status, &old.reason, &old.message)
@@ -57,7 +60,7 @@ impl<'a> Conditions<'a> {
     }
 
     /// The list, sorted by type; absent rather than empty.
-    pub(super) fn into_list(self) -> Option<Vec<Condition>> {
+    pub fn into_list(self) -> Option<Vec<Condition>> {
         if self.set.is_empty() { None } else { Some(self.set.into_values().collect()) }
     }
 }

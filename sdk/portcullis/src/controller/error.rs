@@ -1,17 +1,25 @@
 //! What makes a reconcile fail. Every variant is retried with backoff.
 
-use crate::apply::{ApplyError, DocumentError, said};
+use super::apply::{ApplyError, DocumentError, Refusal, said};
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReconcileError {
+pub enum ControllerError {
     /// A child was not written.
     #[error(transparent)]
     Child(#[from] ApplyError),
     /// The plan holds a document that cannot be applied.
     #[error("the plan is defective: {0}")]
     Plan(#[from] DocumentError),
+    /// An object that is not ours has the name of a child.
+    #[error("{object}: {refusal}")]
+    NameTaken {
+        /// Kind, namespace and name of the child.
+        object: String,
+        /// Whose it is.
+        refusal: Refusal,
+    },
     /// A request about the object itself failed.
     #[error("cannot {verb} {object}: {}", said(source))]
     Request {
@@ -31,6 +39,14 @@ pub enum ReconcileError {
         object: String,
         /// The deadline, in seconds.
         seconds: u64,
+    },
+    /// A validator came to no verdict.
+    #[error("cannot validate {object}: {problem}")]
+    Undecided {
+        /// Kind, namespace and name.
+        object: String,
+        /// Which webhook's handler, and why.
+        problem: String,
     },
     /// The object cannot be turned into JSON.
     #[error("cannot write the status of {object}: {source}")]

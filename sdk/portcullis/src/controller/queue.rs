@@ -5,19 +5,25 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    panic::AssertUnwindSafe,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// First delay after a failure; it doubles with each further one.
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// Longest delay after a failure during which the object, or something it refers to, changed.
-const RETRY_AFTER_CHANGE: Duration = Duration::from_secs(5);
-/// Longest delay after a failure.
-const LAST_RETRY: Duration = Duration::from_mins(5);
+/// Delays after failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure; it doubles with each further one.
+    pub first: Duration,
+    /// The longest one.
+    pub last: Duration,
+    /// The longest one after a failure during which the object, or something it refers to, changed.
+    pub after_change: Duration,
+}
 
 /// Namespace and name of an object to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +48,7 @@ pub enum Next {
 pub struct Queue {
     state: Mutex<State>,
     changed: Notify,
+    backoff: Backoff,
 }
 
 #[derive(Debug, Default)]
@@ -70,9 +77,29 @@ impl std::fmt::Display for Key {
     }
 }
 
+// === impl Backoff ===
+
+impl Default for Backoff {
+    /// From half a second to five minutes; five seconds after a change.
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
+    }
+}
+
+impl Backoff {
+    fn delay(&self, failures: u32) -> Duration {
+        self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.last)
+    }
+}
+
 // === impl Queue ===
 
 impl Queue {
+    /// An empty queue with these delays after failures.
+    pub fn new(backoff: Backoff) -> Self {
+        Self { backoff, ..Self::default() }
+    }
+
     /// Asks for `key` as soon as a worker is free.
     pub fn add(&self, key: Key) {
         self.add_after(key, Duration::ZERO);
@@ -92,11 +119,20 @@ impl Queue {
     {
         let worker = || async {
             while let Some(key) = self.next(shutdown).await {
-                let result = reconcile(key.clone()).await;
-                if let Err(error) = &result {
-                    tracing::warn!(namespace = key.namespace, name = key.name, %error, "reconcile failed; retrying");
-                }
-                self.done(&key, result.ok());
+                let (namespace, name) = (&key.namespace, &key.name);
+                // What panics fails: the other keys are not its business.
+                let next = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
+                    Ok(Ok(next)) => Some(next),
+                    Ok(Err(error)) => {
+                        tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
+                        None
+                    }
+                    Err(_) => {
+                        tracing::error!(namespace, name, "reconcile panicked; retrying");
+                        None
+                    }
+                };
+                self.done(&key, next);
             }
         };
         futures::future::join_all((0..workers).map(|_| worker())).await;
@@ -146,8 +182,8 @@ impl Queue {
                     *failures = failures.saturating_add(1);
                     // A change while it ran may be the one that mends it: it shortens a long backoff, but not to nothing,
                     // for a failing reconcile may cause such changes itself.
-                    let delay = retry_delay(*failures);
-                    let delay = if due.take().is_some() { delay.min(RETRY_AFTER_CHANGE) } else { delay };
+                    let delay = self.backoff.delay(*failures);
+                    let delay = if due.take().is_some() { delay.min(self.backoff.after_change) } else { delay };
                     Some(delay)
                 }
             };
@@ -198,10 +234,6 @@ impl State {
         self.running.insert(key.clone());
         (Some(key), None)
     }
-}
-
-fn retry_delay(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(LAST_RETRY)
 }
 
 #[cfg(test)]

@@ -9,27 +9,61 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, Resource, api::PostParams};
 
-use crate::plan::{EventType, PlannedEvent};
-
 /// An event is not worth waiting for longer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// How an event is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// Something went its way.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// An event to publish about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedEvent {
+    /// How it is meant.
+    pub type_: EventType,
+    /// One word in CamelCase.
+    pub reason: String,
+    /// A sentence, at most 1024 bytes.
+    pub note: String,
+}
+
 /// Publishes events in the name of one controller.
 #[derive(Clone)]
-pub(super) struct Events {
+pub struct Events {
     client: Client,
-    controller: &'static str,
+    controller: String,
+}
+
+// === impl PlannedEvent ===
+
+impl PlannedEvent {
+    /// An event; a note that is too long for one is cut.
+    pub fn new(type_: EventType, reason: &str, note: &str) -> Self {
+        Self { type_, reason: reason.to_owned(), note: note[..note.floor_char_boundary(1024)].to_owned() }
+    }
 }
 
 // === impl Events ===
 
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}
+
 impl Events {
-    pub(super) fn new(client: Client, controller: &'static str) -> Self {
-        Self { client, controller }
+    /// Events of the controller that is called this.
+    pub fn new(client: Client, controller: impl Into<String>) -> Self {
+        Self { client, controller: controller.into() }
     }
 
     /// Publishes `events` about `object`. One that cannot be published is logged: nothing depends on it.
-    pub(super) async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, events: &[PlannedEvent]) {
+    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, events: &[PlannedEvent]) {
         let regarding = object.object_ref(&());
         let api: Api<Event> = Api::namespaced(self.client.clone(), regarding.namespace.as_deref().unwrap_or_default());
         for planned in events {
@@ -60,8 +94,8 @@ impl Events {
             action: Some("Reconcile".to_owned()),
             regarding: Some(regarding.clone()),
             event_time: Some(MicroTime(now)),
-            reporting_controller: Some(self.controller.to_owned()),
-            reporting_instance: Some(self.controller.to_owned()),
+            reporting_controller: Some(self.controller.clone()),
+            reporting_instance: Some(self.controller.clone()),
             ..Event::default()
         }
     }

@@ -33,7 +33,7 @@ pub enum Reason {
 pub enum Refusal {
     /// Another object controls it.
     ControlledByOther,
-    /// It exists, nobody controls it and nothing shows that this platform made it.
+    /// It exists, nobody controls it and nothing shows that this operator made it.
     NotOurs,
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Display for Refusal {
 pub fn refusal(live: &Live, owner: &str) -> Option<Refusal> {
     match live.controller.as_deref() {
         Some(controller) if controller != owner => Some(Refusal::ControlledByOther),
-        None if live.held.is_none() && live.digest.is_none() && !live.platform => Some(Refusal::NotOurs),
+        None if live.held.is_none() && live.digest.is_none() && !live.adopted => Some(Refusal::NotOurs),
         _ => None,
     }
 }
@@ -79,25 +79,26 @@ pub fn decide(live: Option<&Live>, desired: &Desired, owner: &str) -> Decision {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ApiResource;
     use serde_json::json;
 
     use super::*;
-    use crate::apply::names;
+    use crate::controller::apply::Marks;
 
     fn desired() -> Desired {
-        Desired::new(json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
+        let document = json!({
             "metadata": {"name": "c", "namespace": "n", "ownerReferences": [{"uid": "owner", "controller": true}]},
             "data": {"k": "v"}
-        }))
-        .unwrap()
+        });
+        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &Marks::of("test")).unwrap()
     }
 
     fn live() -> Live {
         let held = json!({
             "f:data": {"f:k": {}},
             "f:metadata": {
-                "f:annotations": {format!("f:{}", names::APPLIED_DIGEST): {}},
+                "f:annotations": {format!("f:{}", Marks::DIGEST): {}},
                 "f:ownerReferences": {"k:{\"uid\":\"owner\"}": {}}
             }
         });
@@ -106,7 +107,7 @@ mod tests {
             version: 7,
             digest: Some(desired().digest().to_owned()),
             controller: Some("owner".into()),
-            platform: false,
+            adopted: false,
             deleting: false,
             held: Some(held.to_string().into_boxed_str()),
         }
@@ -143,8 +144,8 @@ mod tests {
                 Decision::Refuse(Refusal::NotOurs),
             ),
             (
-                "made by the upstream's runner",
-                Some(Live { controller: None, digest: None, held: None, platform: true, ..live() }),
+                "adopted from a predecessor",
+                Some(Live { controller: None, digest: None, held: None, adopted: true, ..live() }),
                 Decision::Apply(Reason::Changed),
             ),
             ("owner reference stripped", Some(Live { controller: None, ..live() }), Decision::Keep),

@@ -1,0 +1,22 @@
+//! Server-side apply of what a plan wants, and the decision whether a write is needed at all.
+//!
+//! A child is written when it is absent, when the digest of its desired document differs from the one in its
+//! [`Marks::digest`] annotation, or when our entry in its `managedFields` no longer holds every desired path: a foreign
+//! client that changes a value takes the path from us, one that adds a label does not. Values are never compared, so
+//! API-server defaults, quantities and admission webhooks of others cannot make a loop.
+
+mod decide;
+mod digest;
+mod document;
+mod fields;
+mod live;
+mod send;
+mod status;
+
+pub use decide::{Decision, Reason, Refusal, decide, refusal};
+pub use document::{Desired, DocumentError, prune};
+pub use fields::{first_excess, first_missing};
+pub(crate) use live::held_by;
+pub use live::{Live, Marks, version_number};
+pub use send::{Applier, ApplyError, DeleteOutcome, Ensured, said};
+pub use status::{StatusState, status_needs_apply};

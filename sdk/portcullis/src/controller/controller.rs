@@ -1,0 +1,294 @@
+//! Queue, store, watches and workers of one kind, put together.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join, ready};
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Resource;
+use kube::api::PartialObjectMeta;
+use kube::core::{ApiResource, DeserializeGuard, NamespaceResourceScope};
+use serde::de::DeserializeOwned;
+
+use super::apply::{Applier, Marks};
+use super::events::Events;
+use super::observed::{Child, Managers, same};
+use super::validity::Validators;
+use super::work::{Farewell, Kit, failed};
+use super::writer::Writer;
+use super::{
+    Backoff, Change, Cleanup, Feeds, Key, Kind, Leaving, Namespaces, Next, Observed, Pass, Queue, Store, Stored as _,
+    paged,
+};
+use crate::operator::Runtime;
+use crate::scopes;
+
+/// How many objects are reconciled at once.
+const WORKERS: usize = 8;
+/// Longest reconcile.
+const DEADLINE: Duration = Duration::from_mins(5);
+
+/// Told of every change of an object that its controller is for.
+type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
+/// Starts the watch of one kind of children.
+type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Arc<Store<Child>>, &Woken<K>) + Send>;
+
+/// A controller for a namespaced kind: what it watches, and the limits of its work. See the [module](super).
+#[must_use = "a controller does nothing until it runs"]
+pub struct Controller<K> {
+    name: String,
+    marks: Marks,
+    queue: Arc<Queue>,
+    store: Arc<Store<Observed<K>>>,
+    tokens: fn(&K) -> Vec<String>,
+    finalizer: Option<(String, Farewell<K>)>,
+    owned: BTreeMap<(String, String), (Arc<Store<Child>>, Follow<K>)>,
+    listener: Option<Listener<K>>,
+    namespaces: Option<Namespaces>,
+    workers: usize,
+    deadline: Duration,
+}
+
+/// What changes of children wake.
+struct Woken<K> {
+    queue: Arc<Queue>,
+    store: Arc<Store<Observed<K>>>,
+}
+
+impl<K> Clone for Woken<K> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), store: self.store.clone() }
+    }
+}
+
+impl<K> Debug for Controller<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("name", &self.name).field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+impl<K: Kind> Controller<K> {
+    /// A controller under this name. It is the field manager of its children, the reporter of its events, and
+    /// `<name>-status`, `<name>-finalizers` and `<name>-validity` are the field managers of what is written to the object.
+    /// Two controllers never share a name.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            marks: Marks::of(name),
+            queue: Arc::default(),
+            store: Arc::default(),
+            tokens: |_| Vec::new(),
+            finalizer: None,
+            owned: BTreeMap::new(),
+            listener: None,
+            namespaces: None,
+            workers: WORKERS,
+            deadline: DEADLINE,
+        }
+    }
+
+    /// Other marks on its children than those that follow from its name.
+    pub fn marks(mut self, marks: Marks) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    /// Keeps children of this kind: [`Pass::apply`] can write them, and what changes about them wakes their owner.
+    pub fn owns<C>(mut self) -> Self
+    where
+        C: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + DeserializeOwned
+            + Clone
+            + Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let follow: Follow<K> = Box::new(|feeds, marks, store, woken| {
+            let (marks, woken) = (marks.clone(), woken.clone());
+            let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &marks, &K::kind(&()));
+            feeds.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
+        });
+        let ApiResource { api_version, kind, .. } = ApiResource::erase::<C>(&());
+        self.owned.insert((api_version, kind), (Arc::default(), follow));
+        self
+    }
+
+    /// Puts the finalizer `name` on every object before it is reconciled for the first time, and runs `cleanup` when the
+    /// object is being deleted, until it is [`Cleanup::Done`]. Owned children need none: the API server deletes them.
+    pub fn finalizer<F, R, E>(mut self, name: &str, cleanup: F) -> Self
+    where
+        F: Fn(Leaving<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Cleanup, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let farewell: Farewell<K> = Box::new(move |leaving| {
+            let cleaned = cleanup(leaving);
+            async move { cleaned.await.map_err(failed) }.boxed()
+        });
+        self.finalizer = Some((name.to_owned(), farewell));
+        self
+    }
+
+    /// Keeps objects in this store, which others may read too.
+    pub fn stored_in(mut self, store: Arc<Store<Observed<K>>>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Objects can be found in the store by what this says of them ([`Store::find`]).
+    pub fn found_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Tells `listener` of changes to the objects; those that leave everything but the version as it was are not told.
+    pub fn on_change(mut self, listener: impl Fn(&Change<Observed<K>>) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Watches these namespaces; otherwise those that the operator serves.
+    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
+        self.namespaces = Some(namespaces);
+        self
+    }
+
+    /// Reconciles so many objects at once, 8 unless said. One object is never reconciled twice at a time.
+    pub fn concurrency(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Gives up a reconcile after so long, 5 minutes unless said; that counts as a failure.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Waits so long after failures. Call it before [`queue`](Self::queue).
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.queue = Arc::new(Queue::new(backoff));
+        self
+    }
+
+    /// Where other watches ask for objects.
+    pub fn queue(&self) -> Arc<Queue> {
+        self.queue.clone()
+    }
+
+    /// The objects.
+    pub fn store(&self) -> Arc<Store<Observed<K>>> {
+        self.store.clone()
+    }
+
+    /// Watches, and reconciles until [`Runtime::stop`]; then waits for the reconciles under way.
+    ///
+    /// # Errors
+    /// None so far: what fails is tried again. The type is what
+    /// [`Parts::controller`](crate::operator::Parts::controller) takes.
+    pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F) -> anyhow::Result<()>
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
+        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone());
+        self.run_with(&feeds, runtime, reconcile).await;
+        feeds.ended().await;
+        Ok(())
+    }
+
+    /// As [`run`](Self::run), for controllers that share watches: adds its own to `feeds` at once, and works when all of
+    /// them have delivered their first lists.
+    pub fn run_with<F, R, E>(self, feeds: &Feeds, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        self.follow(feeds);
+        let Self { name, marks, queue, store, tokens, finalizer, owned, workers, deadline, .. } = self;
+        let Runtime { client, scope, stop, .. } = runtime.clone();
+        let kit = Arc::new(Kit {
+            writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens },
+            applier: Applier::new(client.clone(), marks),
+            events: Events::new(client, name),
+            children: owned.into_iter().map(|(kind, (children, _))| (kind, children)).collect(),
+            validators: runtime.offline().map(Validators::new),
+            scope: scope.clone(),
+            store: store.clone(),
+            finalizer,
+            deadline,
+        });
+        async move {
+            if !feeds.ready().await {
+                return;
+            }
+            // Before the first look at who owns what: a change in between is told.
+            let changes = scope.changes();
+            let ask = |wanted: &dyn Fn(&str) -> bool| {
+                for (namespace, name) in store.keys() {
+                    if wanted(&namespace) {
+                        queue.add(Key::new(namespace, name));
+                    }
+                }
+            };
+            ask(&|_| true);
+            let handed_over = stop.run_until_cancelled(changes.for_each(|change| {
+                match change {
+                    scopes::Change::Everywhere => ask(&|_| true),
+                    scopes::Change::Namespace(changed) => ask(&|namespace| namespace == changed),
+                }
+                ready(())
+            }));
+            let reconcile = &reconcile;
+            let work = queue.run(workers, &stop, |key| {
+                let kit = kit.clone();
+                async move { kit.reconcile(key, reconcile).await }
+            });
+            join(work, handed_over).await;
+        }
+    }
+
+    fn follow(&self, feeds: &Feeds) {
+        let (managers, tokens) = (Managers::of(&self.marks.manager), self.tokens);
+        let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
+        let (queue, listener) = (self.queue.clone(), self.listener.clone());
+        let changed = move |change: &Change<Observed<K>>| {
+            if same(change) {
+                return;
+            }
+            if let Some(new) = &change.new {
+                queue.add(Key::new(new.namespace(), new.name()));
+            }
+            if let Some(listener) = &listener {
+                listener(change);
+            }
+        };
+        feeds.follow(paged(), self.store.clone(), read, changed);
+        let woken = Woken { queue: self.queue.clone(), store: self.store.clone() };
+        for (children, follow) in self.owned.values() {
+            follow(feeds, &self.marks, children, &woken);
+        }
+    }
+}
+
+impl<K: Kind> Woken<K> {
+    /// A child wakes its owner, and the one that it had before.
+    fn by_child(&self, change: &Change<Child>) {
+        if let (Some(old), Some(new)) = (&change.old, &change.new)
+            && old.same(new)
+        {
+            return;
+        }
+        for child in [&change.old, &change.new].into_iter().flatten() {
+            if let Some(owner) = child.owner().filter(|owner| self.store.get(child.namespace(), owner).is_some()) {
+                self.queue.add(Key::new(child.namespace(), owner));
+            }
+        }
+    }
+}

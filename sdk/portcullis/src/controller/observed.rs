@@ -1,0 +1,190 @@
+//! What is kept of the objects that a controller is for, and of their children.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::DeserializeGuard;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::apply::{Live, Marks, StatusState, held_by, version_number};
+use super::{Change, Stored};
+
+/// The field managers of one controller: one per concern, all named after it.
+#[derive(Clone, Debug)]
+pub(super) struct Managers {
+    pub(super) status: String,
+    pub(super) finalizers: String,
+    pub(super) validity: String,
+}
+
+/// An object as it was delivered.
+#[derive(Debug)]
+pub struct Observed<K> {
+    namespace: String,
+    name: String,
+    version: u64,
+    tokens: Vec<String>,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// The object without `managedFields`; or, when it does not decode, why.
+    pub object: Result<Arc<K>, String>,
+    /// Its finalizers, decoded or not.
+    pub finalizers: Vec<String>,
+    /// Whether it is being deleted, decoded or not.
+    pub deleting: bool,
+    /// What our status manager holds of it.
+    pub(super) held_status: Option<Box<str>>,
+    /// What our manager of the condition `Valid` holds of it.
+    pub(super) held_validity: Option<Box<str>>,
+}
+
+/// A child: its traces, and who owns it.
+#[derive(Debug)]
+pub(super) struct Child {
+    namespace: String,
+    name: String,
+    pub(super) live: Live,
+    owner: Option<String>,
+}
+
+impl Managers {
+    pub(super) fn of(manager: &str) -> Self {
+        Self {
+            status: format!("{manager}-status"),
+            finalizers: format!("{manager}-finalizers"),
+            validity: format!("{manager}-validity"),
+        }
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Observed<K> {
+    pub(super) fn of(
+        DeserializeGuard(object): DeserializeGuard<K>,
+        managers: &Managers,
+        tokens: fn(&K) -> Vec<String>,
+    ) -> Self {
+        let metadata = match &object {
+            Ok(object) => object.meta(),
+            Err(invalid) => &invalid.metadata,
+        };
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            version: version_number(metadata),
+            tokens: object.as_ref().map(tokens).unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            held_status: held_by(metadata, &managers.status, Some("status")),
+            held_validity: held_by(metadata, &managers.validity, Some("status")),
+            object: object.map_err(|invalid| invalid.error).map(|mut object| {
+                object.meta_mut().managed_fields = None;
+                Arc::new(object)
+            }),
+        }
+    }
+
+    /// Kind, namespace and name.
+    pub(super) fn describe(&self) -> String {
+        format!("{} {}/{}", K::kind(&()), self.namespace, self.name)
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Serialize> Observed<K> {
+    /// The object as JSON; null when it does not decode.
+    pub(super) fn json(&self) -> Value {
+        self.object.as_ref().ok().and_then(|object| serde_json::to_value(&**object).ok()).unwrap_or_default()
+    }
+
+    /// Its status with what a manager holds of it.
+    pub(super) fn status(&self, held: Option<&str>) -> StatusState {
+        let status = self.json().get_mut("status").map(Value::take).unwrap_or_default();
+        StatusState { value: status, held: held.map(Into::into) }
+    }
+}
+
+/// True when both sides exist and differ in nothing but their version: nobody needs to look.
+pub(super) fn same<K: Resource<DynamicType = ()> + Serialize>(change: &Change<Observed<K>>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+    let told = |observed: &Observed<K>| {
+        let mut json = observed.json();
+        if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
+        json
+    };
+    old.deleting == new.deleting
+        && old.object.as_ref().err() == new.object.as_ref().err()
+        && old.held_status == new.held_status
+        && old.held_validity == new.held_validity
+        && told(old) == told(new)
+}
+
+impl<K: Send + Sync + 'static> Stored for Observed<K> {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn tokens(&self) -> Vec<String> {
+        self.tokens.clone()
+    }
+}
+
+impl Child {
+    /// Keeps what matters of `metadata`. Owners are of the kind `owner`.
+    pub(super) fn read(metadata: &ObjectMeta, marks: &Marks, owner: &str) -> Self {
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|it| it.controller == Some(true) && it.kind == owner);
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            live: marks.read(metadata),
+            owner: owner.map(|owner| owner.name.clone()),
+        }
+    }
+
+    /// What is known of a child of `owner` after a write.
+    pub(super) fn written(namespace: &str, name: &str, live: Live, owner: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), live, owner: Some(owner.to_owned()) }
+    }
+
+    /// The same object, about to go.
+    pub(super) fn deleting(&self) -> Self {
+        let live = Live { deleting: true, ..self.live.clone() };
+        Self { namespace: self.namespace.clone(), name: self.name.clone(), live, owner: self.owner.clone() }
+    }
+
+    /// The name of its owner.
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// True when nothing but the version differs.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.owner == other.owner && Live { version: other.live.version, ..self.live.clone() } == other.live
+    }
+}
+
+impl Stored for Child {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> u64 {
+        self.live.version
+    }
+}

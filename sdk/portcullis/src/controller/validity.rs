@@ -1,0 +1,118 @@
+//! The condition `Valid`: what admission would have said, said in the status while webhooks are off.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::conditions::Conditions;
+use super::work::Kit;
+use super::{ControllerError, EventType, Kind, Observed, PlannedEvent};
+use crate::webhooks::{Judgement, Webhooks};
+
+/// Type of the condition that says whether the validators accept an object.
+pub const VALID: &str = "Valid";
+const PASSED: &str = "ValidationPassed";
+const FAILED: &str = "ValidationFailed";
+
+/// The validators of an operator whose webhooks are off.
+pub(super) struct Validators {
+    webhooks: Webhooks,
+    /// By uid, what was said of objects whose status keeps no such condition: said once all the same.
+    told: Mutex<HashMap<String, String>>,
+}
+
+impl Validators {
+    pub(super) fn new(webhooks: Webhooks) -> Self {
+        Self { webhooks, told: Mutex::default() }
+    }
+
+    /// Whether this is news. What the condition says already is not, whoever wrote it.
+    fn is_news(&self, uid: &str, message: Option<&str>) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match message {
+            Some(message) => told.insert(uid.to_owned(), message.to_owned()),
+            None => told.remove(uid),
+        };
+        before.as_deref() != message
+    }
+
+    /// An object is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.is_news(uid, None);
+    }
+}
+
+impl<K: Kind> Kit<K> {
+    /// Asks the validators about a stored object and tells their answer in its status. Returns whether it may be
+    /// reconciled.
+    pub(super) async fn is_valid(&self, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {
+        let Some(validators) = &self.validators else {
+            self.withdraw(live).await?;
+            return Ok(true);
+        };
+        let problem = problem(validators.webhooks.explain(&typed::<K>(live)).await)
+            .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
+        let (reason, message) = match &problem {
+            Some(problem) => (FAILED, format!("Validation failed: {problem}")),
+            None => (PASSED, format!("{} is valid", K::kind(&()))),
+        };
+        let previous = conditions(&live.status(None).value);
+        let mut conditions = Conditions::after(Some(&previous), object.meta().generation, Timestamp::now());
+        conditions.set(VALID, problem.is_none(), reason, message.clone());
+        let changed = conditions.news().next().is_some();
+        let status = json!({ "conditions": conditions.into_list() });
+        let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
+        if let Some(written) = self.writer.status(live, manager, held, status).await? {
+            self.store.written(written);
+        }
+        let invalid = problem.is_some();
+        if validators.is_news(&live.uid, invalid.then_some(&*message)) && changed && invalid {
+            let (kind, key) = (K::kind(&()), live.describe());
+            warn!(object = key, problem = message, "{kind} validation failed, refusing to reconcile");
+            info!(object = key, "{kind} is invalid, not reconciling until spec is fixed");
+            self.events.publish(object, &[PlannedEvent::new(EventType::Warning, FAILED, &message)]).await;
+        }
+        Ok(!invalid)
+    }
+
+    /// Takes back what was said while webhooks were off.
+    async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
+        let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
+        let written = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({})).await?;
+        written.map(|written| self.store.written(written));
+        Ok(())
+    }
+}
+
+/// The object as the API server would send it: with its type.
+fn typed<K: Kind>(live: &Observed<K>) -> Value {
+    let mut json = live.json();
+    json["apiVersion"] = json!(K::api_version(&()));
+    json["kind"] = json!(K::kind(&()));
+    json
+}
+
+/// The conditions of a status, as far as they are conditions.
+fn conditions(status: &Value) -> Vec<Condition> {
+    let all = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|condition| serde_json::from_value(condition.clone()).ok()).collect()
+}
+
+/// What all of them find wrong; an error when one of them came to no verdict.
+fn problem(judgements: Vec<Judgement>) -> Result<Option<String>, String> {
+    let mut problems = Vec::new();
+    for Judgement { webhook, verdict } in judgements {
+        let verdict = verdict.map_err(|problem| format!("webhook {webhook}: {problem}"))?;
+        let Some(denial) = verdict.denial() else { continue };
+        let mut text = denial.message().to_owned();
+        for cause in denial.causes().iter().filter(|cause| !denial.message().contains(cause.message())) {
+            text.push_str(&format!("; {}: {}", cause.field(), cause.message()));
+        }
+        problems.push(text);
+    }
+    Ok((!problems.is_empty()).then(|| problems.join("; ")))
+}

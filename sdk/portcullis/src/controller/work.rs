@@ -1,0 +1,128 @@
+//! One reconcile from the queue to its end: whose namespace it is, finalizers, validators, and then what the
+//! controller's author wrote.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tracing::warn;
+
+use super::apply::Applier;
+use super::events::Events;
+use super::observed::Child;
+use super::validity::Validators;
+use super::writer::Writer;
+use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Store};
+use crate::scopes::{Ownership, Scope};
+
+/// When to ask again who owns a namespace.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Why a reconcile failed: for the log.
+pub(super) type Failure = Box<dyn Display + Send>;
+
+/// What is done before an object with our finalizer may go.
+pub(super) type Farewell<K> = Box<dyn Fn(Leaving<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
+
+/// Everything that passes of one controller share.
+pub(super) struct Kit<K> {
+    /// Which namespaces are ours.
+    pub(super) scope: Scope,
+    pub(super) store: Arc<Store<Observed<K>>>,
+    /// By `apiVersion` and `kind`.
+    pub(super) children: BTreeMap<(String, String), Arc<Store<Child>>>,
+    pub(super) writer: Writer<K>,
+    pub(super) applier: Applier,
+    pub(super) events: Events,
+    pub(super) finalizer: Option<(String, Farewell<K>)>,
+    /// Present while webhooks are off.
+    pub(super) validators: Option<Validators>,
+    pub(super) deadline: Duration,
+}
+
+impl<K: Kind> Kit<K> {
+    /// Reconciles the object of this name.
+    pub(super) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Next, Failure>
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        match self.scope.owns(&key.namespace) {
+            owner if owner.may_write() => {}
+            // It will be known in a moment, or is told when it is.
+            Ownership::Unknown => return Ok(Next::After(LOOK_AGAIN)),
+            // The one who has it does this; that it comes back is told.
+            _ => return Ok(Next::Wait),
+        }
+        let Some(live) = self.store.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
+        if live.deleting {
+            return self.leave(key, live).await;
+        }
+        let Ok(object) = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)) else {
+            return Ok(Next::Wait);
+        };
+        let (live, object) = match self.hold(&live).await.map_err(failed)? {
+            Some(held) => match held.object.clone() {
+                Ok(object) if !held.deleting => (held, object),
+                // The watch brings it, as it is now.
+                _ => return Ok(Next::Wait),
+            },
+            None => (live, object),
+        };
+        if !self.is_valid(&live, &object).await.map_err(failed)? {
+            return Ok(Next::Wait);
+        }
+        let pass = Pass { key, object, observed: live, kit: Arc::clone(self) };
+        match tokio::time::timeout(self.deadline, reconcile(pass)).await {
+            Ok(result) => result.map_err(failed),
+            Err(_) => Err(self.too_slow()),
+        }
+    }
+
+    /// Puts the finalizer on, before there is anything that it is for. Returns the object with it when it was missing.
+    async fn hold(&self, live: &Observed<K>) -> Result<Option<Arc<Observed<K>>>, ControllerError> {
+        let Some((name, _)) = &self.finalizer else { return Ok(None) };
+        let Some(written) = self.writer.finalizer(live, name, true).await? else { return Ok(None) };
+        let (namespace, name) = (super::Stored::namespace(live), super::Stored::name(live));
+        self.store.written(written);
+        Ok(self.store.get(namespace, name))
+    }
+
+    /// An object that is being deleted is not judged and not reconciled: nothing may keep it from going but its cleanup.
+    async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Next, Failure> {
+        if let Some(validators) = &self.validators {
+            validators.forget(&live.uid);
+        }
+        let Some((name, cleanup)) = &self.finalizer else { return Ok(Next::Wait) };
+        if !live.finalizers.contains(name) {
+            return Ok(Next::Wait);
+        }
+        let pass = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error));
+        let pass = pass.map(|object| Pass { key: key.clone(), object, observed: live.clone(), kit: Arc::clone(self) });
+        let cleaned = tokio::time::timeout(self.deadline, cleanup(Leaving { key, pass })).await;
+        match cleaned.map_err(|_| self.too_slow())?? {
+            Cleanup::Waits(next) => Ok(next),
+            Cleanup::Done => {
+                if let Some(written) = self.writer.finalizer(&live, name, false).await.map_err(failed)? {
+                    self.store.written(written);
+                }
+                Ok(Next::Wait)
+            }
+        }
+    }
+
+    fn too_slow(&self) -> Failure {
+        Box::new(format!("it did not finish within {} s", self.deadline.as_secs()))
+    }
+}
+
+fn undecoded<K: Kind>(key: &Key, error: &str) {
+    warn!(namespace = key.namespace, name = key.name, error, "{} does not decode", K::kind(&()));
+}
+
+pub(super) fn failed(error: impl Display + Send + 'static) -> Failure {
+    Box::new(error)
+}

@@ -1,0 +1,134 @@
+//! The writes to the objects that a controller is for: status by server-side apply, finalizers by a JSON patch that
+//! tests what it replaces.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::apply::{prune, status_needs_apply};
+use super::observed::Managers;
+use super::{ControllerError, Observed, Stored as _};
+
+/// Deadline of one request.
+const DEADLINE: Duration = Duration::from_secs(40);
+
+/// Kinds that a controller can be for: namespaced ones, derived by kube or of k8s-openapi.
+pub trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Writes to objects of one kind.
+pub(super) struct Writer<K> {
+    pub(super) client: Client,
+    pub(super) managers: Managers,
+    pub(super) tokens: fn(&K) -> Vec<String>,
+}
+
+impl<K: Kind> Writer<K> {
+    /// Applies `status` under `manager`, which holds `held`, when that differs from what `live` has; returns what the API
+    /// server made of it, `None` when there was nothing to do or nothing is left to write to.
+    pub(super) async fn status(
+        &self,
+        live: &Observed<K>,
+        manager: &str,
+        held: Option<&str>,
+        mut status: Value,
+    ) -> Result<Option<Observed<K>>, ControllerError> {
+        prune(&mut status);
+        if !status_needs_apply(&live.status(held), &status) {
+            return Ok(None);
+        }
+        // The uid keeps the status of a deleted object off its successor.
+        let document = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": live.name(), "namespace": live.namespace(), "uid": live.uid},
+            "status": status,
+        });
+        let params = PatchParams::apply(manager).force();
+        let (api, patch) = (self.api(live.namespace()), Patch::Apply(&document));
+        self.answer("apply the status of", live, api.patch_status(live.name(), &params, &patch)).await
+    }
+
+    /// Puts the finalizer `name` on or takes it off; returns what the API server made of it, `None` when there was
+    /// nothing to do.
+    pub(super) async fn finalizer(
+        &self,
+        live: &Observed<K>,
+        name: &str,
+        wanted: bool,
+    ) -> Result<Option<Observed<K>>, ControllerError> {
+        let held = live.finalizers.iter().any(|finalizer| finalizer == name);
+        let patch = match (wanted, held) {
+            (true, false) if live.finalizers.is_empty() => {
+                // Nobody has added one since: otherwise this would erase it.
+                json!([
+                    {"op": "test", "path": "/metadata/finalizers", "value": null},
+                    {"op": "add", "path": "/metadata/finalizers", "value": [name]},
+                ])
+            }
+            (true, false) => json!([
+                {"op": "test", "path": "/metadata/finalizers", "value": live.finalizers},
+                {"op": "add", "path": "/metadata/finalizers/-", "value": name},
+            ]),
+            (false, true) => {
+                let rest: Vec<&String> = live.finalizers.iter().filter(|finalizer| *finalizer != name).collect();
+                json!([
+                    {"op": "test", "path": "/metadata/finalizers", "value": live.finalizers},
+                    {"op": "replace", "path": "/metadata/finalizers", "value": rest},
+                ])
+            }
+            _ => return Ok(None),
+        };
+        let patch: json_patch::Patch = serde_json::from_value(patch)
+            .map_err(|source| ControllerError::Status { object: live.describe(), source })?;
+        let params = PatchParams { field_manager: Some(self.managers.finalizers.clone()), ..PatchParams::default() };
+        let (api, patch) = (self.api(live.namespace()), Patch::Json::<()>(patch));
+        self.answer("patch the finalizers of", live, api.patch(live.name(), &params, &patch)).await
+    }
+
+    fn api(&self, namespace: &str) -> Api<DeserializeGuard<K>> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    async fn answer(
+        &self,
+        verb: &'static str,
+        live: &Observed<K>,
+        write: impl Future<Output = Result<DeserializeGuard<K>, kube::Error>>,
+    ) -> Result<Option<Observed<K>>, ControllerError> {
+        let object = || live.describe();
+        match tokio::time::timeout(DEADLINE, write).await {
+            Ok(Ok(written)) => Ok(Some(Observed::of(written, &self.managers, self.tokens))),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+            Ok(Err(source)) => Err(ControllerError::Request { verb, object: object(), source: Box::new(source) }),
+            Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The registered validators without the API server: what a controller asks about stored objects while webhooks are off,
+//! and what a person asks about a manifest.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{ApiResource, GroupVersionKind as Gvk, Selector, SelectorExt as _};
+use portcullis_manifest::{SideEffects, WebhookKind};
+use portcullis_review::{GroupVersionKind, Operation, Review, Verdict};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::admit::{Admit, Failure};
+use super::settings::Settings;
+use super::{Context, Webhooks};
+
+/// Label that the API server puts on every namespace: its name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// What one webhook says of an object.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// The webhook's own name.
+    pub webhook: String,
+    /// Its verdict; or why there is none: its handler panicked or took longer than the webhook's timeout.
+    pub verdict: Result<Verdict, String>,
+}
+
+impl Webhooks {
+    /// Asks every registered validating webhook that is called when objects like this one are created, in the order of
+    /// registration. `object` needs `apiVersion` and `kind`; nobody else is asked, and nothing is written.
+    ///
+    /// An object of another version than a webhook is for is converted first, where the kind has a conversion, as the
+    /// API server would. What the API server alone knows is left out:
+    ///
+    /// - there is no old object, so that rules about changes ([`on_update`](super::Validate::on_update)) are not asked;
+    /// - there is no user, and no permit to change anything ([`Context::permit`]): it is a dry run;
+    /// - object selectors hold, namespace selectors as far as they are about the namespace's name; match conditions
+    ///   count as met;
+    /// - mutating webhooks are not asked, nor are the schema and its CEL rules.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let not_empty = |new: Arc<ConfigMap>, _: Context| async move {
+    ///     if new.data.is_some() { Verdict::allow() } else { Verdict::deny("data is empty") }
+    /// };
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("not-empty").on_create(not_empty));
+    /// let object = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    /// let said = webhooks.explain(&object).await;
+    /// assert_eq!(said[0].webhook, "not-empty");
+    /// assert_eq!(said[0].verdict.as_ref().unwrap().denial().unwrap().message(), "data is empty");
+    /// # });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn explain(&self, object: &Value) -> Vec<Judgement> {
+        let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        // Only webhooks for untyped objects go by the resource; kube's guess at its name is the usual one.
+        let resource = ApiResource::from_gvk(&Gvk::gvk(group, version, kind));
+        let mut judgements = Vec::new();
+        for webhook in &self.registered {
+            let settings = webhook.settings();
+            let asked = self.ask(&**webhook, &resource, object);
+            let asked = AssertUnwindSafe(tokio::time::timeout(settings.timeout, asked)).catch_unwind().await;
+            let verdict = match asked {
+                Ok(Ok(None)) => continue,
+                Ok(Ok(Some(verdict))) => verdict,
+                Ok(Err(_)) => Err(format!("handler did not finish within {} s", settings.timeout.as_secs())),
+                Err(_) => Err("handler panicked".to_owned()),
+            };
+            judgements.push(Judgement { webhook: settings.name.clone(), verdict });
+        }
+        judgements
+    }
+
+    /// The verdict of one webhook; `None` when it is not called for such an object.
+    async fn ask(
+        &self,
+        webhook: &dyn Admit,
+        resource: &ApiResource,
+        object: &Value,
+    ) -> Option<Result<Verdict, String>> {
+        let manifest = webhook.manifest();
+        let creates = manifest.rules.iter().any(|rule| rule.operations.contains(&Operation::Create));
+        if manifest.kind != WebhookKind::Validating || !creates || !selected(webhook.settings(), object) {
+            return None;
+        }
+        let kind = GroupVersionKind {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+        };
+        let mut judged = judge(webhook, &kind, &resource.plural, object).await;
+        if let Err(Failure::Kind { .. }) = judged {
+            let converted = self.converted(webhook, &kind, object)?;
+            judged = judge(webhook, webhook.only_kind()?, &resource.plural, &converted).await;
+        }
+        match judged {
+            Ok(verdict) => Some(Ok(verdict)),
+            // This webhook is for other objects.
+            Err(Failure::Kind { .. } | Failure::Resource { .. } | Failure::NoHandler(_)) => None,
+            Err(failure) => Some(Err(failure.to_string())),
+        }
+    }
+
+    /// The object in the version that the webhook is for.
+    fn converted(&self, webhook: &dyn Admit, from: &GroupVersionKind, object: &Value) -> Option<Value> {
+        let to = webhook.only_kind().filter(|to| to.group == from.group && to.kind == from.kind)?;
+        let conversions = self.conversions().ok()?;
+        let conversion = conversions.iter().find(|it| it.group == to.group && it.kind == to.kind)?;
+        let converted =
+            conversion.engine.convert(&to_raw_value(object).ok()?, &format!("{}/{}", to.group, to.version)).ok()?;
+        serde_json::from_str(&converted.object).ok()
+    }
+}
+
+/// Asks the webhook as the API server would.
+async fn judge(webhook: &dyn Admit, kind: &GroupVersionKind, plural: &str, object: &Value) -> Result<Verdict, Failure> {
+    let name = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
+    let body = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "offline",
+            "kind": { "group": kind.group, "version": kind.version, "kind": kind.kind },
+            "resource": { "group": kind.group, "version": kind.version, "resource": plural },
+            "name": name("name"),
+            "namespace": name("namespace"),
+            "operation": Operation::Create.as_str(),
+            "userInfo": {},
+            "object": object,
+            "dryRun": true,
+        },
+    })
+    .to_string();
+    let review = Review::parse(body.as_bytes()).map_err(|error| Failure::Unreadable(error.to_string()))?;
+    let context = Context::of_request(&review.request, SideEffects::None);
+    Ok(webhook.admit(&review.request, context).await?.verdict)
+}
+
+/// Whether the webhook's selectors want the object, as far as that can be told from the object alone.
+fn selected(settings: &Settings, object: &Value) -> bool {
+    let metadata = object.get("metadata");
+    let labels = metadata.and_then(|metadata| metadata.get("labels")).cloned();
+    let labels: BTreeMap<String, String> =
+        labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default();
+    let namespace = metadata.and_then(|metadata| metadata.get("namespace")).and_then(Value::as_str);
+    let by_labels = settings.object_selector.as_ref().is_none_or(|selector| matches(selector, &labels));
+    let by_namespace = settings.namespace_selector.as_ref().zip(namespace).is_none_or(|(selector, namespace)| {
+        let mut selector = selector.clone();
+        // Other labels of the namespace are not known here: what is asked of them counts as met.
+        let labels = selector.match_labels.get_or_insert_default();
+        labels.retain(|key, _| key == NAMESPACE_NAME);
+        let expressions = selector.match_expressions.get_or_insert_default();
+        expressions.retain(|expression| expression.key == NAMESPACE_NAME);
+        matches(&selector, &[(NAMESPACE_NAME.to_owned(), namespace.to_owned())].into())
+    });
+    by_labels && by_namespace
+}
+
+/// A selector that cannot be read selects all.
+fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    Selector::try_from(selector.clone()).map_or(true, |selector| selector.matches(labels))
+}
