@@ -19,8 +19,8 @@ pub(super) struct Place<'a> {
     pub(super) namespace: &'a str,
     pub(super) secret: &'a str,
     pub(super) server_name: &'a str,
-    /// The Certificate of cert-manager that the Secret says it comes from.
-    pub(super) certificate: Option<&'a str>,
+    /// The Certificate of cert-manager that the Secret comes from.
+    pub(super) certificate: &'a str,
 }
 
 impl Place<'_> {
@@ -37,8 +37,7 @@ impl Place<'_> {
             Supplier::CertManager => format!(
                 "cert-manager's CA injector fills it in by the annotation 'cert-manager.io/inject-ca-from: {}/{}': is the \
                  annotation there ('generate webhooks', 'generate crds'), and does the injector run?",
-                self.namespace,
-                self.certificate.unwrap_or("<certificate>"),
+                self.namespace, self.certificate,
             ),
             Supplier::User => format!(
                 "apply what 'generate webhooks --ca-bundle FILE' and 'generate crds --ca-bundle FILE' print, where FILE is \
@@ -49,20 +48,11 @@ impl Place<'_> {
     }
 
     fn cert_manager(&self, problem: &Problem) -> String {
-        let Self { namespace, secret, server_name, .. } = self;
-        let certificate = match self.certificate {
-            Some(name) => format!("Certificate {namespace}/{name}"),
-            None => format!("the Certificate with secretName {secret} in namespace {namespace}"),
-        };
-        let look = match self.certificate {
-            Some(name) => format!("'kubectl -n {namespace} describe certificate {name}' says what keeps cert-manager"),
-            None => format!(
-                "make {certificate} ('generate certificates'), or see what keeps cert-manager: 'kubectl -n {namespace} \
-                 describe certificates'"
-            ),
-        };
+        let Self { namespace, secret, server_name, certificate: name, .. } = self;
+        let certificate = format!("Certificate {namespace}/{name}");
+        let look = format!("'kubectl -n {namespace} describe certificate {name}' says what keeps cert-manager");
         match problem {
-            Problem::NoSecret => look,
+            Problem::NoSecret => format!("apply what 'generate certificates' prints; {look} from issuing it"),
             Problem::MissingKey("ca.crt") | Problem::EmptyKey("ca.crt") => {
                 format!("the issuer of {certificate} gives no CA: use an Issuer that does, one of type CA for example")
             }

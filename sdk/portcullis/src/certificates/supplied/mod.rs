@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_mins(10);
 /// How long one reading may take.
 const READ: Duration = Duration::from_secs(30);
 /// How long API servers are given to take up a bundle that we have seen.
-const SETTLE: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_secs(10);
 /// A person is told this long before their certificate ends.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// The annotation by which cert-manager says which Certificate a Secret belongs to.
@@ -301,7 +301,10 @@ impl Supplied {
             namespace: &self.namespace,
             secret: &self.secret,
             server_name: &self.server_name,
-            certificate: secret.and_then(|secret| secret.annotations().get(CERTIFICATE_NAME)).map(String::as_str),
+            certificate: secret
+                .and_then(|secret| secret.annotations().get(CERTIFICATE_NAME))
+                // As 'generate certificates' calls it.
+                .unwrap_or(&self.secret),
         }
     }
 
