@@ -1,0 +1,10 @@
+//! Certificates that somebody else makes: what is checked, what is told, what goes on being served. The API server calls
+//! all the while.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod damage;
+mod fixture;
+mod load;
+mod published;
+mod replacement;

@@ -1,0 +1,81 @@
+//! A CA is replaced while the API server calls.
+
+use std::time::Duration;
+
+use portcullis::certificates::Supplier;
+use portcullis_pki::Ca;
+use portcullis_testing::wait_until;
+
+use crate::fixture::{DAY, PATIENCE, Place, Serving, ca, leaf};
+use crate::load::Load;
+
+async fn served(place: &Place, serving: &Serving, ca: &Ca) {
+    let accepted = || async { place.accepts(serving, ca.cert_pem()).await.then_some(()) };
+    wait_until("the new pair to be served", PATIENCE, accepted).await;
+}
+
+async fn start(old: &Ca) -> (Place, Serving, Load) {
+    let place = Place::new(Supplier::User).await;
+    place.put_pair(&place.pair(old), old.cert_pem()).await;
+    let serving = place.serve().await;
+    place.publish(serving.address.port(), old.cert_pem()).await;
+    place.in_force().await;
+    let load = Load::start(&place.cluster.admin(), &place.name);
+    load.go_on(20).await;
+    (place, serving, load)
+}
+
+// D5: the Secret first, or the bundle first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_ca_costs_no_call_whichever_comes_first() {
+    for secret_first in [true, false] {
+        let (old, new) = (ca("old"), ca("new"));
+        let (place, serving, load) = start(&old).await;
+        let port = serving.address.port();
+        let both = format!("{}{}", old.cert_pem(), new.cert_pem());
+        if secret_first {
+            place.put_pair(&place.pair(&new), new.cert_pem()).await;
+            load.go_on(60).await;
+            assert!(place.accepts(&serving, old.cert_pem()).await, "served before callers trust it");
+            // One of two entries is not enough.
+            place.publish_each(port, &[("one", Some(&both)), ("two", Some(old.cert_pem()))]).await;
+            load.go_on(60).await;
+            assert!(place.accepts(&serving, old.cert_pem()).await, "served before all callers trust it");
+            place.publish(port, &both).await;
+        } else {
+            place.publish(port, &both).await;
+            load.go_on(60).await;
+            place.put_pair(&place.pair(&new), new.cert_pem()).await;
+        }
+        served(&place, &serving, &new).await;
+        load.go_on(20).await;
+        place.publish(port, new.cert_pem()).await;
+        load.go_on(60).await;
+        assert!(load.end().await > 150);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_drops_the_old_ca_at_once_brings_the_new_pair_at_once() {
+    let (old, new) = (ca("old"), ca("new"));
+    let (place, serving, load) = start(&old).await;
+    load.end().await;
+    place.put_pair(&place.pair(&new), new.cert_pem()).await;
+    place.publish(serving.address.port(), new.cert_pem()).await;
+    served(&place, &serving, &new).await;
+    place.in_force().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_pair_that_nobody_trusts_waits_no_longer_than_the_old_one_lives() {
+    let (old, new) = (ca("old"), ca("new"));
+    let place = Place::new(Supplier::User).await;
+    let short = leaf(&old, &place.server_name(), -DAY, jiff::SignedDuration::from_secs(6));
+    place.put_pair(&short, old.cert_pem()).await;
+    let serving = place.serve().await;
+    place.publish(serving.address.port(), old.cert_pem()).await;
+    place.put_pair(&place.pair(&new), new.cert_pem()).await;
+    let begun = std::time::Instant::now();
+    served(&place, &serving, &new).await;
+    assert!(begun.elapsed() > Duration::from_secs(2), "it did not wait: {:?}", begun.elapsed());
+}
