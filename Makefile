@@ -30,9 +30,10 @@ lint: ## Formatting, clippy and rustdoc, warnings as errors
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-generate: ## Write the generated manifests again (deploy/)
+generate: ## Write what is generated again: manifests (deploy/), the book's reference of the command line
 	@hack/prerequisites.sh generate
 	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:latest --format kustomize --out deploy
+	cargo run --quiet -p portcullis-docs
 
 docs: ## Build the book in docs/ (its code is compiled and run by 'make test')
 	@command -v mdbook >/dev/null || { echo "missing: mdbook. It makes HTML of docs/; 'cargo install mdbook' installs it. Without it, read docs/src/SUMMARY.md." >&2; exit 1; }

@@ -1,6 +1,12 @@
-//! The chapters of the book whose Rust code stands alone, as documentation of types without values: `cargo test --doc`
+//! What the book is made of beside its text.
+//!
+//! [`reference`] writes the reference of the command line, from the command line. And here are the chapters whose Rust code stands alone, as documentation of types without values: `cargo test --doc`
 //! compiles each block, and runs those that are not marked `no_run`. The tutorial's files are compared with two crates
 //! that are built and tested (`tests/chapters.rs`).
+
+mod cli;
+
+pub use cli::reference;
 
 macro_rules! chapters {
     ($($name:ident = $file:literal),+ $(,)?) => {
@@ -21,6 +27,7 @@ chapters! {
     Migrate = "how-to/migrate.md",
     Test = "how-to/test.md",
     Limits = "how-to/limits.md",
+    Controllers = "how-to/controllers.md",
     Admission = "explanation/admission.md",
     Conversion = "explanation/conversion.md",
     // Shown by package registries.

@@ -151,11 +151,14 @@ enum LogFormat {
     Json,
 }
 
+pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
+    Cli::<A>::command().name(operator.name).version(operator.version)
+}
+
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
-    let command = Cli::<A>::command().name(operator.name).version(operator.version);
-    let matches = command.get_matches();
+    let matches = command(&operator).get_matches();
     let result = Cli::<A>::from_arg_matches(&matches)
         .map_err(anyhow::Error::from)
         .and_then(|cli| perform(operator, cli.command, &matches));

@@ -226,6 +226,11 @@ impl<A: clap::Args> Operator<A> {
         cli::main(self)
     }
 
+    /// The command line, from which completions for shells and manual pages are made.
+    pub fn command(&self) -> clap::Command {
+        cli::command(self)
+    }
+
     /// The installation that no flag says anything about, in this namespace.
     ///
     /// # Errors
