@@ -10,7 +10,7 @@
 //! - the finalizer, put on before anything else and taken off when the cleanup is done;
 //! - the registered validators, asked in the controller while webhooks are off (below);
 //! - writes by server-side apply, and only where something differs ([`apply`]). A steady state costs no write, and our
-//!   own writes wake nobody.
+//!   own writes are in the store before the watch brings them.
 //!
 //! ```
 //! use std::collections::BTreeMap;

@@ -28,8 +28,8 @@ impl Scope {
         Self { extent, leadership: Leadership::alone() }
     }
 
-    /// All namespaces but those that others hold.
-    pub(crate) fn cluster_wide(scopes: Scopes) -> Self {
+    /// All namespaces but those that others hold. `run` makes it for an operator; this is for processes of your own.
+    pub fn cluster_wide(scopes: Scopes) -> Self {
         Self { extent: Extent::ClusterWide(scopes), leadership: Leadership::alone() }
     }
 

@@ -1,0 +1,94 @@
+//! What a controller makes: applied when it differs, put back when others change it, left alone when it is not ours.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use portcullis::controller::{Next, Pass};
+use portcullis::operator::Switch;
+use portcullis_testing::{wait_for_object, wait_until};
+use serde_json::json;
+
+use crate::boat::Boat;
+use crate::fixture::{PATIENCE, Place, afloat};
+
+fn log_book(boat: &Boat) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = boat.metadata.name.clone();
+    map.data = Some(BTreeMap::from([("oars".to_owned(), boat.spec.oars.to_string())]));
+    map
+}
+
+/// A boat with oars has a log book.
+async fn keep(pass: Pass<Boat>) -> anyhow::Result<Next> {
+    match pass.object.spec.oars {
+        0 => pass.delete::<ConfigMap>(&pass.key.name, PropagationPolicy::Background).await?,
+        _ => _ = pass.apply(&log_book(&pass.object)).await?,
+    }
+    afloat(pass).await
+}
+
+fn oars(map: &ConfigMap) -> Option<&str> {
+    map.data.as_ref()?.get("oars").map(String::as_str)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
+    let place = Place::new("children").await;
+    let maps = place.api::<ConfigMap>();
+    let running = place.run(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
+    place.create("b", 2).await;
+    let map = wait_for_object(&maps, "b", "two oars", PATIENCE, |map| oars(map) == Some("2")).await;
+    let owner = &map.metadata.owner_references.unwrap()[0];
+    assert_eq!((&*owner.kind, &*owner.name, owner.controller), ("Boat", "b", Some(true)));
+
+    let quiet = place.quiet().await;
+    let foreign = json!({"metadata": {"labels": {"foreign": "yes"}}, "data": {"weather": "fine"}});
+    maps.patch("b", &PatchParams::default(), &Patch::Merge(foreign)).await.unwrap();
+    place.quiet().await;
+    assert_eq!(place.writes(quiet).await, [], "what others add stays theirs");
+
+    let drift = json!({"data": {"oars": "17"}});
+    maps.patch("b", &PatchParams::default(), &Patch::Merge(drift)).await.unwrap();
+    let map = wait_for_object(&maps, "b", "two oars again", PATIENCE, |map| oars(map) == Some("2")).await;
+    assert_eq!(map.data.unwrap()["weather"], "fine");
+    maps.delete("b", &DeleteParams::default()).await.unwrap();
+    wait_for_object(&maps, "b", "a new one", PATIENCE, |map| oars(map) == Some("2")).await;
+
+    place.merge("b", json!({"spec": {"oars": 0}})).await;
+    wait_until("no log book", PATIENCE, || async { maps.get_opt("b").await.unwrap().is_none().then_some(()) }).await;
+    running.end().await;
+
+    // Another process finds everything as it should be.
+    let since = place.quiet().await;
+    let running = place.run(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
+    place.quiet().await;
+    assert_eq!(place.writes(since).await, [], "a restart writes nothing");
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_of_a_childs_name_that_is_not_ours_is_left_alone() {
+    let place = Place::new("taken").await;
+    let maps = place.api::<ConfigMap>();
+    let mut theirs = ConfigMap::default();
+    theirs.metadata.name = Some("b".to_owned());
+    maps.create(&PostParams::default(), &theirs).await.unwrap();
+    let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let running = place.run(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |pass| {
+        let said = said.clone();
+        async move {
+            let wrong = pass.apply(&Secret::default()).await.unwrap_err().to_string();
+            let error = pass.apply(&log_book(&pass.object)).await.unwrap_err().to_string();
+            pass.delete::<ConfigMap>("b", PropagationPolicy::Background).await?;
+            said.send((wrong, error))?;
+            Ok(Next::Wait)
+        }
+    });
+    place.create("b", 2).await;
+    let (wrong, error) = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
+    assert!(wrong.ends_with("which this controller does not own: say so with Controller::owns"), "{wrong}");
+    assert!(error.starts_with("ConfigMap ") && error.contains("was not made by this operator"), "{error}");
+    assert_eq!(maps.get("b").await.unwrap().data, None);
+    running.end().await;
+}

@@ -1,0 +1,92 @@
+//! What the registered validators say of a manifest, without the API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::DynamicObject;
+use portcullis::webhooks::{Context, Mutate, Mutation, Scope, Target, Validate, Verdict, Webhooks};
+use serde_json::{Value, json};
+
+use crate::boat::{Boat, webhooks};
+
+async fn said(webhooks: &Webhooks, object: Value) -> Vec<String> {
+    let judgements = webhooks.explain(&object).await;
+    judgements
+        .into_iter()
+        .map(|judgement| {
+            let verdict = match &judgement.verdict {
+                Ok(verdict) => verdict.denial().map_or("allowed", |denial| denial.message()).to_owned(),
+                Err(problem) => format!("error: {problem}"),
+            };
+            format!("{}: {verdict}", judgement.webhook)
+        })
+        .collect()
+}
+
+fn boat(spec: Value) -> Value {
+    json!({"apiVersion": "kit.example/v1", "kind": "Boat", "metadata": {"name": "a", "namespace": "team"}, "spec": spec})
+}
+
+fn selector(key: &str, value: &str) -> LabelSelector {
+    LabelSelector { match_labels: Some([(key.to_owned(), value.to_owned())].into()), ..LabelSelector::default() }
+}
+
+async fn deny(_: Arc<Boat>, context: Context) -> Verdict {
+    assert!(context.dry_run && context.permit().is_none());
+    Verdict::deny(format!("no {:?}", context.namespace))
+}
+
+#[tokio::test]
+async fn every_webhook_for_the_creation_of_such_an_object_says_its_verdict() {
+    let target = Target {
+        groups: vec!["kit.example".into()],
+        versions: vec!["*".into()],
+        resources: vec!["boats".into()],
+        scope: Scope::Any,
+    };
+    let untyped =
+        |new: Arc<DynamicObject>, _: Context| async move { Verdict::deny(new.data["spec"]["oars"].to_string()) };
+    let webhooks = webhooks()
+        .validate(Validate::dynamic("untyped", target).on_create(untyped))
+        .validate(Validate::<Boat>::named("changes").on_update(|_, new, context| deny(new, context)))
+        .validate(Validate::<ConfigMap>::named("others").on_create(|_, _| async { Verdict::deny("never asked") }))
+        .mutate(Mutate::<Boat>::named("edits").on_create(|_, _| async { Mutation::unchanged() }))
+        .validate(Validate::<Boat>::named("last").on_create(deny));
+    assert_eq!(
+        said(&webhooks, boat(json!({"oars": 3}))).await,
+        ["oars: a boat goes in circles", "untyped: 3", "last: no Some(\"team\")"]
+    );
+    let unread = said(&webhooks, boat(json!({"oars": "many"}))).await;
+    assert!(unread[0].starts_with("oars: the object does not decode as Boat: "), "{unread:?}");
+    for nothing in [json!({}), json!("text"), json!({"apiVersion": "v1", "kind": "Boat"})] {
+        assert_eq!(said(&webhooks, nothing).await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn selectors_hold_as_far_as_the_object_tells() {
+    let webhook = |name| Validate::<Boat>::named(name).on_create(deny);
+    let webhooks = Webhooks::new()
+        .validate(webhook("labelled").object_selector(selector("fast", "yes")))
+        .validate(webhook("elsewhere").namespace_selector(selector("kubernetes.io/metadata.name", "other")))
+        .validate(webhook("here").namespace_selector(selector("kubernetes.io/metadata.name", "team")))
+        .validate(webhook("unknown").namespace_selector(selector("paid", "yes")));
+    assert_eq!(said(&webhooks, boat(json!({"oars": 2}))).await.len(), 2);
+    let mut labelled = boat(json!({"oars": 2}));
+    labelled["metadata"]["labels"] = json!({"fast": "yes"});
+    assert_eq!(said(&webhooks, labelled).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_or_does_not_finish_gives_no_verdict_and_stops_no_other() {
+    let webhooks = Webhooks::new()
+        .validate(Validate::<Boat>::named("a").on_create(|_, _| async { panic!("secret") }))
+        .validate(Validate::<Boat>::named("b").timeout(Duration::from_secs(2)).on_create(|_, _| std::future::pending()))
+        .validate(Validate::<Boat>::named("c").on_create(|_, _| async { Verdict::allow() }));
+    assert_eq!(
+        said(&webhooks, boat(json!({"oars": 2}))).await,
+        ["a: error: handler panicked", "b: error: handler did not finish within 2 s", "c: allowed"]
+    );
+}

@@ -1,0 +1,87 @@
+//! Webhooks off: what admission would have said is said in the status.
+
+use kube::api::DeleteParams;
+use portcullis::controller::Cleanup;
+use portcullis::operator::Switch;
+use portcullis_testing::wait_until;
+use serde_json::json;
+
+use crate::fixture::{PATIENCE, Place, afloat};
+
+const FINALIZER: &str = "kit.example/boats";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended() {
+    let place = Place::new("invalid").await;
+    place.create("odd", 3).await;
+    let running = place.run(place.controller(), place.runtime(Switch::Off), afloat);
+    let odd = place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
+    let message = "Validation failed: a boat goes in circles; spec.oars: must be even";
+    assert_eq!(odd.says("Valid"), Some(("False", "ValidationFailed", message)));
+    let status = odd.status.unwrap();
+    assert_eq!(status.conditions.unwrap()[0].observed_generation, odd.metadata.generation);
+    assert_eq!(status.phase, None, "it was not reconciled");
+    wait_until("the event", PATIENCE, || async { (place.events("odd").await == ["ValidationFailed"]).then_some(()) })
+        .await;
+
+    let quiet = place.quiet().await;
+    place.merge("odd", json!({"metadata": {"labels": {"woken": "yes"}}})).await;
+    let later = place.quiet().await;
+    assert_eq!(place.writes(quiet).await, [], "nothing new, nothing written");
+    place.merge("odd", json!({"spec": {"oars": 5}})).await;
+    let newer = place.until("odd", "the same of the new generation", |boat| {
+        let conditions = boat.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.map(|condition| condition.observed_generation).eq([boat.metadata.generation])
+    });
+    newer.await;
+    place.quiet().await;
+    assert_eq!(place.events("odd").await, ["ValidationFailed"], "the same verdict is one event");
+    assert_eq!(place.writes(later).await.len(), 1);
+
+    place.merge("odd", json!({"spec": {"oars": 4}})).await;
+    let even = place.until("odd", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
+    assert_eq!(even.says("Valid"), Some(("True", "ValidationPassed", "Boat is valid")));
+    assert_eq!(even.status.unwrap().phase.as_deref(), Some("4 oars"));
+    running.end().await;
+}
+
+/// Dynamo's controllers validate before they handle finalizers: such an object never goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invalid_object_that_is_being_deleted_loses_its_finalizer() {
+    let place = Place::new("going").await;
+    let controller = place.controller().finalizer(FINALIZER, |_| async { anyhow::Ok(Cleanup::Done) });
+    let running = place.run(controller, place.runtime(Switch::Off), afloat);
+    place.create("odd", 1).await;
+    let odd = place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
+    assert!(odd.has_finalizer(FINALIZER), "finalizers come first");
+    place.api::<crate::boat::Boat>().delete("odd", &DeleteParams::default()).await.unwrap();
+    place.gone("odd").await;
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_webhooks_are_on_again_the_verdict_is_taken_back_and_the_rest_stays() {
+    let place = Place::new("on-again").await;
+    place.create("even", 2).await;
+    place.create("odd", 3).await;
+    let running = place.run(place.controller(), place.runtime(Switch::Off), afloat);
+    place.until("even", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
+    let even = place.until("even", "the verdict", |boat| boat.says("Valid").is_some()).await;
+    assert_eq!(even.says("Valid").unwrap().1, "ValidationPassed", "not what the controller's author says");
+    place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
+    running.end().await;
+
+    let running = place.run(place.controller(), place.runtime(Switch::On), afloat);
+    for name in ["even", "odd"] {
+        let own = |boat: &crate::boat::Boat| boat.says("Valid").is_some_and(|(_, reason, _)| reason == "Seen");
+        let boat = place.until(name, "its author's conditions", own).await;
+        assert_eq!(boat.says("Afloat").unwrap().0, "True");
+        let managers = boat.metadata.managed_fields.unwrap();
+        let ours = managers.iter().find(|entry| entry.manager.as_deref() == Some("boats-validity"));
+        let held = ours.map_or(json!(null), |entry| entry.fields_v1.as_ref().unwrap().0.clone());
+        assert!(!held.to_string().contains("conditions"), "{held}");
+    }
+    let quiet = place.quiet().await;
+    assert_eq!(place.writes(quiet).await, []);
+    running.end().await;
+}
