@@ -15,3 +15,6 @@ fn is_part(text: &str) -> bool {
     text.bytes().all(|b| letter(b) || b == b'-')
         && [text.bytes().next(), text.bytes().last()].iter().all(|end| end.is_some_and(letter))
 }
+
+/// The annotation by which a development session marks what it put into a cluster.
+pub(crate) const DEV_SESSION: &str = "portcullis.dev/dev-session";

@@ -1,0 +1,236 @@
+//! `dev`: the webhooks of a cluster, served from this machine.
+//!
+//! Everything that is put into the cluster carries a mark: whose it is, of which session, until when. It goes when the
+//! session ends, however it ends; what a killed one leaves goes at the next start. The installed operator and what
+//! belongs to it stay as they are.
+
+mod cluster;
+mod entries;
+mod host;
+mod mark;
+mod probe;
+mod rights;
+mod session;
+mod stanza;
+mod text;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use jiff::{SignedDuration, Timestamp};
+use rustls::crypto::CryptoProvider;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connect::{self, cluster as connect_to};
+use super::installation::{InstallationFlags, label};
+use super::run::Signals;
+use super::tasks::Tasks;
+use super::{Operator, Parts, Runtime};
+use crate::pauses::Pauses;
+use cluster::Cluster;
+use mark::Mark;
+use session::Session;
+use text::say;
+
+/// How long API servers may go on calling after what called us is gone.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long answers under way and controllers may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+/// How long removing what was put in is tried.
+const REMOVE: Duration = Duration::from_secs(30);
+/// How often the clock is looked at: one that runs on while this machine sleeps.
+const CLOCK: Duration = Duration::from_secs(5);
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct DevFlags {
+    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Namespace that the operator is installed in [default: <release>-system]
+    #[arg(long, value_parser = label)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) installation: InstallationFlags,
+    /// Name or address by which the API server reaches this machine [default: what it is found to reach]
+    #[arg(long, value_name = "ADDR", value_parser = host::host, conflicts_with = "public_url")]
+    host: Option<String>,
+    /// URL of a tunnel that ends TLS and hands plain HTTP on to --port of this machine
+    #[arg(long, value_name = "URL", value_parser = host::public_url)]
+    public_url: Option<String>,
+    /// CA certificates (PEM) that the tunnel's certificate is checked with [default: those of the API server's system]
+    #[arg(long, value_name = "FILE", requires = "public_url")]
+    ca_file: Option<PathBuf>,
+    /// Port that the webhooks are served on; 0 takes a free one
+    #[arg(long, default_value_t = 9443)]
+    port: u16,
+    /// When to end at the latest: up to 24h
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
+    ttl: SignedDuration,
+    /// Have the webhooks called for this namespace only; may be given several times. CRDs then stay as they are
+    #[arg(long = "only-namespace", value_name = "NS", value_parser = label)]
+    only_namespaces: Vec<String>,
+    /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
+    #[arg(long)]
+    fail: bool,
+    /// Run the controllers too, with the rights of the kubeconfig's user
+    #[arg(long)]
+    controllers: bool,
+    /// Who you are: it names what is put into the cluster
+    #[arg(long, env = "USER", value_name = "NAME")]
+    owner: Option<String>,
+    /// Only remove what former sessions left behind
+    #[arg(long)]
+    sweep: bool,
+}
+
+/// From a second to a day.
+fn ttl(text: &str) -> Result<SignedDuration, &'static str> {
+    let ttl: SignedDuration = text.parse().map_err(|_| "give a duration, as in 30m or 2h")?;
+    let bounds = SignedDuration::from_secs(1)..=SignedDuration::from_hours(24);
+    if bounds.contains(&ttl) { Ok(ttl) } else { Err("give at least 1s and at most 24h") }
+}
+
+pub(super) async fn perform<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: Parts,
+    flags: DevFlags,
+    provider: Arc<CryptoProvider>,
+) -> anyhow::Result<()> {
+    let mut ends = Ends::new()?;
+    let prepare = prepare(operator, &parts, &flags, provider);
+    let (connection, mut session) = tokio::select! {
+        prepared = prepare => prepared?,
+        _ = ends.next() => return Ok(()),
+    };
+    session.cluster.sweep().await?.iter().for_each(|done| say(done));
+    if flags.sweep {
+        return Ok(());
+    }
+
+    let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
+    let served = session.serve(&parts.webhooks, &serving)?;
+    tasks.spawn("the webhook server", &serving, served);
+    // What puts something into the cluster is never cut off half-way: nobody would know then what is there.
+    let opening = session.open(&stop);
+    tokio::pin!(opening);
+    let opened = tokio::select! {
+        opened = &mut opening => opened,
+        _ = ends.next() => {
+            stop.cancel();
+            opening.await
+        }
+    };
+    let result = match opened {
+        _ if stop.is_cancelled() => Ok(()),
+        Err(error) => Err(error),
+        Ok(opened) => {
+            opened.tell(&connection, &flags);
+            for (name, controller) in parts.controllers.into_iter().filter(|_| flags.controllers) {
+                let runtime = Runtime {
+                    client: connection.client.clone(),
+                    namespace: opened.namespace.clone(),
+                    webhooks: flags.installation.webhooks,
+                    stop: stop.clone(),
+                };
+                tasks.spawn(format!("controller {name}"), &stop, controller(runtime));
+            }
+            tokio::select! {
+                name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
+                () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
+                Some(ended) = tasks.next() => ended,
+            }
+        }
+    };
+    stop.cancel();
+    let removed = tokio::select! {
+        removed = remove(&session.cluster) => removed,
+        name = ends.next() => Err(anyhow::anyhow!("{name} while the cluster was being put in order")),
+    };
+    if removed.is_ok() {
+        tokio::select! { () = sleep(LINGER) => {}, _ = ends.next() => {} }
+    }
+    serving.cancel();
+    let rest = async { while tasks.next().await.is_some() {} };
+    let _ = timeout(SHUTDOWN, rest).await;
+    let left = "what was put into the cluster may still be there; remove it with: dev --sweep";
+    result.and(removed.context(left))
+}
+
+/// Everything that can fail before anything is put into the cluster.
+async fn prepare<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    flags: &DevFlags,
+    provider: Arc<CryptoProvider>,
+) -> anyhow::Result<(connect::Cluster, Session)> {
+    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    ensure!(
+        !parts.webhooks.is_empty() && installation.webhooks.is_on(),
+        "{} has no webhooks to serve; its controllers alone run with: run",
+        installation.release
+    );
+    let owner = flags.owner.as_deref().and_then(mark::owner);
+    let owner =
+        owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
+    let connection = connect_to(flags.kubeconfig.as_deref()).await?;
+    let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
+    rights::check(&connection.client, !crds.is_empty()).await?;
+    let me = Mark {
+        of: installation.release.clone(),
+        owner,
+        session: session::id()?,
+        expires: Some(Timestamp::now() + flags.ttl),
+    };
+    let cluster = Cluster { client: connection.client.clone(), me, crds };
+    let session = Session::prepare(cluster, &connection, installation, flags, provider).await?;
+    Ok((connection, session))
+}
+
+/// Tries to remove what the session put in, until that succeeds or is of no use.
+async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
+    let (begun, mut pauses) = (Instant::now(), Pauses::new(Duration::from_millis(200), Duration::from_secs(5)));
+    loop {
+        match cluster.remove().await {
+            Ok(done) => {
+                done.iter().for_each(|done| say(done));
+                return Ok(());
+            }
+            Err(error) if begun.elapsed() > REMOVE => return Err(error),
+            Err(error) => say(&format!("not removed yet, trying again: {error:#}")),
+        }
+        sleep(pauses.next(Instant::now())).await;
+    }
+}
+
+/// Waits for a time of the clock on the wall.
+async fn until(time: Timestamp) {
+    while let Ok(left) = Duration::try_from(time.duration_since(Timestamp::now())) {
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(CLOCK)).await;
+    }
+}
+
+/// What ends a session from outside: the signals of `run`, and the end of the terminal.
+struct Ends {
+    signals: Signals,
+    hangup: Signal,
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { signals: Signals::new()?, hangup: signal(SignalKind::hangup())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            name = self.signals.next() => name,
+            _ = self.hangup.recv() => "SIGHUP",
+        }
+    }
+}

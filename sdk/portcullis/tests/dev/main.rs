@@ -1,0 +1,10 @@
+//! `dev`: the examples, served from this machine to a real API server, as real processes.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod failures;
+mod fixture;
+mod leftovers;
+mod process;
+mod sessions;
+mod tunnel;
