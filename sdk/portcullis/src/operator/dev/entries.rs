@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use portcullis_manifest::{
-    FailurePolicy, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
+    Deadlock, FailurePolicy, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
 };
 
 use super::mark::Mark;
@@ -47,13 +47,16 @@ impl Reach {
     ///
     /// They let requests pass when this machine does not answer, unless told otherwise: one that sleeps must not lock
     /// a cluster that others use.
-    pub(super) fn entries(&self, registered: Vec<Webhook>, own_namespace: &str) -> (Vec<Webhook>, Vec<String>) {
+    pub(super) fn entries(
+        &self,
+        registered: Vec<Webhook>,
+        own_namespace: &str,
+    ) -> Result<(Vec<Webhook>, Vec<String>), Deadlock> {
         let (mut entries, mut left_out) = (Vec::new(), Vec::new());
         for mut entry in registered {
             if !self.fail {
                 entry.failure_policy = FailurePolicy::Ignore;
             }
-            entry = entry.guarded(own_namespace);
             if !self.namespaces.is_empty() {
                 // A namespace selector says nothing of objects that are in no namespace.
                 entry.rules.retain(|rule| rule.scope != Scope::Cluster);
@@ -69,10 +72,10 @@ impl Reach {
             if entry.rules.is_empty() {
                 left_out.push(entry.name);
             } else {
-                entries.push(entry);
+                entries.push(entry.guarded(own_namespace)?);
             }
         }
-        (entries, left_out)
+        Ok((entries, left_out))
     }
 }
 
@@ -151,12 +154,12 @@ mod tests {
     // K6
     #[test]
     fn a_machine_that_sleeps_locks_nothing_unless_it_was_told_to_fail_closed() {
-        let (entries, left_out) = Reach::default().entries(registered(), "op-system");
+        let (entries, left_out) = Reach::default().entries(registered(), "op-system").unwrap();
         assert!(left_out.is_empty());
         for entry in &entries {
             assert_eq!((entry.failure_policy, requirements(entry)), (FailurePolicy::Ignore, vec![]), "{}", entry.name);
         }
-        let (entries, _) = Reach { fail: true, ..Reach::default() }.entries(registered(), "op-system");
+        let (entries, _) = Reach { fail: true, ..Reach::default() }.entries(registered(), "op-system").unwrap();
         let guard = vec![("NotIn".to_owned(), vec!["op-system".to_owned()])];
         assert!(entries.iter().all(|entry| entry.failure_policy == FailurePolicy::Fail));
         assert_eq!(entries.iter().map(requirements).collect::<Vec<_>>(), [vec![], guard.clone(), guard]);
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn webhooks_of_some_namespaces_see_no_other_and_nothing_that_is_in_none() {
         let reach = Reach { namespaces: vec!["a".to_owned(), "b".to_owned()], fail: false };
-        let (entries, left_out) = reach.entries(registered(), "op-system");
+        let (entries, left_out) = reach.entries(registered(), "op-system").unwrap();
         assert_eq!(left_out, ["nodes.things.demo"]);
         for entry in &entries {
             assert_eq!(requirements(entry), [("In".to_owned(), vec!["a".to_owned(), "b".to_owned()])]);
@@ -178,7 +181,7 @@ mod tests {
     fn configurations_call_the_url_with_the_paths_that_are_served() {
         let target = Target { url: "https://here:9443".to_owned(), ca_pem: Some("PEM".to_owned()) };
         let mark = Mark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
-        let (entries, _) = Reach::default().entries(registered(), "op-system");
+        let (entries, _) = Reach::default().entries(registered(), "op-system").unwrap();
         let validating = validating("op-dev-ann-validating", &entries, &target, &mark).unwrap();
         let hooks = validating.webhooks.unwrap();
         assert_eq!(hooks.len(), 2);

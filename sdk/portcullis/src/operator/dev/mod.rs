@@ -31,6 +31,7 @@ use super::run::Signals;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
 use crate::pauses::Pauses;
+use crate::scopes::{Leadership, Scope};
 use cluster::Cluster;
 use mark::Mark;
 use session::Session;
@@ -112,7 +113,7 @@ pub(super) async fn perform<A: clap::Args>(
     }
 
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
-    let served = session.serve(&parts.webhooks, &serving)?;
+    let (served, metrics) = session.serve(&parts.webhooks, &serving)?;
     tasks.spawn("the webhook server", &serving, served);
     // What puts something into the cluster is never cut off half-way: nobody would know then what is there.
     let opening = session.open(&stop);
@@ -129,14 +130,21 @@ pub(super) async fn perform<A: clap::Args>(
         Err(error) => Err(error),
         Ok(opened) => {
             opened.tell(&connection, &flags);
+            let runtime = |leadership| Runtime {
+                client: connection.client.clone(),
+                namespace: opened.namespace.clone(),
+                webhooks: flags.installation.webhooks,
+                scope: Scope::everything(),
+                leadership,
+                metrics: metrics.clone(),
+                stop: stop.clone(),
+            };
+            // What webhooks read from is as much a part of them as what they call.
+            for (name, task) in parts.everywhere {
+                tasks.spawn(name, &stop, task(runtime(Leadership::follower())));
+            }
             for (name, controller) in parts.controllers.into_iter().filter(|_| flags.controllers) {
-                let runtime = Runtime {
-                    client: connection.client.clone(),
-                    namespace: opened.namespace.clone(),
-                    webhooks: flags.installation.webhooks,
-                    stop: stop.clone(),
-                };
-                tasks.spawn(format!("controller {name}"), &stop, controller(runtime));
+                tasks.spawn(format!("controller {name}"), &stop, controller(runtime(Leadership::alone())));
             }
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }

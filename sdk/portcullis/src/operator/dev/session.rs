@@ -19,6 +19,7 @@ use super::cluster::Cluster;
 use super::entries::{Reach, Target, mutating, validating};
 use super::host::{Candidate, candidates, facts};
 use super::probe::Probe;
+use crate::metrics::Metrics;
 use crate::operator::{Installation, connect};
 use crate::server::{Limits, Server, tls_config};
 use crate::webhooks::Webhooks;
@@ -128,18 +129,20 @@ impl Session {
         &mut self,
         webhooks: &Webhooks,
         stop: &CancellationToken,
-    ) -> anyhow::Result<BoxFuture<'static, anyhow::Result<()>>> {
+    ) -> anyhow::Result<(BoxFuture<'static, anyhow::Result<()>>, Metrics)> {
         self.webhooks = webhooks.clone();
         let routes = Arc::new(webhooks.clone().validate(self.probe.webhook()).routes()?);
         let server = self.server.take().context("a session is served once")?;
         let (tls, stop) = (self.tls.clone(), stop.clone());
-        Ok(Box::pin(async move {
+        let metrics = routes.metrics().clone();
+        let served = async move {
             match tls {
                 Some(tls) => server.serve_tls(tls, routes, stop).await,
                 None => server.serve_plain(routes, stop).await,
             }
             Ok(())
-        }))
+        };
+        Ok((Box::pin(served), metrics))
     }
 
     /// Finds out how the API server reaches us, and has it call us. Between its steps it looks whether it is to stop.
@@ -156,7 +159,7 @@ impl Session {
         let (candidate, target) = &candidates[reached];
         cluster.remove().await?;
 
-        let (entries, left_out) = reach.entries(self.webhooks.manifests()?, &installation.namespace);
+        let (entries, left_out) = reach.entries(self.webhooks.manifests()?, &installation.namespace)?;
         let mut configurations = Vec::new();
         let of_kind = |kind| entries.iter().filter(|entry| entry.kind == kind).cloned().collect::<Vec<_>>();
         if let Some(object) = mutating(&name("mutating"), &entries, target, &cluster.me) {
