@@ -26,6 +26,7 @@ use tracing::{info, warn};
 use super::Material;
 use super::carrier::{CONVERSION, Carrier, Entry};
 use super::metrics::CertificateMetrics;
+use crate::names::DEV_SESSION;
 use crate::pauses::Pauses;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
@@ -352,6 +353,12 @@ impl Bundle {
                 self.stands::<C>(name, Standing::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
                 continue;
             };
+            if current.annotations().contains_key(DEV_SESSION) {
+                // A development session has borrowed its conversion and gives it back. That the session is called for
+                // now is no reason to be in its way, nor to wait for it.
+                self.stands::<C>(name, Standing::Carries(Vec::new()));
+                continue;
+            }
             let entries = current.entries();
             let absent: Vec<&String> =
                 ours.iter().filter(|name| entries.iter().all(|entry| entry.name != **name)).collect();

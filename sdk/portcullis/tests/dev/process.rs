@@ -48,7 +48,12 @@ impl Dev {
     pub(crate) fn start(example: &str, kubeconfig: &Path, owner: &str, arguments: &[&str]) -> Self {
         let fixed = ["dev", "--owner", owner, "--kubeconfig", kubeconfig.to_str().unwrap()];
         let free: &[&str] = if arguments.contains(&"--port") { &[] } else { &["--port", "0"] };
-        let mut command = command(example, &[&fixed, free, arguments].concat());
+        Self::spawn(example, &[&fixed, free, arguments].concat())
+    }
+
+    /// Starts any command of an example.
+    pub(crate) fn spawn(example: &str, arguments: &[&str]) -> Self {
+        let mut command = command(example, arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::default();
         let readers = vec![

@@ -8,7 +8,7 @@ use crate::fixture::{
     PEOPLE, alone, cluster, cluster_with_people, configurations, entities, generate, judged, lasting, object, people,
     people_crd, start, try_create,
 };
-use crate::process::{ENTITIES, PATIENCE, VERSIONS};
+use crate::process::{Dev, ENTITIES, PATIENCE, VERSIONS};
 
 // K6
 #[tokio::test]
@@ -115,6 +115,42 @@ async fn conversion_is_borrowed_and_given_back_as_it_was() {
     people(cluster, "v3").delete("mary", &DeleteParams::default()).await.unwrap();
     dev.end("-TERM").await;
     assert_eq!(lasting(&people_crd(cluster).await), lasting(&before));
+}
+
+#[tokio::test]
+async fn an_installed_operator_stands_aside_while_its_conversion_is_borrowed() {
+    let _alone = alone().await;
+    let cluster = cluster_with_people().await;
+    let home = cluster.namespace("home").await;
+    for crd in generate(VERSIONS, &["crds", "--namespace", &home]).await {
+        cluster.install_crds(&[serde_json::from_value(crd).unwrap()]).await;
+    }
+    let kubeconfig = cluster.kubeconfig_path();
+    let place = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", &home];
+    let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
+    let run = [&["run"], &place[..], &listen].concat();
+    let mut installed = Dev::spawn(VERSIONS, &run);
+    installed.says("ready: the API server can call the webhooks").await;
+    let before = people_crd(cluster).await;
+
+    let mut dev = start(cluster, VERSIONS, "ann", &[]);
+    dev.open().await;
+    let borrowed = people_crd(cluster).await;
+    // One that starts now has nothing to wait for; whatever it wrote, it would have written before it is ready.
+    let mut second = Dev::spawn(VERSIONS, &run);
+    second.says("ready: the API server can call the webhooks").await;
+    assert_eq!(people_crd(cluster).await.spec, borrowed.spec);
+    let made = object("versions.example/v1", "Person", "jack", &json!({ "name": "Jack Dawkins" }));
+    wait_until("the session to be called", PATIENCE, || async {
+        people(cluster, "v1").create(&PostParams::default(), &made).await.ok()
+    })
+    .await;
+    people(cluster, "v3").delete("jack", &DeleteParams::default()).await.unwrap();
+
+    dev.end("-TERM").await;
+    assert_eq!(lasting(&people_crd(cluster).await), lasting(&before));
+    second.end("-TERM").await;
+    installed.end("-TERM").await;
 }
 
 #[tokio::test]
