@@ -7,14 +7,17 @@ help: ## Say what each target does
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Start with 'make demo'. It needs Rust, Go, a C compiler and make; no cluster."
+	@echo "Start with 'make demo'. It needs Rust, Go, a C compiler and make; no cluster. 'CLUSTER=current make demo' is a guest in yours."
 
-demo: ## Both gates at work on a local control plane, start to end (no cluster needed)
+# Where the demo runs: own, a control plane that it starts and ends; current, the cluster of your kubeconfig.
+CLUSTER ?= own
+
+demo: ## Both gates at work, start to end, on a control plane of its own; CLUSTER=current: in your cluster, as a guest
 	@hack/prerequisites.sh demo
-	@hack/control-plane/build.sh
+	@test "$(CLUSTER)" = current || hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins
-	@cargo run --quiet -p portcullis-e2e --bin demo
+	@cargo run --quiet -p portcullis-e2e --bin demo -- "$(CLUSTER)"
 
 test: ## Every test: unit, control plane, data plane, end to end
 	@hack/prerequisites.sh test

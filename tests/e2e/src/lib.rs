@@ -5,6 +5,7 @@
 
 pub mod apply;
 pub mod client;
+pub mod current;
 pub mod gate;
 pub mod process;
 pub mod request_webhook;

@@ -120,7 +120,7 @@ async fn applied(client: &kube::Client, object: &Value) -> Result<()> {
 }
 
 /// What `mcp-operator generate` prints, as objects.
-async fn generate(operator: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
+pub(crate) async fn generate(operator: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
     let output = Command::new(operator).arg("generate").args(arguments).output().await?;
     if !output.status.success() {
         bail!("mcp-operator generate {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

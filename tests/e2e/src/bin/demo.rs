@@ -1,7 +1,8 @@
-//! `make demo`: both gates at work, start to end, on a control plane of its own. Every claim it prints was checked first; the first that does not hold
-//! ends it with an error.
+//! `make demo`: both gates at work, start to end, on a control plane of its own; `CLUSTER=current make demo`: in the cluster of the kubeconfig, as a
+//! guest. Every claim it prints was checked first; the first that does not hold ends it with an error.
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -12,6 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use kube::{Api, Client, ResourceExt as _};
 use portcullis_e2e::apply::{Refusal, apply};
 use portcullis_e2e::client::{Called, McpClient};
+use portcullis_e2e::current::Guest;
 use portcullis_e2e::gate::{Gate, in_namespace};
 use portcullis_e2e::runner::{Everything, Runner};
 use portcullis_e2e::stage::{Stage, settled};
@@ -46,9 +48,12 @@ fn shown(text: &str) {
 #[tokio::main]
 async fn main() -> ExitCode {
     let start = Instant::now();
-    let result = tokio::select! {
-        result = demo() => result,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted; everything it started is ended and removed")),
+    let result = match std::env::args().nth(1).as_deref() {
+        None | Some("own") => alone().await,
+        Some("current") => as_guest().await,
+        Some(other) => Err(anyhow::anyhow!(
+            "CLUSTER={other} is neither 'own', a control plane of the demo's own, nor 'current', your kubeconfig's"
+        )),
     };
     match result {
         Ok(()) => {
@@ -62,6 +67,16 @@ async fn main() -> ExitCode {
     }
 }
 
+/// The work, unless somebody ends it before.
+async fn unless_ended(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        result = work => result,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted; everything it started is ended and removed")),
+        _ = terminate.recv() => Err(anyhow::anyhow!("terminated; everything it started is ended and removed")),
+    }
+}
+
 const NEXT: &str = "
 How to go on:
   examples/          the manifests that were applied
@@ -69,55 +84,79 @@ How to go on:
   ARCHITECTURE.md    the way of an object through the admission gate, and of a call through the request gate
   make test          the promises, each with a test";
 
-async fn demo() -> Result<()> {
+/// On a control plane of its own.
+async fn alone() -> Result<()> {
     println!(
         "Portcullis: MCP servers on Kubernetes behind two gates. Nothing here needs, or touches, a cluster of yours."
     );
-    chapter("A control plane, and the operator on it");
-    let stage = Stage::start(step).await?;
-    let client = stage.cluster.admin();
-    let namespace = stage.cluster.namespace("demo").await;
+    unless_ended(async {
+        chapter("A control plane, and the operator on it");
+        let stage = Stage::start(step).await?;
+        let namespace = stage.cluster.namespace("demo").await;
+        show(&stage.cluster.admin(), &namespace, &stage.folder).await?;
+        stage.stop().await
+    })
+    .await
+}
 
+/// In the cluster of the kubeconfig.
+async fn as_guest() -> Result<()> {
+    println!(
+        "Portcullis: MCP servers on Kubernetes behind two gates. In your cluster, as a guest: all of it is removed at the end."
+    );
+    let mut guest = Guest::look().await?;
+    let shown = unless_ended(async {
+        chapter("Your cluster, and the operator beside it");
+        guest.settle(step).await?;
+        show(&guest.client, &guest.namespace, &guest.folder()).await
+    })
+    .await;
+    chapter("Everything is put in order");
+    let left = guest.leave(step).await;
+    shown.and(left)
+}
+
+/// What there is to see, wherever it is.
+async fn show(client: &Client, namespace: &str, folder: &Path) -> Result<()> {
     chapter("The admission gate: what may enter the cluster");
-    refusals(&client, &namespace).await?;
-    warning(&client, &namespace).await?;
+    refusals(client, namespace).await?;
+    warning(client, namespace).await?;
 
     chapter("What an admitted server becomes");
-    children(&client, &namespace).await?;
+    children(client, namespace).await?;
 
     chapter("The request gate: which calls may pass, and in what form");
     step("starting a request webhook (HTTPS, signatures checked): it calls bob by his full name, and refuses mallory");
     let gate = Gate::start(b"demo-signing-key").await?;
-    expect_taken(&client, &gate.secret(&namespace)?).await?;
-    for object in gate.manifests(&namespace)? {
+    expect_taken(client, &gate.secret(namespace)?).await?;
+    for object in gate.manifests(namespace)? {
         step(&format!("applying {} {}", text(&object["kind"]), text(&object["metadata"]["name"])));
-        expect_taken(&client, &object).await?;
+        expect_taken(client, &object).await?;
     }
-    let checksum = rolled(&client, &namespace, None).await?;
+    let checksum = rolled(client, namespace, None).await?;
     step("starting a real MCP server that is not ours: `everything` of the official Go SDK");
-    let everything = Everything::start(&stage.folder).await?;
+    let everything = Everything::start(folder).await?;
     step(
         "starting mcp-runner in front, on the bytes of the ConfigMap that the operator wrote and the Secrets that its Deployment mounts",
     );
-    let runner = Runner::start(&client, &namespace, GATED, everything.address, &stage.folder).await?;
+    let runner = Runner::start(client, namespace, GATED, everything.address, folder).await?;
     calls(&runner, Called::Answered("Hi Robert".to_owned())).await?;
 
     chapter("An edit of the MCPWebhookConfig reaches the running gate");
     step("taking the mutating webhook out of MCPWebhookConfig greeting-policy");
-    let mut edited = gate.manifests(&namespace)?.remove(0);
+    let mut edited = gate.manifests(namespace)?.remove(0);
     edited["spec"].as_object_mut().context("the config has a spec")?.remove("mutating");
-    expect_taken(&client, &edited).await?;
-    let after = rolled(&client, &namespace, Some(&checksum)).await?;
+    expect_taken(client, &edited).await?;
+    let after = rolled(client, namespace, Some(&checksum)).await?;
     step("the operator rendered the RunConfig again, and its checksum rolls the proxy's pods:");
     shown(&format!("{CHECKSUM}\n  before {checksum}\n  after  {after}"));
     step("a new pod would start now; here the runner is drained and started again on the new bytes");
     runner.stop().await?;
-    let runner = Runner::start(&client, &namespace, GATED, everything.address, &stage.folder).await?;
+    let runner = Runner::start(client, namespace, GATED, everything.address, folder).await?;
     calls(&runner, Called::Answered("Hi bob".to_owned())).await?;
 
     runner.stop().await?;
-    everything.stop().await?;
-    stage.stop().await
+    everything.stop().await
 }
 
 fn text(value: &Value) -> &str {

@@ -1,0 +1,195 @@
+//! The demo as a guest in the cluster of the kubeconfig: the operator serves from this machine, and everything that was put into the cluster is taken
+//! out of it again.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::gate::in_namespace;
+use crate::process::{Process, binary};
+use crate::stage::{generate, settled};
+
+/// What the webhooks refuse.
+const REFUSED: &str = include_str!("../../../examples/refused/by-webhook.yaml");
+/// On everything that is put into the cluster.
+const LABEL: &str = "portcullis.dev/demo";
+/// What `mcp-operator dev` says last when it serves.
+const SERVING: &str = "removed from the cluster again";
+/// How long the namespace may take to go.
+const GONE: Duration = Duration::from_mins(2);
+
+/// A stay in a cluster.
+#[derive(Debug)]
+pub struct Guest {
+    /// A client for it.
+    pub client: Client,
+    /// The namespace that was made for this stay.
+    pub namespace: String,
+    folder: TempDir,
+    namespace_made: bool,
+    crds: Vec<CustomResourceDefinition>,
+    operator: Option<Process>,
+}
+
+impl Guest {
+    /// Looks at the cluster of the kubeconfig, and changes nothing yet.
+    pub async fn look() -> Result<Self> {
+        let client = Client::try_default().await.context("no cluster found; set KUBECONFIG")?;
+        let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
+        let unique: String = folder.path().to_string_lossy().chars().rev().take(6).collect();
+        let namespace = format!("portcullis-demo-{}", unique.to_lowercase());
+        Ok(Self { client, namespace, folder, namespace_made: false, crds: Vec::new(), operator: None })
+    }
+
+    /// Logs and files of this run.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    /// Makes itself at home: a namespace, the CRDs, and the operator's webhooks and controllers served from here. Calls `step` before each step with
+    /// what it does. However it ends, [`leave`](Self::leave) puts the cluster in order.
+    pub async fn settle(&mut self, step: impl Fn(&str)) -> Result<()> {
+        let program = binary("mcp-operator")?;
+        let version = self.client.apiserver_version().await.context("the cluster does not answer")?;
+        step(&format!("using the cluster of your kubeconfig (Kubernetes {}), as a guest", version.git_version));
+        let crds = generate(&program, &["crds"]).await?;
+        let crds =
+            crds.into_iter().map(serde_json::from_value).collect::<Result<Vec<CustomResourceDefinition>, _>>()?;
+        self.refuse_if_there(&crds).await?;
+
+        step(&format!("making the namespace {}; everything that follows is in it, but for the CRDs", self.namespace));
+        let namespace = json!({ "metadata": { "name": self.namespace, "labels": { LABEL: "true" } } });
+        let namespace: Namespace = serde_json::from_value(namespace)?;
+        self.namespace_made = true;
+        Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+
+        step("installing the CRDs: mcp-operator generate crds");
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for mut crd in crds {
+            crd.labels_mut().insert(LABEL.to_owned(), "true".to_owned());
+            api.create(&PostParams::default(), &crd)
+                .await
+                .with_context(|| format!("cannot install {}", crd.name_any()))?;
+            self.crds.push(crd);
+        }
+        for crd in &self.crds {
+            settled(&format!("{} to be served", crd.name_any()), async || Ok(self.objects(crd).await.ok())).await?;
+        }
+
+        step(
+            "serving the operator's webhooks from this machine, and running its controllers: mcp-operator dev --controllers",
+        );
+        let mut command = Command::new(program);
+        command.args(["dev", "--controllers", "--port", "0", "--owner", &self.namespace]);
+        command.args(["--only-namespace", &self.namespace]);
+        let mut operator = Process::start("mcp-operator", self.folder.path(), command)?;
+        let served = settled("mcp-operator dev to serve", async || {
+            operator.check_running()?;
+            Ok(operator.output().contains(SERVING).then_some(()))
+        })
+        .await;
+        self.operator = Some(operator);
+        served?;
+
+        step("waiting for the cluster to call them");
+        let mut refused = in_namespace(REFUSED, &self.namespace)?.remove(0);
+        let resource = self.resource("MCPWebhookConfig", &refused)?;
+        refused["metadata"]["name"] = json!("canary");
+        let canary: DynamicObject = serde_json::from_value(refused)?;
+        let configs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        settled("an object that is to be refused to be refused", async || {
+            Ok(configs.create(&dry_run, &canary).await.is_err().then_some(()))
+        })
+        .await
+    }
+
+    /// The resource of an object of this kind.
+    fn resource(&self, kind: &str, object: &Value) -> Result<ApiResource> {
+        let crd =
+            self.crds.iter().find(|crd| crd.spec.names.kind == kind).with_context(|| format!("no CRD of {kind}"))?;
+        let version = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).unwrap_or_default();
+        let kind = GroupVersionKind::gvk(&crd.spec.group, version, kind);
+        Ok(ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural))
+    }
+
+    /// Fails when the kinds are in the cluster already: whose they are, theirs is the operator, and the objects.
+    async fn refuse_if_there(&self, crds: &[CustomResourceDefinition]) -> Result<()> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for crd in crds {
+            let name = crd.name_any();
+            let Some(there) =
+                api.get_opt(&name).await.context("cannot read CRDs; the demo needs an administrator's rights")?
+            else {
+                continue;
+            };
+            ensure!(
+                !there.labels().contains_key(LABEL),
+                "a demo that was killed left {name} in this cluster, or one runs there now; remove what is left with: \
+                 kubectl delete namespaces,crds -l {LABEL}"
+            );
+            bail!(
+                "the cluster has {name} already: an operator that lives there would act on the demo's objects, and the demo's on others'"
+            );
+        }
+        Ok(())
+    }
+
+    /// How many objects of a kind there are.
+    async fn objects(&self, crd: &CustomResourceDefinition) -> Result<usize> {
+        let version = crd.spec.versions.iter().find(|version| version.storage).context("a CRD stores a version")?;
+        let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
+        let objects: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        Ok(objects.list(&ListParams::default().limit(1)).await?.items.len())
+    }
+
+    /// Takes everything out of the cluster again that was put into it, the operator last but for the CRDs: objects with finalizers need it.
+    pub async fn leave(mut self, step: impl Fn(&str)) -> Result<()> {
+        if self.namespace_made {
+            step(&format!("removing the namespace {} with everything in it", self.namespace));
+            let api: Api<Namespace> = Api::all(self.client.clone());
+            let left = format!("kubectl delete namespaces,crds -l {LABEL}");
+            gone(&api, &self.namespace).await.with_context(|| format!("not everything is removed; try: {left}"))?;
+        }
+        if let Some(operator) = self.operator.take() {
+            step("ending mcp-operator dev, which takes its webhooks out of the cluster");
+            operator.stop().await?;
+        }
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        if !self.crds.is_empty() {
+            step("removing the CRDs");
+        }
+        for crd in &self.crds {
+            let name = crd.name_any();
+            ensure!(self.objects(crd).await? == 0, "{name} stays: somebody has made objects of it in the meantime");
+            gone(&api, &name).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes an object and waits until it is gone.
+async fn gone<K>(api: &Api<K>, name: &str) -> Result<()>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    match api.delete(name, &DeleteParams::background()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        deleted => drop(deleted?),
+    }
+    let deadline = tokio::time::Instant::now() + GONE;
+    while api.get_metadata_opt(name).await?.is_some() {
+        ensure!(tokio::time::Instant::now() < deadline, "{name} is not gone after {} s", GONE.as_secs());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
