@@ -27,7 +27,6 @@ const SERVING: &str = "removed from the cluster again";
 const GONE: Duration = Duration::from_mins(2);
 
 /// A stay in a cluster.
-#[derive(Debug)]
 pub struct Guest {
     /// A client for it.
     pub client: Client,
@@ -37,6 +36,15 @@ pub struct Guest {
     namespace_made: bool,
     crds: Vec<CustomResourceDefinition>,
     operator: Option<Process>,
+}
+
+impl std::fmt::Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guest")
+            .field("namespace", &self.namespace)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Guest {
@@ -180,7 +188,7 @@ impl Guest {
 /// Deletes an object and waits until it is gone.
 async fn gone<K>(api: &Api<K>, name: &str) -> Result<()>
 where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    K: kube::Resource + Clone + std::fmt::Debug + k8s_openapi::serde::de::DeserializeOwned,
 {
     match api.delete(name, &DeleteParams::background()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),

@@ -31,7 +31,7 @@ use super::run::Signals;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
 use crate::pauses::Pauses;
-use crate::scopes::{Leadership, Scope};
+use crate::scopes::Leadership;
 use cluster::Cluster;
 use mark::Mark;
 use session::Session;
@@ -130,14 +130,9 @@ pub(super) async fn perform<A: clap::Args>(
         Err(error) => Err(error),
         Ok(opened) => {
             opened.tell(&connection, &flags);
-            let runtime = |leadership| Runtime {
-                client: connection.client.clone(),
-                namespace: opened.namespace.clone(),
-                webhooks: flags.installation.webhooks,
-                scope: Scope::everything(),
-                leadership,
-                metrics: metrics.clone(),
-                stop: stop.clone(),
+            let runtime = |leadership| {
+                let of = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
+                Runtime { leadership, metrics: metrics.clone(), ..of }
             };
             // What webhooks read from is as much a part of them as what they call.
             for (name, task) in parts.everywhere {
