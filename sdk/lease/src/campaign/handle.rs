@@ -25,6 +25,10 @@ pub struct LeaseHealth {
     pub renewal_age: Option<Duration>,
     /// How many requests failed since the last success.
     pub failures: u32,
+    /// How many requests failed at all.
+    pub failed: u64,
+    /// Whether a request ever succeeded: the API server answers, and lets us.
+    pub answered: bool,
     /// Why our last hold ended.
     pub ended: Option<Reason>,
     /// What the last failed request said.
@@ -42,6 +46,8 @@ struct State {
     elector: Elector,
     told: Option<Epoch>,
     stopped: bool,
+    failed: u64,
+    answered: bool,
     last_error: Option<String>,
 }
 
@@ -125,6 +131,8 @@ impl LeaseHandle {
             transitions: state.elector.observation().last().map_or(0, |record| record.transitions),
             renewal_age: state.elector.hold().map(|hold| now.since(hold.confirmed)),
             failures: state.elector.failures(),
+            failed: state.failed,
+            answered: state.answered,
             ended: state.elector.ended(),
             last_error: state.last_error.clone(),
         }
@@ -144,7 +152,7 @@ impl fmt::Debug for LeaseHandle {
 
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, namespace: String, elector: Elector) -> Self {
-        let state = State { elector, told: None, stopped: false, last_error: None };
+        let state = State { elector, told: None, stopped: false, failed: 0, answered: false, last_error: None };
         Self { clock, namespace, state: Mutex::new(state), hub: Hub::default() }
     }
 
@@ -165,7 +173,13 @@ impl Shared {
     pub(super) fn note(&self, error: LeaseError) {
         // kube's own text, with what the API server said, is the source.
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        self.lock().last_error = Some(format!("{error}{source}"));
+        let mut state = self.lock();
+        state.failed = state.failed.saturating_add(1);
+        state.last_error = Some(format!("{error}{source}"));
+    }
+
+    pub(super) fn answered(&self) {
+        self.lock().answered = true;
     }
 
     /// Nothing is held any more, and nothing more is told.

@@ -160,7 +160,10 @@ impl CampaignDriver {
                 let answer = until(clock, clock.now() + limit, self.api.read()).await;
                 let now = clock.now();
                 match answer {
-                    Some(Ok(found)) => self.shared.with(|elector| elector.read(found, now)),
+                    Some(Ok(found)) => {
+                        self.shared.answered();
+                        self.shared.with(|elector| elector.read(found, now));
+                    }
                     Some(Err(error)) => self.failed(self.api.error("read", error)),
                     None => self.failed(self.api.late("read", limit)),
                 }

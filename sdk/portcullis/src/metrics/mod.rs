@@ -12,6 +12,11 @@
 //! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
+//! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica acts on it: on one of all replicas |
+//! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
+//! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |
+//! | `portcullis_scope_excluded_namespaces` | | namespaces that restricted operators own; cluster-wide operators only |
+//! | `portcullis_scope_age_seconds` | | since it was last known who owns what: some seconds, or nothing is written |
 //! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | when what is served, and what issues it, ends; in seconds since 1970 |
 //! | `portcullis_certificate_rotation_phase` | | 0: no rotation, 1: a new CA is being published, 2: the CA before it is still trusted |
 //! | `portcullis_ca_bundle_writes_total` | `object` | writes of a CA bundle: one per object and change, more where others rewrite it |
@@ -37,6 +42,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::certificates::CertificateMetrics;
+use crate::scopes::ScopeMetrics;
 pub(crate) use admission::{AdmissionMetrics, Decided};
 pub(crate) use conversion::{ConversionMetrics, ObjectOutcome};
 pub(crate) use route::RouteMetrics;
@@ -66,6 +72,7 @@ struct Families {
     conversion_objects: Family<Labels, Counter>,
     conversion_duration: Durations,
     certificates: CertificateMetrics,
+    scopes: ScopeMetrics,
 }
 
 impl Metrics {
@@ -82,6 +89,7 @@ impl Metrics {
             conversion_objects: Family::default(),
             conversion_duration: durations(),
             certificates: CertificateMetrics::default(),
+            scopes: ScopeMetrics::default(),
         };
         let registry = &mut families.registry;
         registry.register("admission_requests", "Admission reviews answered", families.admission_requests.clone());
@@ -112,6 +120,7 @@ impl Metrics {
             families.conversion_duration.clone(),
         );
         families.certificates.register(registry);
+        families.scopes.register(registry);
         Self { families: Arc::new(families) }
     }
 
@@ -126,6 +135,11 @@ impl Metrics {
     /// What the certificates count.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.families.certificates.clone()
+    }
+
+    /// What leases tell.
+    pub(crate) fn scopes(&self) -> &ScopeMetrics {
+        &self.families.scopes
     }
 
     /// The handles of the webhook at a path.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -17,6 +18,7 @@ use super::dev::{self, DevFlags};
 use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name};
+use super::leases::{LeaseFlags, duration};
 use super::rotation::RotationFlags;
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
@@ -111,6 +113,11 @@ pub(super) struct RunFlags {
     pub(super) health_bind: SocketAddr,
     #[command(flatten)]
     pub(super) rotation: RotationFlags,
+    #[command(flatten)]
+    pub(super) leases: LeaseFlags,
+    /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
+    pub(super) drain_delay: Duration,
     /// What to log, as in `info` or `warn,portcullis=debug`
     #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
@@ -153,6 +160,12 @@ enum LogFormat {
 
 pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
     Cli::<A>::command().name(operator.name).version(operator.version)
+}
+
+/// Longer than that, and calls under way have no time to end.
+fn drain_delay(text: &str) -> Result<Duration, String> {
+    let delay = duration(text)?;
+    if delay <= run::LONGEST_DRAIN { Ok(delay) } else { Err(format!("{:?} at most", run::LONGEST_DRAIN)) }
 }
 
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is

@@ -1,5 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,27 +14,40 @@ use crate::server::{Handler, RequestBody};
 
 /// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook
 /// whose endpoints go away because of a passing fault takes the cluster's writes with it.
+///
+/// Each part of the process tells of itself; the whole is ready when all are.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
-    waiting_for: watch::Sender<Option<Arc<str>>>,
+    /// By part, what it waits for.
+    waiting_for: watch::Sender<BTreeMap<&'static str, Arc<str>>>,
+    part: &'static str,
     metrics: Metrics,
 }
 
 impl Health {
     pub(super) fn new(waiting_for: &str, metrics: Metrics) -> Self {
-        Self { waiting_for: watch::Sender::new(Some(Arc::from(waiting_for))), metrics }
+        let health = Self { waiting_for: watch::Sender::default(), part: "", metrics };
+        health.waiting_for(waiting_for);
+        health
     }
 
-    pub(super) fn metrics(&self) -> &Metrics {
-        &self.metrics
+    /// The same for another part, which is not ready yet.
+    pub(super) fn part(&self, part: &'static str) -> Self {
+        let health = Self { part, ..self.clone() };
+        health.waiting_for(part);
+        health
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.waiting_for.borrow().is_empty()
     }
 
     pub(super) fn waiting_for(&self, what: impl Into<Arc<str>>) {
-        self.waiting_for.send_replace(Some(what.into()));
+        self.waiting_for.send_modify(|parts| _ = parts.insert(self.part, what.into()));
     }
 
     pub(super) fn ready(&self) {
-        self.waiting_for.send_replace(None);
+        self.waiting_for.send_modify(|parts| _ = parts.remove(self.part));
     }
 }
 
@@ -42,7 +56,7 @@ impl Handler for Health {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return answer(StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned());
         }
-        let waiting_for = self.waiting_for.borrow().clone();
+        let waiting_for = self.waiting_for.borrow().values().next().cloned();
         match (request.uri().path(), waiting_for) {
             ("/healthz", _) | ("/readyz", None) => answer(StatusCode::OK, "ok\n".to_owned()),
             ("/readyz", Some(what)) => answer(StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {what}\n")),
@@ -96,7 +110,11 @@ mod tests {
         assert!(ask(address, "GET /healthz").await.starts_with("HTTP/1.1 200"));
         let waiting = ask(address, "GET /readyz").await;
         assert!(waiting.starts_with("HTTP/1.1 503") && waiting.contains("waiting for certificates"), "{waiting}");
+        let leases = health.part("leases");
         health.ready();
+        let waiting = ask(address, "GET /readyz").await;
+        assert!(waiting.contains("waiting for leases"), "{waiting}");
+        leases.ready();
         assert!(ask(address, "HEAD /readyz").await.starts_with("HTTP/1.1 200"));
         let metrics = ask(address, "GET /metrics").await;
         assert!(metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");

@@ -45,12 +45,14 @@
 mod certs;
 mod cli;
 mod connect;
+mod controllers;
 mod dev;
 mod doctor;
 mod endpoint;
 mod generate;
 mod health;
 mod installation;
+mod leases;
 mod migrate;
 mod rotation;
 mod run;
@@ -80,6 +82,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
     version: Option<&'static str>,
     crds: Vec<CustomResourceDefinition>,
     access: Access,
+    scope_leases: Vec<&'static str>,
     setup: Setup<A>,
 }
 
@@ -185,7 +188,7 @@ impl<A: clap::Args> Operator<A> {
     /// Secrets.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_| Ok(Parts::default()));
-        Self { name, version: None, crds: Vec::new(), access: Access::default(), setup }
+        Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_leases: Vec::new(), setup }
     }
 
     /// What `--version` says; most binaries give `env!("CARGO_PKG_VERSION")`.
@@ -211,6 +214,15 @@ impl<A: clap::Args> Operator<A> {
     /// What its controllers may do in the operator's own namespace.
     pub fn rbac_in_own_namespace(mut self, grants: Vec<Grant>) -> Self {
         self.access.own_namespace = grants;
+        self
+    }
+
+    /// Other names of Leases by which operators say that a namespace is theirs, beside `<name>-namespace-scope`: those
+    /// of an operator that this one takes the place of, or lives next to.
+    ///
+    /// Whoever may create a Lease of such a name in a namespace takes a cluster-wide operator off it.
+    pub fn scope_leases(mut self, names: &[&'static str]) -> Self {
+        self.scope_leases = names.to_vec();
         self
     }
 
@@ -272,8 +284,22 @@ impl<A: clap::Args> Operator<A> {
                 access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
             }
         }
+        leases(&mut access, installation, &self.scope_leases);
         Ok(access)
     }
+}
+
+/// What leader election and scopes take. What is created has no name yet that a role could be narrowed to.
+fn leases(access: &mut Access, installation: &Installation, others: &[&'static str]) {
+    let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
+    let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
+    if installation.restricted_to.is_some() {
+        access.watched.extend(keep(installation.scope_lease()));
+        return;
+    }
+    access.own_namespace.extend(keep(installation.leader_lease()));
+    let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
+    access.cluster.push(grant(&["list", "watch"]).named(names));
 }
 
 impl<A: clap::Args> std::fmt::Debug for Operator<A> {

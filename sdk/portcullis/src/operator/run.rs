@@ -5,24 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::future::join;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::cli::RunFlags;
 use super::connect::connect;
+use super::controllers::Controllers;
 use super::endpoint::Endpoint;
 use super::health::Health;
+use super::leases::Leases;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
+use crate::scopes::Leadership;
 use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
 const SHUTDOWN: Duration = Duration::from_secs(27);
 /// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
+/// What is left of that for other things than calls under way.
+const REST: Duration = Duration::from_secs(2);
+/// The longest that a listener may go on after SIGTERM: calls under way need time to end after it.
+pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);
 /// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
 
@@ -37,41 +45,74 @@ pub(super) async fn run<A: clap::Args>(
     let client = connect(flags.kubeconfig.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
-    let (stop, probes_stop) = (CancellationToken::new(), CancellationToken::new());
-    let routes = parts.webhooks.routes()?;
-    let health = Health::new("the operator to start", routes.metrics().clone());
+    let has_controllers = !parts.controllers.is_empty();
+    let leases = Leases::new(&client, &installation, &operator.scope_leases, has_controllers, &flags.leases)?;
+    let routes = parts.webhooks.routes_in(&leases.scope)?;
+    let metrics = routes.metrics().clone();
+    leases.counted_in(&metrics);
+    let health = Health::new("the operator to start", metrics.clone());
     let mut tasks = Tasks::default();
+    let end = End::default();
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };
     let probes = listen("--health-bind", flags.health_bind, limits).await?;
     info!(address = %probes.local_addr()?, "serving /healthz and /readyz");
+    let probes_stop = CancellationToken::new();
     let probes = tokio::spawn(probes.serve_plain(Arc::new(health.clone()), probes_stop.clone()));
 
-    if parts.webhooks.is_empty() || !installation.webhooks.is_on() {
-        health.ready();
-    } else {
+    let serves = !parts.webhooks.is_empty() && installation.webhooks.is_on();
+    // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.
+    let drain_delay = if serves { flags.drain_delay } else { Duration::ZERO };
+    if serves {
         let configurations = installation.configurations(&parts.webhooks)?;
-        let source = installation.certificate_source(client.clone(), provider, configurations, routes.metrics());
+        let source = installation.certificate_source(client.clone(), provider, configurations, &metrics);
+        let limits = Limits { drain: SHUTDOWN.saturating_sub(drain_delay + REST), ..Limits::default() };
         let endpoint = Endpoint {
             operator: operator.name,
-            server: listen("--bind", flags.bind, Limits::default()).await?,
+            server: listen("--bind", flags.bind, limits).await?,
             server_name: installation.server_name(),
             routes,
             source: flags.rotation.applied_to(source),
             health: health.clone(),
         };
-        tasks.spawn("the webhook server", &stop, endpoint.run(stop.clone()));
+        tasks.spawn("the webhook server", &end.serving, endpoint.run(end.serving.clone()));
+    } else {
+        health.ready();
     }
-    for (name, controller) in parts.everywhere.into_iter().chain(parts.controllers) {
-        let mut runtime = Runtime::new(client.clone(), namespace.clone(), stop.clone());
-        runtime.webhooks = installation.webhooks;
-        runtime.metrics = health.metrics().clone();
-        tasks.spawn(format!("controller {name}"), &stop, controller(runtime));
+    let mut runtime = Runtime::new(client, namespace, end.working.clone());
+    runtime.webhooks = installation.webhooks;
+    runtime.metrics = metrics;
+    runtime.scope = leases.scope.clone();
+    runtime.leadership = Leadership::follower();
+    for (name, task) in parts.everywhere {
+        let scope = runtime.scope.led_by(Leadership::follower());
+        tasks.spawn(name, &end.working, task(Runtime { scope, ..runtime.clone() }));
     }
-    let result = until_the_end(tasks, &mut signals, &health, &stop).await;
+    let controllers =
+        Controllers { controllers: parts.controllers, runtime }.lead(leases.election.clone(), end.working.clone());
+    // The lease is given back when nothing is written any more, however that comes.
+    let give_back = CancellationToken::new();
+    let ended = give_back.clone().drop_guard();
+    tasks.adopt(async move {
+        let result = controllers.await;
+        drop(ended);
+        result
+    });
+    let leases = leases.work(health.part("leases"), give_back, end.serving.clone());
+    tasks.spawn("the leases", &end.serving, leases);
+    let result = until_the_end(tasks, &mut signals, &health, &end, drain_delay).await;
     probes_stop.cancel();
     probes.await?;
     result
+}
+
+/// What ends when.
+#[derive(Default)]
+struct End {
+    /// Controllers: at once.
+    working: CancellationToken,
+    /// Webhooks, and what they need: when nobody calls them any more.
+    serving: CancellationToken,
 }
 
 async fn listen(flag: &str, address: SocketAddr, limits: Limits) -> anyhow::Result<Server> {
@@ -97,25 +138,33 @@ impl Signals {
     }
 }
 
-/// Waits for a signal or for the first task that ends, then asks all to end and gives them time.
+/// Waits for a signal or for the first task that ends, then asks all to end and gives them time: the webhooks are still
+/// served for `drain_delay`, because they are still called.
 async fn until_the_end(
     mut tasks: Tasks,
     signals: &mut Signals,
     health: &Health,
-    stop: &CancellationToken,
+    end: &End,
+    drain_delay: Duration,
 ) -> anyhow::Result<()> {
     let mut result = tokio::select! {
         name = signals.next() => { info!("{name}: ending"); Ok(()) }
         Some(ended) = tasks.next() => ended,
     };
-    stop.cancel();
+    // Nobody calls what was never ready.
+    let drain_delay = if health.is_ready() { drain_delay } else { Duration::ZERO };
+    end.working.cancel();
     health.waiting_for("the process to end");
+    let lame_duck = async {
+        sleep(drain_delay).await;
+        end.serving.cancel();
+    };
     let rest = async {
         while let Some(ended) = tasks.next().await {
             result = std::mem::replace(&mut result, Ok(())).and(ended);
         }
     };
-    if timeout(SHUTDOWN, rest).await.is_err() {
+    if timeout(SHUTDOWN, join(lame_duck, rest)).await.is_err() {
         warn!("not everything ended in time");
     }
     result

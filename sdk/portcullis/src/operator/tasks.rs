@@ -30,6 +30,12 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
+    /// Runs what names its own parts.
+    pub(super) fn adopt(&mut self, task: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
+        let handle = self.running.spawn(task);
+        self.names.insert(handle.id(), "a part".to_owned());
+    }
+
     /// How the next task ended; `None` when none is left.
     pub(super) async fn next(&mut self) -> Option<anyhow::Result<()>> {
         // What panicked has said so itself, by the panic hook; the message may hold anything.

@@ -40,8 +40,10 @@
 //! ```
 
 mod leadership;
+mod metrics;
 mod scope;
 
 pub use leadership::Leadership;
+pub(crate) use metrics::ScopeMetrics;
 pub use portcullis_lease::{Change, Changes, Epoch, Ownership};
 pub use scope::Scope;

@@ -67,7 +67,7 @@ impl Decision {
     }
 
     /// Not the handler's business.
-    fn skipped(why: &str) -> Self {
+    pub(super) fn skipped(why: &str) -> Self {
         Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
     }
 }

@@ -93,6 +93,7 @@ use crate::conversion::Registered;
 use crate::metrics::Metrics;
 use crate::names::{is_label, is_subdomain};
 use crate::routes::{Budget, Endpoint};
+use crate::scopes;
 use admit::Admit;
 use review_call::ReviewCalls;
 
@@ -224,10 +225,19 @@ impl Webhooks {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn routes(&self) -> Result<Routes, RegistrationError> {
+        self.routes_in(&scopes::Scope::everything())
+    }
+
+    /// The same for an operator that has others beside it: reviews of namespaces that another owns are allowed
+    /// unchecked, and their objects left untouched.
+    ///
+    /// # Errors
+    /// When they could not be registered or served as they are.
+    pub fn routes_in(&self, scope: &scopes::Scope) -> Result<Routes, RegistrationError> {
         let (metrics, budget) = (Metrics::new(), Budget::of(BODIES));
         let paths = self.manifests()?.into_iter().map(|manifest| manifest.path);
         let endpoints = paths.zip(&self.registered).map(|(path, webhook)| {
-            let calls = ReviewCalls::new(Arc::clone(webhook), metrics.admission(&path), budget.clone());
+            let calls = ReviewCalls::new(Arc::clone(webhook), metrics.admission(&path), budget.clone(), scope.clone());
             (path, Arc::new(calls) as Arc<dyn Endpoint>)
         });
         let conversions = self.conversion_endpoints(&metrics)?;

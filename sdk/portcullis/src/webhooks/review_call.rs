@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use portcullis_manifest::WebhookKind;
 use portcullis_review::{ADMISSION_LIMIT, Review, Verdict};
 use tokio::time::timeout_at;
 use tracing::field::{Empty, display};
@@ -18,18 +19,30 @@ use super::admit::{Admit, Decision};
 use super::decision_log::{Outcome, log};
 use crate::metrics::{AdmissionMetrics, Decided};
 use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
+use crate::scopes::Scope;
 
 /// A registered webhook at its path.
 pub(super) struct ReviewCalls {
     webhook: Arc<dyn Admit>,
     metrics: AdmissionMetrics,
     budget: Budget,
+    scope: Scope,
+    /// What is noted of a review that is another operator's business.
+    skips: String,
 }
 
 impl ReviewCalls {
     /// `budget` is for the bodies of all admission webhooks together.
-    pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget) -> Self {
-        Self { webhook, metrics, budget }
+    pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget, scope: Scope) -> Self {
+        let what = match webhook.manifest().kind {
+            WebhookKind::Validating => "validation",
+            WebhookKind::Mutating => "mutation",
+        };
+        let why = match scope.restricted_to() {
+            None => "namespace has namespace-restricted operator".to_owned(),
+            Some(own) => format!("this operator is restricted to namespace {own}"),
+        };
+        Self { webhook, metrics, budget, scope, skips: format!("skipping {what} - {why}") }
     }
 
     /// What the log calls it.
@@ -66,6 +79,10 @@ impl ReviewCalls {
     /// Has the webhook decide, within the deadline and whatever its handler does.
     async fn decide(&self, review: &Review<'_>, call: Call) -> Result<Bytes, HttpError> {
         let request = &review.request;
+        // Before anything is decoded: another operator's objects may not be of a version that we can read.
+        if !self.scope.owns(&request.namespace).must_check() {
+            return Ok(self.decided(review, &Decision::skipped(&self.skips), call));
+        }
         let admitted = AssertUnwindSafe(
             self.webhook.admit(request, Context::of_request(request, self.webhook.settings().side_effects)),
         )

@@ -163,12 +163,14 @@ async fn rights_are_those_of_the_controllers_and_what_certificates_take() {
         role["rules"].as_array().unwrap().clone()
     };
     let admission = |resource: &str, name: &str| json!({ "apiGroups": ["admissionregistration.k8s.io"], "resources": [resource], "resourceNames": [name], "verbs": ["list", "watch", "patch"] });
+    let leases = |name: &str, verbs: Value| json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name], "verbs": verbs });
     assert_eq!(
         rules("ClusterRole"),
         [
             json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["list"] }),
             admission("validatingwebhookconfigurations", "entity-operator-validating"),
             admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
+            leases("entity-operator-namespace-scope", json!(["list", "watch"])),
         ]
     );
     let names = json!(["entity-operator-webhook-tls", "entity-operator-webhook-tls-ca"]);
@@ -177,6 +179,8 @@ async fn rights_are_those_of_the_controllers_and_what_certificates_take() {
         [
             json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] }),
             json!({ "apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "list", "watch", "patch"] }),
+            json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] }),
+            leases("entity-operator-leader", json!(["get", "patch"])),
         ]
     );
     assert_eq!(

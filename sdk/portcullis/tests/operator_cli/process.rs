@@ -72,7 +72,11 @@ impl Running {
 
     /// Starts this one's `run`.
     pub(crate) fn run(example: &str, arguments: &[&str]) -> Self {
-        let fixed = ["run", "--log-format", "json", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
+        let mut fixed = vec!["run", "--log-format", "json", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
+        // No Service's endpoints have to learn of the end.
+        if !arguments.contains(&"--drain-delay") {
+            fixed.extend(["--drain-delay", "0s"]);
+        }
         Self::spawn(example, &[&fixed, arguments].concat())
     }
 

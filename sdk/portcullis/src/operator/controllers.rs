@@ -1,0 +1,72 @@
+//! The controllers of one process: they run while it leads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::leases::Election;
+use super::tasks::Tasks;
+use super::{Controller, Runtime};
+use crate::scopes::Leadership;
+
+pub(super) struct Controllers {
+    pub(super) controllers: BTreeMap<String, Controller>,
+    /// What each is given, but for its leadership and end.
+    pub(super) runtime: Runtime,
+}
+
+impl Controllers {
+    /// Runs them while this replica leads, again and again, until `stop`.
+    pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+        let Some(Election { lease, name, margin }) = election else {
+            return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
+        };
+        while let Some(Some(hold)) = stop.run_until_cancelled(lease.acquired()).await {
+            info!(lease = name, epoch = %hold.epoch, "leading: this replica runs the controllers");
+            let term = Leadership::term(lease.clone(), hold.epoch);
+            self.term(term, lease.lost(hold.epoch), margin, &stop).await?;
+            if !stop.is_cancelled() {
+                let why = lease.health().ended.map(|reason| format!("{reason:?}"));
+                warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
+            }
+        }
+        Ok(())
+    }
+
+    /// One time from their start to their end, when `lost` ends or `stop` is cancelled, or one of them fails.
+    async fn term(
+        &self,
+        leadership: Leadership,
+        lost: impl Future<Output = ()>,
+        margin: Duration,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let end = stop.child_token();
+        let scope = self.runtime.scope.led_by(leadership.clone());
+        let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
+        let mut tasks = Tasks::default();
+        for (name, controller) in &self.controllers {
+            tasks.spawn(format!("controller {name}"), &end, controller(runtime.clone()));
+        }
+        let (mut result, mut limit) = (Ok(()), Duration::MAX);
+        tokio::select! {
+            Some(ended) = tasks.next() => result = ended,
+            () = stop.cancelled() => {}
+            () = lost => limit = margin,
+        }
+        end.cancel();
+        let rest = async {
+            while let Some(ended) = tasks.next().await {
+                result = std::mem::replace(&mut result, Ok(())).and(ended);
+            }
+        };
+        if timeout(limit, rest).await.is_err() {
+            // Somebody else may lead from now on: what does not end is ended.
+            warn!("a controller did not end when it was asked to; it is dropped");
+        }
+        result
+    }
+}

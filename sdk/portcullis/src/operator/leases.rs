@@ -1,0 +1,212 @@
+//! The leases of an installation: which replica leads, and who owns which namespace.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use kube::Client;
+use portcullis_lease::{Campaign, CampaignDriver, LeaseError, LeaseHandle, ScopeTiming, Scopes, ScopesDriver, Timing};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::health::Health;
+use super::{Installation, Switch};
+use crate::metrics::Metrics;
+use crate::scopes::Scope;
+
+/// How often readiness looks whether the leases are known.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct LeaseFlags {
+    /// Whether one replica at a time runs the controllers; a restricted operator always elects one
+    #[arg(long, value_enum, default_value_t)]
+    leader_elect: Switch,
+    /// Name of this replica, for people who read its Leases [default: the release's]
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    identity: Option<String>,
+    /// For tests that cannot wait: duration, deadline, renewal, settling, grace and freshness, separated by commas
+    #[arg(long, hide = true, value_name = "DURATIONS")]
+    lease_timing: Option<LeaseTiming>,
+}
+
+/// The durations of all leases of one process. All operators of a cluster keep to the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeaseTiming {
+    leader: Timing,
+    scope: Timing,
+    watch: ScopeTiming,
+}
+
+impl Default for LeaseTiming {
+    fn default() -> Self {
+        Self { leader: Timing::LEADER, scope: Timing::SCOPE, watch: ScopeTiming::DEFAULT }
+    }
+}
+
+impl FromStr for LeaseTiming {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let durations = text.split(',').map(duration).collect::<Result<Vec<_>, _>>()?;
+        let [lasts, deadline, renew, settle, grace, freshness] = durations[..] else {
+            return Err(format!("{} durations, 6 are needed", durations.len()));
+        };
+        let leader = Timing::new(lasts, deadline, renew).map_err(|error| error.to_string())?;
+        let watch = ScopeTiming::new(lasts, grace, freshness).map_err(|error| error.to_string())?;
+        Ok(Self { leader, scope: leader.settle(settle), watch })
+    }
+}
+
+/// A span of time on the command line.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Option<SignedDuration> = text.parse().ok();
+    parsed
+        .and_then(|parsed| Duration::try_from(parsed).ok())
+        .ok_or_else(|| format!("'{text}' is no span of time: write it as in 500ms, 5s or 2m"))
+}
+
+/// What a process has to do with leases.
+pub(super) struct Leases {
+    /// What it owns.
+    pub(super) scope: Scope,
+    /// The Lease by which it leads; none where every replica does.
+    pub(super) election: Option<Election>,
+    campaign: Option<CampaignDriver>,
+    scopes: Option<Scopes>,
+    watch: Option<ScopesDriver>,
+}
+
+/// A Lease that this process is a candidate for.
+#[derive(Clone, Debug)]
+pub(super) struct Election {
+    pub(super) lease: LeaseHandle,
+    /// `namespace/name`.
+    pub(super) name: String,
+    /// How long after its hold ended nobody else has begun: what is under way has this long to end.
+    pub(super) margin: Duration,
+}
+
+impl Leases {
+    /// The leases of this installation, which respects those of these other names too. A cluster-wide operator without
+    /// controllers has nothing to lead.
+    pub(super) fn new(
+        client: &Client,
+        installation: &Installation,
+        other_names: &[&'static str],
+        has_controllers: bool,
+        flags: &LeaseFlags,
+    ) -> Result<Self, LeaseError> {
+        let LeaseFlags { leader_elect, identity, lease_timing } = flags;
+        let identity = identity.as_deref().unwrap_or(&installation.release);
+        let timing = lease_timing.unwrap_or_default();
+        let stand = |namespace: &str, name: &str, campaign: Campaign, timing: Timing| {
+            let (lease, driver) = campaign.timing(timing).with(client.clone());
+            let margin = timing.duration().saturating_sub(timing.deadline());
+            (Election { lease, name: format!("{namespace}/{name}"), margin }, driver)
+        };
+        if let Some(namespace) = &installation.restricted_to {
+            let name = installation.scope_lease();
+            let campaign = Campaign::scope(namespace, &name, identity)?;
+            let (election, driver) = stand(namespace, &name, campaign, timing.scope);
+            let scope = Scope::restricted(namespace, election.lease.clone());
+            return Ok(Self { scope, election: Some(election), campaign: Some(driver), scopes: None, watch: None });
+        }
+        let (election, campaign) = if has_controllers && leader_elect.is_on() {
+            let (namespace, name) = (&installation.namespace, installation.leader_lease());
+            let campaign = Campaign::leader_election(namespace, &name, identity)?;
+            let (election, driver) = stand(namespace, &name, campaign, timing.leader);
+            (Some(election), Some(driver))
+        } else {
+            (None, None)
+        };
+        let own = installation.scope_lease();
+        let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
+        let (scopes, watch) = Scopes::new(client.clone(), &names, timing.watch)?;
+        let scope = Scope::cluster_wide(scopes.clone());
+        Ok(Self { scope, election, campaign, scopes: Some(scopes), watch: Some(watch) })
+    }
+
+    /// Shows their health there.
+    pub(super) fn counted_in(&self, metrics: &Metrics) {
+        if let Some(Election { lease, name, .. }) = &self.election {
+            metrics.scopes().lease(name, lease.clone());
+        }
+        if let Some(scopes) = &self.scopes {
+            metrics.scopes().others(scopes.clone());
+        }
+    }
+
+    /// The work behind it: what has to run, and what readiness waits for. `give_back` ends when the controllers have
+    /// ended, `stop` when the webhooks are not served any more.
+    pub(super) fn work(
+        self,
+        health: Health,
+        give_back: CancellationToken,
+        stop: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+        let Self { scope: _, election, campaign, scopes, watch } = self;
+        async move {
+            let hold = async {
+                let Some(campaign) = campaign else { return };
+                if let Err(error) = campaign.run(give_back.cancelled()).await {
+                    warn!(%error, "a lease was not given back; it lapses");
+                }
+            };
+            let watch = async {
+                if let Some(watch) = watch {
+                    watch.run(stop.cancelled()).await;
+                }
+            };
+            let known = async {
+                while let Some(missing) = missing(election.as_ref(), scopes.as_ref()) {
+                    health.waiting_for(missing);
+                    if stop.run_until_cancelled(sleep(LOOK)).await.is_none() {
+                        return;
+                    }
+                }
+                info!("the leases are known");
+                health.ready();
+            };
+            tokio::join!(hold, watch, known);
+            stop.cancelled().await;
+            Ok(())
+        }
+    }
+}
+
+/// What is not known yet, and why.
+fn missing(election: Option<&Election>, scopes: Option<&Scopes>) -> Option<String> {
+    let why = |error: Option<String>| error.map(|error| format!(": {error}")).unwrap_or_default();
+    if let Some(Election { lease, name, .. }) = election {
+        let health = lease.health();
+        if !health.answered {
+            return Some(format!("the Lease {name} to be read{}", why(health.last_error)));
+        }
+    }
+    let health = scopes?.health();
+    (!health.fresh).then(|| format!("the Leases of all namespaces to be read{}", why(health.last_error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(duration("1200ms"), Ok(Duration::from_millis(1200)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "-5s", "soon"] {
+            assert!(duration(wrong).unwrap_err().contains("write it as in"), "{wrong}");
+        }
+        let timing: LeaseTiming = "3s,2s,400ms,1200ms,1s,1s".parse().unwrap();
+        assert_eq!(timing.scope.settling(), Duration::from_millis(1200));
+        assert_eq!(timing.leader.settling(), Duration::ZERO);
+        assert_eq!(
+            "2s,3s,1s,1s,1s,1s".parse::<LeaseTiming>().unwrap_err(),
+            "deadline (3s) must be less than duration (2s)"
+        );
+        assert!("3s,2s".parse::<LeaseTiming>().unwrap_err().starts_with("2 durations"));
+    }
+}
