@@ -14,6 +14,8 @@
 //! | `T1`–`T5` | what keeps an object from being deleted? |
 //! | `L1`–`L7` | does each namespace have exactly one operator? |
 //!
+//! [`explain`] needs no cluster: it asks the registered validators about a manifest.
+//!
 //! What the caller may not read is no failure: the checks that needed it say what to grant.
 //!
 //! ```no_run
@@ -30,6 +32,7 @@
 
 mod checks;
 mod configuration;
+mod explain;
 mod lookups;
 mod observe;
 mod report;
@@ -40,6 +43,7 @@ mod trust;
 
 pub use checks::{CATALOGUE, examine};
 pub use configuration::{Configuration, Entry};
+pub use explain::explain;
 pub use observe::{Options, observe};
 pub use report::{Finding, Report, Verdict};
 pub use snapshot::{

@@ -15,7 +15,7 @@ use super::cli::Output;
 use super::connect::connect;
 use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
-use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, observe};
+use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
 use crate::webhooks::Webhooks;
 
 /// A file with manifests is no larger.
@@ -110,7 +110,10 @@ pub(super) async fn perform<A: clap::Args>(
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
     let subject = subject(operator, &parts.webhooks, installation)?;
     let report = match &flags.command {
-        Some(DoctorCommand::Explain { .. }) => anyhow::bail!("explain is not there yet"),
+        Some(DoctorCommand::Explain { filename }) => {
+            let findings = explain(&parts.webhooks, &manifests(filename)?).await;
+            Report { subject: filename.display().to_string(), requests: 0, findings }
+        }
         None => {
             let mut probes = Vec::new();
             for file in &flags.probe {

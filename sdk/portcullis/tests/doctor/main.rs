@@ -5,5 +5,6 @@
 mod broken;
 mod clinic;
 mod process;
+mod visits;
 mod ward;
 mod well;
