@@ -28,8 +28,8 @@ pub(super) trait Carrier:
 
     fn entries(&self) -> Vec<Entry<'_>>;
 
-    /// Who else writes bundles here: the field managers of a `caBundle` other than `own`; where there is none, the one
-    /// that wrote last, since it took ours out.
+    /// Who else writes bundles here: the field managers of a `caBundle` other than `own`; where there is none, all
+    /// others, since one of them took ours out and left no trace.
     fn meddlers(&self, own: &str) -> Vec<String> {
         let entries = || self.meta().managed_fields.iter().flatten();
         let others = || entries().filter(|entry| entry.manager.as_deref().is_some_and(|manager| manager != own));
@@ -39,8 +39,9 @@ pub(super) trait Carrier:
         };
         let mut names: Vec<_> = others().filter(holds).map(name).collect();
         if names.is_empty() {
-            names.extend(others().max_by_key(|entry| entry.time.as_ref().map(|time| time.0)).map(name));
+            names.extend(others().map(name));
         }
+        names.sort();
         names.dedup();
         names
     }

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod bundles;
 mod crds;
 mod damage;
 mod fights;
 mod fixture;
+mod issues;
 mod publish;
+mod refusals;
+mod rotation;
 mod store;

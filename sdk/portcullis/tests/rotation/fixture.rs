@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use portcullis::certificates::{Automatic, Phase};
 use portcullis_pki::bundle_fingerprints;
@@ -28,7 +29,8 @@ pub(crate) struct Seen {
     pub(crate) leaf: Vec<u8>,
     /// Authorities in the Secret that all replicas read, and in what callers are told.
     pub(crate) to_publish: usize,
-    pub(crate) published: usize,
+    /// In the validating and the mutating configuration, and in the CRD.
+    pub(crate) published: [usize; 3],
 }
 
 pub(crate) struct Installation {
@@ -87,13 +89,19 @@ impl Installation {
         let ca = data(&format!("{RELEASE}-webhook-tls-ca")).await;
         let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.cluster.admin());
         let configuration = configurations.get(&format!("{RELEASE}-validating")).await.unwrap();
-        let bundle = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap().0;
+        let validating = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap().0;
+        let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.cluster.admin());
+        let configuration = configurations.get(&format!("{RELEASE}-mutating")).await.unwrap();
+        let mutating = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap().0;
+        let crds: Api<CustomResourceDefinition> = Api::all(self.cluster.admin());
+        let conversion = crds.get("tickets.rotation.example").await.unwrap().spec.conversion.unwrap().webhook.unwrap();
+        let converting = conversion.client_config.unwrap().ca_bundle.unwrap().0;
         let count = |pem: &[u8]| bundle_fingerprints(pem).unwrap().len();
         Seen {
             ca_keys: ca.into_keys().collect(),
             leaf: pair.remove("tls.crt").unwrap().0,
             to_publish: count(&pair.remove("ca.crt").unwrap().0),
-            published: count(&bundle),
+            published: [validating, mutating, converting].map(|bundle| count(&bundle)),
         }
     }
 
@@ -141,6 +149,15 @@ impl Installation {
             outcome.slowest,
         );
         assert_eq!((&outcome.failed, &errors), (&Vec::new(), &Vec::new()), "{what}");
+        let metrics = self.replicas[0].get("/metrics").await.unwrap();
+        for wanted in [
+            "portcullis_certificate_not_after_seconds{certificate=\"leaf\"}",
+            "portcullis_certificate_not_after_seconds{certificate=\"ca\"}",
+            "portcullis_certificate_rotation_phase 0",
+            "portcullis_certificate_reload_failures_total 0",
+        ] {
+            assert!(metrics.contains(wanted), "{wanted}: {metrics}");
+        }
         assert!(handshakes > 20, "{handshakes} handshakes");
         self.cluster.stop().await;
         outcome
@@ -149,7 +166,7 @@ impl Installation {
 
 impl Seen {
     pub(crate) fn at_rest(&self) -> bool {
-        self.ca_keys == ["ca.crt", "ca.key"] && (self.to_publish, self.published) == (1, 1)
+        self.ca_keys == ["ca.crt", "ca.key"] && (self.to_publish, self.published) == (1, [1; 3])
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {

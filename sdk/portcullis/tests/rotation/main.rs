@@ -60,8 +60,8 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
             ("the bundle holds one", |before, now| now.leaf != before.leaf && now.to_publish == 1),
         ],
         &[
-            ("both are published", |_, now| now.published == 2),
-            ("one is published", |before, now| now.leaf != before.leaf && now.published == 1),
+            ("both are published", |_, now| now.published == [2; 3]),
+            ("one is published", |before, now| now.leaf != before.leaf && now.published == [1; 3]),
         ],
     ];
     let _turn = TURN.lock().await;

@@ -1,0 +1,186 @@
+//! The rotation, step by step and from every state in which it can be left.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::rotation::{
+    Anchor, Authorities, CaData, Observed, PairData, Phase, RotationTiming, Step, Stored, step,
+};
+use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const LONG: Duration = Duration::from_hours(2);
+
+fn day(n: i32) -> Timestamp {
+    "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + DAY * n
+}
+
+fn names() -> Vec<String> {
+    vec!["hooks.team.svc".to_owned()]
+}
+
+fn ca(from: i32, to: i32) -> Ca {
+    Ca::generate("hooks ca", day(from), day(to)).unwrap()
+}
+
+fn leaf(ca: &Ca, from: i32, to: i32) -> Pair {
+    ca.issue(&CertificateParams {
+        common_name: "hooks",
+        organizations: &[],
+        dns_names: &names(),
+        ip_addresses: &[],
+        not_before: day(from),
+        not_after: day(to),
+        usage: Usage::Server,
+    })
+    .unwrap()
+}
+
+/// Both Secrets.
+#[derive(Clone, Default)]
+struct Secrets {
+    ca: [Option<String>; 5],
+    pair: [Option<String>; 3],
+}
+
+impl Secrets {
+    fn of(authorities: &Authorities, pair: &Pair) -> Self {
+        let Authorities { current, next, previous, .. } = authorities;
+        let pem = |ca: &Ca| (Some(ca.cert_pem().to_owned()), Some(ca.key_pem().to_owned()));
+        let ((crt, key), (next_crt, next_key)) = (pem(current), next.as_ref().map(pem).unwrap_or_default());
+        let previous = previous.iter().map(Anchor::pem).reduce(|all, pem| all + &pem);
+        let pair = [pair.cert_pem.clone(), pair.key_pem.clone(), authorities.bundle()].map(Some);
+        Self { ca: [crt, key, next_crt, next_key, previous], pair }
+    }
+
+    fn read(&self, now: Timestamp) -> Stored {
+        let [ca_crt, ca_key, next_crt, next_key, previous_crt] =
+            self.ca.each_ref().map(|v| v.as_ref().map(String::as_bytes));
+        let [tls_crt, tls_key, ca_bundle] = self.pair.each_ref().map(|v| v.as_ref().map(String::as_bytes));
+        let ca = CaData { ca_crt, ca_key, next_crt, next_key, previous_crt };
+        Stored::read(&ca, &PairData { tls_crt, tls_key, ca_crt: ca_bundle }, &names(), now)
+    }
+}
+
+fn next_step(authorities: &Authorities, pair: &Pair, observed: Observed, now: Timestamp) -> Step {
+    let leaf = portcullis_pki::Certificate::from_pem(pair.cert_pem.as_bytes()).unwrap();
+    step(authorities, pair.cert_pem.as_bytes(), &leaf, &RotationTiming::default(), observed, now)
+}
+
+const SEEN: Observed = Observed { published_for: Some(LONG), unchanged_for: LONG };
+const UNSEEN: Observed = Observed { published_for: None, unchanged_for: LONG };
+
+// D3: each step follows from what is stored; nothing is issued under what is not published.
+#[test]
+fn a_rotation_goes_through_its_phases_and_callers_trust_what_is_served_in_each() {
+    let first = ca(0, 3650);
+    let mut pair = leaf(&first, 3000, 3365);
+    let mut authorities = Authorities::new(first, Vec::new());
+    let now = day(3300);
+    let trusted = |authorities: &Authorities, pair: &Pair| {
+        let stored = Secrets::of(authorities, pair).read(now);
+        assert!(stored.leaf.is_ok() && stored.damage.is_empty() && stored.publishes_all, "{stored:?}");
+    };
+    assert_eq!((authorities.phase(), next_step(&authorities, &pair, UNSEEN, now)), (Phase::Steady, Step::MakeNext));
+    authorities.next = Some(ca(3300, 3300 + 3650));
+    trusted(&authorities, &pair);
+    assert_eq!(
+        (authorities.phase(), next_step(&authorities, &pair, UNSEEN, now)),
+        (Phase::Publishing, Step::Wait(None))
+    );
+    let minute = Observed { published_for: Some(Duration::from_mins(1)), ..SEEN };
+    assert_eq!(next_step(&authorities, &pair, minute, now), Step::Wait(Some(Duration::from_mins(1))));
+    assert_eq!(next_step(&authorities, &pair, SEEN, now), Step::Promote);
+
+    let published = authorities.bundle();
+    authorities.promote();
+    assert_eq!(authorities.bundle(), published, "the bundle is the same, byte for byte");
+    trusted(&authorities, &pair);
+    assert_eq!((authorities.phase(), next_step(&authorities, &pair, UNSEEN, now)), (Phase::Draining, Step::Wait(None)));
+    assert_eq!(next_step(&authorities, &pair, SEEN, now), Step::Issue);
+    pair = leaf(&authorities.current, 3300, 3665);
+    trusted(&authorities, &pair);
+    let fresh = Observed { unchanged_for: Duration::from_mins(20), ..SEEN };
+    assert_eq!(next_step(&authorities, &pair, fresh, now), Step::Wait(Some(Duration::from_mins(40))));
+    assert_eq!(next_step(&authorities, &pair, SEEN, now), Step::Forget);
+    authorities.previous.clear();
+    trusted(&authorities, &pair);
+    assert_eq!((authorities.phase(), next_step(&authorities, &pair, SEEN, now)), (Phase::Steady, Step::Wait(None)));
+}
+
+#[test]
+fn a_leaf_that_ends_soon_is_replaced_at_once_unless_a_new_one_would_not_last_longer() {
+    let long = Authorities::new(ca(0, 3650), Vec::new());
+    assert_eq!(next_step(&long, &leaf(&long.current, 0, 365), UNSEEN, day(336)), Step::Issue);
+    assert_eq!(next_step(&long, &leaf(&long.current, 0, 365), UNSEEN, day(330)), Step::Wait(None));
+    let short = Authorities::new(ca(0, 20), Vec::new());
+    assert_eq!(next_step(&short, &leaf(&short.current, 0, 20), UNSEEN, day(1)), Step::MakeNext);
+}
+
+// What a rotation was in the middle of is taken up, and what is damaged is named and left out.
+#[test]
+fn damage_to_one_part_leaves_the_others_in_use() {
+    let (first, second) = (ca(0, 3650), ca(1, 3650));
+    let (old, expired) = (Anchor::of(&ca(-9, 3650)), Anchor::of(&ca(-9, -1)));
+    let pair = leaf(&first, 0, 365);
+    let mut whole = Authorities::new(first, vec![old.clone()]);
+    whole.next = Some(second);
+    let sound = Secrets::of(&whole, &pair);
+    let read = |change: &dyn Fn(&mut Secrets)| {
+        let mut secrets = sound.clone();
+        change(&mut secrets);
+        secrets.read(day(5))
+    };
+    let phase = |stored: &Stored| stored.authorities.as_ref().map(Authorities::phase).ok();
+
+    let stored = read(&|_| ());
+    assert!((phase(&stored), stored.damage.len()) == (Some(Phase::Publishing), 0) && stored.leaf.is_ok(), "{stored:?}");
+    // A next authority that cannot issue is no next authority.
+    for damage in [None, Some(String::new()), Some("garbage".to_owned()), sound.ca[1].clone()] {
+        let stored = read(&|secrets| secrets.ca[3].clone_from(&damage));
+        assert!(
+            (phase(&stored), stored.damage.len()) == (Some(Phase::Draining), 1) && stored.leaf.is_ok(),
+            "{stored:?}"
+        );
+    }
+    // Where the current one is lost, the next one takes its place, and its certificate stays trusted.
+    let stored = read(&|secrets| secrets.ca[1] = Some(String::new()));
+    assert!(phase(&stored) == Some(Phase::Draining) && !stored.damage.is_empty() && stored.leaf.is_ok(), "{stored:?}");
+    assert_eq!(stored.authorities.unwrap().anchors().len(), 3);
+    // Where both are lost, what is known of them is told.
+    let stored = read(&|secrets| (secrets.ca[1], secrets.ca[3]) = (None, None));
+    assert!(stored.leaf.is_ok(), "{stored:?}");
+    let lost = stored.authorities.unwrap_err();
+    assert_eq!((lost.problem.as_str(), lost.remains.len()), ("key ca.key is missing", 3));
+    // Earlier authorities end, and are forgotten.
+    let stored = read(&|secrets| secrets.ca[4] = Some(old.pem() + &expired.pem()));
+    assert_eq!((stored.damage.len(), stored.authorities.unwrap().previous), (1, vec![old.clone()]));
+    // The bundle beside the pair is not believed.
+    for bundle in [None, Some(String::new()), Some(whole.bundle() + &expired.pem()), Some(old.pem())] {
+        let stored = read(&|secrets| secrets.pair[2].clone_from(&bundle));
+        assert!(!stored.publishes_all && stored.leaf.is_ok(), "{stored:?}");
+    }
+}
+
+#[test]
+fn a_foreign_authority_is_no_reason_to_trust_a_foreign_leaf() {
+    let (ours, theirs) = (ca(0, 3650), ca(0, 3650));
+    let pair = leaf(&theirs, 0, 365);
+    let mut secrets = Secrets::of(&Authorities::new(ours, Vec::new()), &pair);
+    secrets.pair[2] = Some(theirs.cert_pem().to_owned());
+    let stored = secrets.read(day(5));
+    assert!(stored.leaf.is_err() && !stored.publishes_all && stored.authorities.is_ok(), "{stored:?}");
+}
+
+#[test]
+fn no_more_than_a_few_earlier_authorities_are_kept_and_keys_are_never_shown() {
+    let mut authorities = Authorities::new(ca(0, 3650), Vec::new());
+    assert!(authorities.trust((0..9).map(|n| Anchor::of(&ca(0, 100 + n))).collect()));
+    assert_eq!(authorities.previous.len(), 4);
+    assert!(authorities.previous.iter().all(|anchor| anchor.certificate().not_after >= day(105)));
+    let shown =
+        format!("{authorities:?} {:?}", Secrets::of(&authorities, &leaf(&authorities.current, 0, 9)).read(day(1)));
+    assert!(!shown.contains("PRIVATE"), "{shown}");
+}

@@ -1,0 +1,154 @@
+//! Rotations as their source sees them; under load, with real processes, they are in another test.
+
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jiff::SignedDuration;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use portcullis::certificates::{Automatic, Bundle, Clock, Material, Phase};
+use portcullis_testing::wait_until;
+use tokio_util::sync::CancellationToken;
+
+use crate::fixture::{PATIENCE, Place};
+
+async fn phase(source: &Automatic) -> Phase {
+    source.stored().await.unwrap().authorities.unwrap().phase()
+}
+
+/// A replica: the source, and what it publishes.
+async fn replica(place: &Place, source: Automatic, stop: &CancellationToken) -> Material {
+    let material = source.ensure().await.unwrap();
+    let tls = ArcSwap::from_pointee(source.tls_config(&material).unwrap());
+    let bundle: Bundle = source.bundle(&place.name, &material);
+    let (made, stop, client) = (material.clone(), stop.clone(), source.client.clone());
+    tokio::spawn(async move {
+        let configurations = source.configurations.clone();
+        tokio::join!(bundle.maintain(&client, &configurations, &stop), source.maintain(material, &tls, &bundle, &stop))
+    });
+    made
+}
+
+async fn rotated(place: &Place, source: &Automatic, before: &Material) -> Material {
+    let look = || async {
+        let stored = place.stored().await.filter(|stored| stored.ca_pem != before.ca_pem)?;
+        let published = place.bundles().await == [("a".to_owned(), Some(stored.ca_pem.clone()))];
+        (published && phase(source).await == Phase::Steady).then_some(stored)
+    };
+    wait_until("the end of the rotation", PATIENCE, look).await
+}
+
+// Issue 18 of the book's list: a rotator that stops after its first rotation.
+#[tokio::test]
+async fn one_rotation_follows_another() {
+    let (place, stop) = (Place::new().await, CancellationToken::new());
+    place.install(&["a"]).await;
+    let mut before = replica(&place, place.quick_source(), &stop).await;
+    for _ in 0..3 {
+        place.source().rotate().await.unwrap();
+        let after = rotated(&place, &place.source(), &before).await;
+        assert_ne!(after.cert_pem, before.cert_pem);
+        before = after;
+    }
+    stop.cancel();
+}
+
+// A CA comes to its last year: every replica sees it, and one rotation is what comes of it.
+#[tokio::test]
+async fn a_ca_is_rotated_before_it_ends_and_once_for_all_replicas() {
+    let (place, stop) = (Place::new().await, CancellationToken::new());
+    place.install(&["a"]).await;
+    let made = place.source().ensure().await.unwrap();
+    let mark = place.cluster.audit().mark();
+    let nine_years = SignedDuration::from_hours(9 * 365 * 24);
+    let mut late = place.quick_source();
+    // The leaf has long expired then, so it is issued anew first.
+    late.clock = Clock::off_by(nine_years);
+    // Long enough for each to go over: one that does not would have the old CA trusted again.
+    late.timing.drain = Duration::from_secs(3);
+    for _ in 0..3 {
+        replica(&place, late.clone(), &stop).await;
+    }
+    let after = rotated(&place, &late, &made).await;
+    stop.cancel();
+    assert_eq!(late.ensure().await.unwrap(), after);
+    let audit = place.cluster.audit().writes_by(&place.user.name, mark).await;
+    let secrets = audit.iter().filter(|write| write.resource == "secrets" && write.code < 300).count();
+    // A leaf; the next CA and its bundle; the promotion and its leaf; the end and its bundle.
+    assert_eq!(secrets, 7, "{audit:#?}");
+}
+
+// A replica that has slept through a rotation wakes up: it does not put its old bundle back.
+#[tokio::test]
+async fn a_replica_that_is_behind_does_not_undo_what_the_others_published() {
+    let (place, stop) = (Place::new().await, CancellationToken::new());
+    place.install(&["a"]).await;
+    let before = replica(&place, place.quick_source(), &stop).await;
+    place.wait_for_bundles("the CA", &[("a", Some(&before.ca_pem))]).await;
+    let mark = place.cluster.audit().mark();
+    // It publishes what it knows, and does not hear of anything else.
+    let sleeper = place.quick_source();
+    let (bundle, configurations) = (sleeper.bundle(&place.name, &before), sleeper.configurations.clone());
+    let (client, stopped) = (sleeper.client.clone(), stop.clone());
+    tokio::spawn(async move { bundle.maintain(&client, &configurations, &stopped).await });
+    place.source().rotate().await.unwrap();
+    rotated(&place, &place.source(), &before).await;
+    stop.cancel();
+    let audit = place.cluster.audit().writes_by(&place.user.name, mark).await;
+    let bundles = audit.iter().filter(|write| write.resource.starts_with("validating") && write.code == 200).count();
+    assert_eq!(bundles, 2, "both, and then the new one: {audit:#?}");
+}
+
+// D3: certificates persist across reinstalls of the operator.
+#[tokio::test]
+async fn a_reinstalled_operator_serves_under_the_ca_that_callers_trust() {
+    let (place, stop) = (Place::new().await, CancellationToken::new());
+    place.install(&["a"]).await;
+    let before = replica(&place, place.quick_source(), &stop).await;
+    place.wait_for_bundles("the CA", &[("a", Some(&before.ca_pem))]).await;
+    stop.cancel();
+    for name in [place.secret(), place.ca_secret()] {
+        let secret = place.read(&name).await.unwrap();
+        assert!(secret.owner_references().is_empty() && secret.finalizers().is_empty(), "{name}");
+    }
+    // Everything that is generated goes, and comes again.
+    place.configuration_api().delete(&place.configuration(), &DeleteParams::default()).await.unwrap();
+    place.install(&["a"]).await;
+    let stop = CancellationToken::new();
+    assert_eq!(replica(&place, place.quick_source(), &stop).await, before);
+    place.wait_for_bundles("the CA again", &[("a", Some(&before.ca_pem))]).await;
+    stop.cancel();
+}
+
+// Both Secrets are gone while a replica serves, and another one starts before that one has seen it: what is published
+// tells it which CA must stay trusted.
+#[tokio::test]
+async fn a_fresh_replica_learns_from_what_is_published_which_ca_must_stay_trusted() {
+    let (place, stop) = (Place::new().await, CancellationToken::new());
+    place.install(&["a"]).await;
+    let before = replica(&place, place.quick_source(), &stop).await;
+    place.wait_for_bundles("the CA", &[("a", Some(&before.ca_pem))]).await;
+    stop.cancel();
+    place.delete(&place.secret()).await;
+    place.delete(&place.ca_secret()).await;
+    let fresh = place.quick_source().ensure().await.unwrap();
+    assert!(fresh.ca_pem != before.ca_pem && fresh.ca_pem.contains(before.ca_pem.trim()), "both are to be trusted");
+    assert_eq!(phase(&place.source()).await, Phase::Draining);
+}
+
+// Clocks 5 minutes off on either side agree about every certificate that is made.
+#[tokio::test]
+async fn clocks_that_are_minutes_off_make_nobody_write() {
+    let place = Place::new().await;
+    let skewed = |minutes| {
+        let mut source = place.source();
+        source.clock = Clock::off_by(SignedDuration::from_mins(minutes));
+        source
+    };
+    let made = skewed(5).ensure().await.unwrap();
+    let mark = place.cluster.audit().mark();
+    for minutes in [-5, 0, 5, -55] {
+        assert_eq!(skewed(minutes).ensure().await.unwrap(), made, "{minutes}");
+    }
+    assert_eq!(place.writes(mark).await, 0);
+}
