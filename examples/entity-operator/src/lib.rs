@@ -6,8 +6,10 @@
 //! | `v1.rs`, `v2.rs`, `v3.rs` | the versions of the kind; `v3` is stored |
 //! | `webhooks.rs` | validation, mutation, and everything registered as one value |
 //! | `conversion.rs` | the way from each version to the stored one and back |
+//! | `controller.rs` | a controller that writes the status, and what it may do |
 //! | `main.rs` | the binary: `run`, `generate`, `migrate-storage` |
 
+pub mod controller;
 mod conversion;
 pub mod v1;
 pub mod v2;
@@ -16,7 +18,7 @@ mod webhooks;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
-use kube::core::crd::{MergeError, merge_crds};
+use kube::core::crd::merge_crds;
 
 pub use webhooks::webhooks;
 
@@ -24,6 +26,7 @@ pub use webhooks::webhooks;
 ///
 /// # Errors
 /// When the versions are not of one kind.
-pub fn crd() -> Result<CustomResourceDefinition, MergeError> {
-    merge_crds(vec![v1::Entity::crd(), v2::Entity::crd(), v3::Entity::crd()], "v3")
+pub fn crd() -> anyhow::Result<CustomResourceDefinition> {
+    let versions = vec![v1::Entity::crd(), v2::Entity::crd(), v3::Entity::crd()];
+    Ok(controller::with_status(merge_crds(versions, "v3")?)?)
 }

@@ -1,13 +1,15 @@
-//! The binary: `entity-operator run`, `generate crds|webhooks|rbac`, `migrate-storage`.
+//! The binary: `entity-operator run`, `generate …`, and what every operator has.
 
 use std::process::ExitCode;
 
+use entity_operator::controller;
 use portcullis::operator::{NoArgs, Operator, Parts};
 
 fn main() -> anyhow::Result<ExitCode> {
     let operator = Operator::named("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![entity_operator::crd()?])
-        .setup(|_: &NoArgs| Ok(Parts::new(entity_operator::webhooks()?)));
+        .rbac(controller::grants())
+        .setup(|_: &NoArgs| Ok(Parts::new(entity_operator::webhooks()?).controller("entities", controller::run)));
     Ok(operator.main())
 }

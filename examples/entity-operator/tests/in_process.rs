@@ -87,7 +87,13 @@ async fn a_birthday_survives_a_new_name_in_an_older_version() {
 /// K8
 #[test]
 fn conversion_loses_nothing_and_undoes_nothing() {
-    assert_laws(&webhooks().unwrap(), &crd().unwrap());
+    let mut crd = crd().unwrap();
+    // The status is the same in all versions: no function has to do with it.
+    for version in &mut crd.spec.versions {
+        let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()).unwrap();
+        schema.properties.as_mut().unwrap().remove("status");
+    }
+    assert_laws(&webhooks().unwrap(), &crd);
 }
 
 /// The README says so.

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::ListParams;
+use portcullis_testing::AuditEvent;
 use serde_json::json;
 
 use crate::installation::Installation;
@@ -115,7 +116,10 @@ async fn the_generated_rights_are_enough() {
     home.spec("v2", "ada").await;
     let writes = home.cluster.audit().writes(home.began).await;
     let own: Vec<_> = writes.into_iter().filter(|write| write.user == home.user).collect();
-    assert!(!own.is_empty() && own.iter().all(|write| write.code < 300 || write.code == 409), "{own:#?}");
+    // A status may come too early: written while no operator converts, it is refused with a 500 and tried again.
+    let early = |write: &AuditEvent| write.code == 500 && write.subresource == "status";
+    let fine = |write: &AuditEvent| write.code < 300 || write.code == 409 || early(write);
+    assert!(!own.is_empty() && own.iter().all(fine), "{own:#?}");
     for line in home.running.log().lines() {
         assert!(!line.contains("is forbidden") && !line.contains("\"level\":\"ERROR\""), "{line}");
     }

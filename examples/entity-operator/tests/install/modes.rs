@@ -91,8 +91,23 @@ async fn without_webhooks_the_stored_version_is_served_and_nothing_is_called() {
     running.ready().await;
     let people = home.cluster.namespace("people").await;
     home.create(&people, &person("refused-otherwise", "forbidden"), false).await.unwrap();
+    // Stored, and found out.
+    let told = wait_until("the verdict in the status", PATIENCE, || async {
+        let stored = home.entities("v3", &people).get("refused-otherwise").await.ok()?;
+        let conditions = stored.data["status"]["conditions"].as_array()?.clone();
+        conditions.into_iter().find(|condition| condition["type"] == "Valid")
+    });
+    let Ok(told) = tokio::time::timeout(PATIENCE, told).await else { panic!("{}", running.log()) };
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("ValidationFailed")));
+    assert_eq!(told["message"], "Validation failed: name may not be 'forbidden'.");
     let old = json!({ "apiVersion": "demo.example/v1", "kind": "Entity", "metadata": { "name": "old" }, "spec": {} });
     let said = home.create(&people, &old, false).await.unwrap_err();
     assert!(said.contains("not found"), "a version that nobody converts is not served: {said}");
+    home.create(&people, &person("ada", "ada"), false).await.unwrap();
+    wait_until("what an entity that is valid gets", PATIENCE, || async {
+        let ada = home.entities("v3", &people).get("ada").await.ok()?;
+        (ada.data["status"]["fullName"] == "Ada Lovelace").then_some(())
+    })
+    .await;
     home.clean(&people, &[]).await;
 }
