@@ -152,6 +152,13 @@ impl Automatic {
         Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.clock.now()))
     }
 
+    /// The certificate that is stored, whatever it is worth.
+    pub(crate) async fn stored_chain(&self) -> Result<Option<String>, CertificateError> {
+        let pair = self.read(&self.secret).await?;
+        let chain = pair_data(pair.as_ref()).tls_crt.map(|chain| String::from_utf8_lossy(chain).into_owned());
+        Ok(chain)
+    }
+
     /// The listener's configuration for `material`.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt as _};
+use portcullis_pki::Certificate;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -131,6 +132,12 @@ impl Supplied {
         let sound = self.check(secret.as_ref()).inspect_err(|_| self.metrics.reload_failed())?;
         self.serves(&sound);
         Ok(sound.material)
+    }
+
+    /// What the Secret holds: the pair, its leaf, and by what callers trust it.
+    pub(crate) async fn stored(&self) -> Result<(Material, Certificate, Certificate), CertificateError> {
+        let Sound { material, leaf, ca } = self.check(self.read().await?.as_ref())?;
+        Ok((material, leaf, ca))
     }
 
     async fn read(&self) -> Result<Option<Secret>, CertificateError> {
@@ -260,7 +267,7 @@ impl Supplied {
     /// Ends when the pair is not valid any more.
     async fn ended(&self, material: &Material) {
         // What was served once reads.
-        let Ok(leaf) = portcullis_pki::Certificate::from_pem(material.cert_pem.as_bytes()) else { return };
+        let Ok(leaf) = Certificate::from_pem(material.cert_pem.as_bytes()) else { return };
         loop {
             let left = leaf.not_after.duration_since(self.clock.now());
             let Ok(left) = Duration::try_from(left) else { return };

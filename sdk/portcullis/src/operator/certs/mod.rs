@@ -1,33 +1,193 @@
-//! `certs`.
+//! `certs`: what is done with certificates outside of a replica, by a person or by a hook Job of an installation.
 
+mod show;
 mod source;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
+use clap::ValueEnum;
+use portcullis_pki::Certificate;
+use portcullis_pki::rotation::Phase;
 use rustls::crypto::CryptoProvider;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
-use super::installation::{InstallationFlags, label};
+use super::cli::Output;
+use super::connect::connect;
+use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
+use crate::certificates::{Automatic, CertificateMode, CertificateSource, Material};
+
+/// How often the phase of a rotation is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CertsFlags {
+    /// What to do
+    what: What,
     /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
     #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
     #[arg(long, value_parser = label)]
-    pub(super) namespace: Option<String>,
+    namespace: Option<String>,
     #[command(flatten)]
-    pub(super) installation: InstallationFlags,
+    installation: InstallationFlags,
+    /// Wait until the rotation is over, and say what phase it is in (rotate)
+    #[arg(long)]
+    wait: bool,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// How to show it (show)
+    #[arg(long, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Make the Secrets, or repair them; where somebody else fills them, check them
+    Ensure,
+    /// Put the CA into the webhook configurations and CRDs, and wait until it is there; where somebody else does that,
+    /// wait for it
+    Publish,
+    /// Begin to replace the CA, which the replicas then carry out
+    Rotate,
+    /// Show what is stored and what is published
+    Show,
 }
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    _parts: Parts,
+    parts: Parts,
     flags: CertsFlags,
-    _provider: Arc<CryptoProvider>,
+    provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    anyhow::bail!("certs of {} is not there yet", installation.release)
+    let client = connect(flags.kubeconfig.as_deref()).await?;
+    let configurations = installation.configurations(&parts.webhooks)?;
+    let routes = parts.webhooks.routes()?;
+    let source = installation.certificate_source(client, provider, configurations, routes.metrics());
+    let patience = Duration::from_secs(flags.timeout);
+    match flags.what {
+        What::Ensure => {
+            let material = source.ensure().await?;
+            say(&sound(&installation, &material)?)
+        }
+        What::Publish => publish(&installation, &source, patience).await,
+        What::Rotate => match &source {
+            CertificateSource::Automatic(automatic) => rotate(&installation, automatic, flags.wait, patience).await,
+            CertificateSource::Supplied(_) => anyhow::bail!(elsewhere(&installation)),
+        },
+        What::Show => {
+            let shown = show::look(&installation, &source).await?;
+            say(&match flags.output {
+                Output::Text => shown.to_string(),
+                Output::Json => serde_json::to_string_pretty(&shown)? + "\n",
+            })
+        }
+    }
+}
+
+/// One who closes our output has seen enough.
+fn say(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn sound(installation: &Installation, material: &Material) -> anyhow::Result<String> {
+    let leaf = Certificate::from_pem(material.cert_pem.as_bytes())?;
+    let Installation { namespace, secret, .. } = installation;
+    Ok(format!(
+        "Secret {namespace}/{secret}: a certificate for {}, until {}\n",
+        leaf.dns_names.join(", "),
+        leaf.not_after
+    ))
+}
+
+/// Why the CA is not ours to rotate.
+fn elsewhere(installation: &Installation) -> String {
+    let Installation { namespace, secret, .. } = installation;
+    match installation.certificates {
+        CertificateMode::CertManager => format!(
+            "cert-manager makes these certificates: 'cmctl renew -n {namespace} {secret}-root', and then 'cmctl renew -n \
+             {namespace} {secret}', has it make new ones, which every replica takes up"
+        ),
+        _ => format!(
+            "these certificates are your own: apply 'generate webhooks' and 'generate crds' with an --ca-bundle FILE that \
+             holds the old and the new CA, then put the new pair into Secret {namespace}/{secret}, then apply them with the \
+             new CA alone"
+        ),
+    }
+}
+
+/// Does what a replica does, until all entries hold what they should.
+async fn publish(installation: &Installation, source: &CertificateSource, patience: Duration) -> anyhow::Result<()> {
+    let material = source.ensure().await?;
+    let (stop, configurations) = (CancellationToken::new(), source.configurations());
+    let bundle = source.bundle(installation.operator, &material);
+    let mut missing = "an answer of the API server".to_owned();
+    let published = async {
+        let published = bundle.published(configurations, |said| said.clone_into(&mut missing));
+        let published = tokio::time::timeout(patience, published).await;
+        stop.cancel();
+        published
+    };
+    let (published, ()) = tokio::join!(published, bundle.maintain(source.client(), configurations, &stop));
+    if published.is_err() {
+        anyhow::bail!("waited {} s in vain for {missing}", patience.as_secs());
+    }
+    let shown = show::look(installation, source).await?;
+    shown.published.iter().try_for_each(|entry| say(&format!("published: {}, {}\n", entry.object, entry.entry)))
+}
+
+async fn rotate(
+    installation: &Installation,
+    automatic: &Automatic,
+    wait: bool,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let before = automatic.stored().await?;
+    let under_way = before.authorities.as_ref().is_ok_and(|authorities| authorities.phase() != Phase::Steady);
+    let mut phase = automatic.rotate().await?;
+    let release = &installation.release;
+    say(&format!(
+        "{release}: a rotation {}: {}\n",
+        if under_way { "is under way already" } else { "has begun" },
+        name(phase)
+    ))?;
+    if !wait {
+        return Ok(());
+    }
+    let deadline = Instant::now() + patience;
+    while phase != Phase::Steady {
+        if Instant::now() >= deadline {
+            anyhow::bail!(
+                "waited {} s; the rotation goes on while replicas run ({}): wait longer with --timeout, or see 'certs show'",
+                patience.as_secs(),
+                name(phase)
+            );
+        }
+        sleep(LOOK).await;
+        let stored = automatic.stored().await?;
+        let now = stored
+            .authorities
+            .map_err(|lost| anyhow::anyhow!("the CA is lost: {}; see 'certs ensure'", lost.problem))?;
+        if now.phase() != phase {
+            phase = now.phase();
+            say(&format!("{release}: {}\n", name(phase)))?;
+        }
+    }
+    Ok(())
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Publishing => "publishing (the next CA is made known; nothing is issued under it yet)",
+        Phase::Draining => "draining (certificates come from the new CA; the old one is still trusted)",
+        _ => "steady (one CA)",
+    }
 }
