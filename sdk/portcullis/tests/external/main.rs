@@ -6,5 +6,9 @@
 mod damage;
 mod fixture;
 mod load;
+mod operator;
+#[allow(dead_code, reason = "the tests of the commands use the rest")]
+#[path = "../operator_cli/process.rs"]
+mod process;
 mod published;
 mod replacement;

@@ -23,7 +23,7 @@ use super::{Operator, Parts};
 use crate::certificates::{Automatic, CertificateMode, CertificateSource, Material};
 
 /// How often the phase of a rotation is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CertsFlags {
@@ -166,7 +166,7 @@ async fn rotate(
     while phase != Phase::Steady {
         if Instant::now() >= deadline {
             anyhow::bail!(
-                "waited {} s; the rotation goes on while replicas run ({}): wait longer with --timeout, or see 'certs show'",
+                "waited {} s; the rotation goes on while replicas run, now {}: wait longer with --timeout, or see 'certs show'",
                 patience.as_secs(),
                 name(phase)
             );

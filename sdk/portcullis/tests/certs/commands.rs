@@ -1,0 +1,110 @@
+//! Automatic certificates.
+
+use portcullis_pki::bundle_fingerprints;
+use serde_json::json;
+
+use crate::Installation;
+use crate::process::Running;
+
+// D3: what hook Jobs of an installation run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
+    let place = Installation::new().await;
+    let shown = place.shown(&[]).await;
+    assert!(
+        shown["problems"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|problem| problem.as_str().unwrap().contains("'certs ensure'"))
+    );
+    assert_eq!(shown["published"][0]["problem"], json!("it is not installed; see 'generate webhooks'"));
+
+    let said = place.says(&["ensure"]).await;
+    let server = format!("{0}-webhook.{0}.svc", place.name);
+    assert!(
+        said.starts_with(&format!("Secret {0}/{0}-webhook-tls: a certificate for {server}, ", place.name)),
+        "{said}"
+    );
+    let made = (place.secret("").await, place.secret("-ca").await);
+    let mark = place.cluster.audit().mark();
+    assert_eq!(place.says(&["ensure"]).await, said);
+    assert_eq!((place.secret("").await, place.secret("-ca").await), made);
+    let writes = place.cluster.audit().writes(mark).await;
+    assert!(writes.iter().all(|write| write.namespace != place.name), "{writes:?}");
+
+    let missing = place.fails(&["publish", "--timeout", "1"]).await;
+    let wanted = format!(
+        "error: waited 1 s in vain for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
+         installed; see 'generate webhooks'",
+        place.name
+    );
+    assert_eq!(missing.trim(), wanted);
+    place.install(&["webhooks"]).await;
+    let said = place.says(&["publish"]).await;
+    let published = format!(
+        "published: ValidatingWebhookConfiguration {}-validating, username.entities.demo.example\n",
+        place.name
+    );
+    assert!(said.contains(&published) && said.contains("MutatingWebhookConfiguration"), "{said}");
+    let ca = String::from_utf8(made.0["ca.crt"].0.clone()).unwrap();
+    assert_eq!(place.bundles().await, [Some(ca)]);
+
+    let shown = place.shown(&[]).await;
+    assert!(shown.get("problems").is_none() && shown["published"][0].get("problem").is_none(), "{shown:#}");
+    assert!(shown["phase"].as_str().unwrap().starts_with("steady"));
+    assert_eq!(shown["certificates"][0]["role"], "leaf");
+    let text = place.says(&["show"]).await;
+    for part in [
+        &*format!("Secret {0}/{0}-webhook-tls: steady", place.name),
+        "  leaf         ",
+        "  ca           ",
+        "  ok Validating",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("PRIVATE"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
+    let place = Installation::new().await;
+    place.install(&["webhooks"]).await;
+    place.says(&["ensure"]).await;
+    let before = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
+    let said = place.says(&["rotate"]).await;
+    assert!(said.starts_with(&format!("{}: a rotation has begun: publishing", place.name)), "{said}");
+    let next = place.secret("-ca").await["next.crt"].clone();
+    let said = place.says(&["rotate"]).await;
+    assert!(said.starts_with(&format!("{}: a rotation is under way already: publishing", place.name)), "{said}");
+    assert_eq!(place.secret("-ca").await["next.crt"], next);
+    let tired = place.fails(&["rotate", "--wait", "--timeout", "1"]).await;
+    assert!(tired.contains("error: waited 1 s; the rotation goes on while replicas run, now publishing"), "{tired}");
+    let roles = place.shown(&[]).await["certificates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["role"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(roles, ["leaf", "ca", "next ca"]);
+
+    let arguments = [
+        "--kubeconfig",
+        &place.kubeconfig,
+        "--namespace",
+        &place.name,
+        "--release",
+        &place.name,
+        "--ca-settle",
+        "300",
+        "--ca-drain",
+        "3000",
+    ];
+    // Its controller reads them.
+    place.install(&["crds"]).await;
+    let _replica = Running::start(&arguments);
+    let said = place.says(&["rotate", "--wait", "--timeout", "40"]).await;
+    assert!(said.contains(": draining (") && said.ends_with(": steady (one CA)\n"), "{said}");
+    let after = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
+    assert!(before.is_disjoint(&after) && after.len() == 1);
+}
