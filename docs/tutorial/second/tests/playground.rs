@@ -97,8 +97,8 @@ async fn the_tutorial_ends_as_it_says() {
 
     output(&["migrate-storage", "--kubeconfig", &kubeconfig]).await;
     // What is to be installed in a cluster is what an API server takes.
-    apply(&client, &output(&["generate", "rbac"]).await, true).await.unwrap();
-    apply(&client, &read("deploy/operator.yaml"), true).await.unwrap();
+    let image = "registry.example/backup-operator:0.1.0";
+    apply(&client, &output(&["generate", "operator", "--image", image]).await, true).await.unwrap();
     running.kill().await.unwrap();
 }
 
