@@ -77,7 +77,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said = String::new();
     while let Some(line) = lines.next_line().await.unwrap() {
-        if line.contains("applying examples/server.yaml") {
+        if line.contains("waiting for the cluster to call them") {
             let id = child.id().unwrap().to_string();
             assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
         }

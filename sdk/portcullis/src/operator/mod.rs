@@ -37,6 +37,10 @@
 //!   needs and no others. `--out DIR` writes files, `--check` compares them and names those that differ.
 //! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions
 //!   that nothing is stored in any more out of `status.storedVersions`, so that they can be removed from the CRD.
+//! - `dev`: serves the webhooks from this machine to any cluster, with a certificate that is thrown away: configurations
+//!   of its own that call a URL, and the conversion of CRDs borrowed. It asks the API server first by which name or
+//!   address it reaches this machine, or takes the `--public-url` of a tunnel. All of it is marked with its owner and its
+//!   end, removed when the process ends, and swept by the next one where it was killed.
 //! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
 //!   controllers. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
 //!   succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way be answered. A

@@ -107,7 +107,9 @@ pub(super) async fn perform<A: clap::Args>(
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
-    session.cluster.sweep().await?.iter().for_each(|done| say(done));
+    for line in &session.cluster.sweep().await? {
+        say(line);
+    }
     if flags.sweep {
         return Ok(());
     }
@@ -199,7 +201,9 @@ async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
     loop {
         match cluster.remove().await {
             Ok(done) => {
-                done.iter().for_each(|done| say(done));
+                for line in &done {
+                    say(line);
+                }
                 return Ok(());
             }
             Err(error) if begun.elapsed() > REMOVE => return Err(error),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
@@ -93,7 +94,9 @@ impl Session {
             .with_context(|| format!("cannot listen on {address}; another --port may be free"))?;
         let listening = server.local_addr()?;
         let (tls, candidates) = if let Some(url) = &flags.public_url {
-            let read = |file| std::fs::read_to_string(file).with_context(|| format!("cannot read --ca-file {file:?}"));
+            let read = |file: &PathBuf| {
+                std::fs::read_to_string(file).with_context(|| format!("cannot read --ca-file {}", file.display()))
+            };
             let ca_pem = flags.ca_file.as_ref().map(read).transpose()?;
             (None, vec![(Candidate::new(url, "as --public-url says"), Target { url: url.clone(), ca_pem })])
         } else {
@@ -135,14 +138,14 @@ impl Session {
         let server = self.server.take().context("a session is served once")?;
         let (tls, stop) = (self.tls.clone(), stop.clone());
         let metrics = routes.metrics().clone();
-        let served = async move {
+        let work = async move {
             match tls {
                 Some(tls) => server.serve_tls(tls, routes, stop).await,
                 None => server.serve_plain(routes, stop).await,
             }
             Ok(())
         };
-        Ok((Box::pin(served), metrics))
+        Ok((Box::pin(work), metrics))
     }
 
     /// Finds out how the API server reaches us, and has it call us. Between its steps it looks whether it is to stop.
