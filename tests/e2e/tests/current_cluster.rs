@@ -81,7 +81,8 @@ async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
             let id = child.id().unwrap().to_string();
             assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
         }
-        said += &format!("{line}\n");
+        said.push_str(&line);
+        said.push('\n');
     }
     assert_eq!(child.wait().await.unwrap().code(), Some(1), "{said}");
     assert!(said.contains("The demo stops here: interrupted"), "{said}");

@@ -49,8 +49,8 @@ fn shown(text: &str) {
 async fn main() -> ExitCode {
     let start = Instant::now();
     let result = match std::env::args().nth(1).as_deref() {
-        None | Some("own") => alone().await,
-        Some("current") => as_guest().await,
+        None | Some("own") => Box::pin(alone()).await,
+        Some("current") => Box::pin(as_guest()).await,
         Some(other) => Err(anyhow::anyhow!(
             "CLUSTER={other} is neither 'own', a control plane of the demo's own, nor 'current', your kubeconfig's"
         )),
@@ -89,13 +89,13 @@ async fn alone() -> Result<()> {
     println!(
         "Portcullis: MCP servers on Kubernetes behind two gates. Nothing here needs, or touches, a cluster of yours."
     );
-    unless_ended(async {
+    unless_ended(Box::pin(async {
         chapter("A control plane, and the operator on it");
         let stage = Stage::start(step).await?;
         let namespace = stage.cluster.namespace("demo").await;
-        show(&stage.cluster.admin(), &namespace, &stage.folder).await?;
+        Box::pin(show(&stage.cluster.admin(), &namespace, &stage.folder)).await?;
         stage.stop().await
-    })
+    }))
     .await
 }
 
@@ -105,11 +105,11 @@ async fn as_guest() -> Result<()> {
         "Portcullis: MCP servers on Kubernetes behind two gates. In your cluster, as a guest: all of it is removed at the end."
     );
     let mut guest = Guest::look().await?;
-    let shown = unless_ended(async {
+    let shown = unless_ended(Box::pin(async {
         chapter("Your cluster, and the operator beside it");
         guest.settle(step).await?;
-        show(&guest.client, &guest.namespace, &guest.folder()).await
-    })
+        Box::pin(show(&guest.client, &guest.namespace, &guest.folder())).await
+    }))
     .await;
     chapter("Everything is put in order");
     let left = guest.leave(step).await;
