@@ -1,10 +1,12 @@
-//! An operator with flags of its own and a controller, beside a rule and a default for its one kind.
+//! An operator with flags of its own and a controller, beside a rule and a default for its one kind. With
+//! `--webhooks off` the controller asks the same rule and says the answer in the status.
 //!
 //! ```text
 //! cargo run -p portcullis --example controller -- generate crds
 //! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config
 //! ```
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::api::ListParams;
 use kube::{Api, CustomResource, CustomResourceExt as _};
+use portcullis::controller::{Controller, ControllerError, Next, Pass};
+use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+use portcullis::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts, Runtime};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
@@ -21,12 +26,31 @@ use tracing::info;
 
 /// Somebody with a name.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[kube(group = "demo.example", version = "v1", kind = "Entity", plural = "entities", namespaced)]
+#[kube(
+    group = "demo.example",
+    version = "v1",
+    kind = "Entity",
+    plural = "entities",
+    namespaced,
+    status = "EntityStatus"
+)]
 struct EntitySpec {
     /// The name.
     username: String,
     /// What to call it when the name is too long.
     nickname: Option<String>,
+}
+
+/// What its controller made of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct EntityStatus {
+    /// The greeting that is in its ConfigMap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    greeting: Option<String>,
+    /// `Valid` is said here while webhooks are off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    conditions: Option<Vec<Condition>>,
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -58,24 +82,41 @@ async fn defaults(mut entity: Entity, _: Context) -> Mutation<Entity> {
     Mutation::modified(entity)
 }
 
-/// Counts the entities once, and waits for the end.
-async fn census(runtime: Runtime) -> anyhow::Result<()> {
-    let entities: Api<Entity> = Api::all(runtime.client);
-    // Whatever a controller waits for, it ends when the process is asked to.
-    let Some(found) = runtime.stop.run_until_cancelled(entities.list(&ListParams::default())).await else {
-        return Ok(());
-    };
-    let found = found.context("cannot list entities; is the CRD installed?")?;
-    info!(entities = found.items.len(), "counted");
-    runtime.stop.cancelled().await;
-    Ok(())
+/// The plan: what should be, from what is.
+fn greeting(entity: &Entity) -> String {
+    format!("Hello {}!", entity.spec.nickname.as_ref().unwrap_or(&entity.spec.username))
+}
+
+async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
+    let greeting = greeting(&pass.object);
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(pass.key.name.clone());
+    map.data = Some(BTreeMap::from([("greeting".to_owned(), greeting.clone())]));
+    pass.apply(&map).await?;
+    pass.status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
+    Ok(Next::Wait)
+}
+
+/// Greets every entity in a ConfigMap of its name.
+async fn greet(runtime: Runtime) -> anyhow::Result<()> {
+    // The watches wait for a CRD that comes later. Whoever would rather be told asks first, and ends when asked to.
+    let (entities, one) = (Api::<Entity>::all(runtime.client.clone()), ListParams::default().limit(1));
+    let Some(found) = runtime.stop.run_until_cancelled(entities.list(&one)).await else { return Ok(()) };
+    found.context("cannot list entities; is the CRD installed?")?;
+    Controller::named("greeter").owns::<ConfigMap>().run(runtime, reconcile).await
 }
 
 fn main() -> ExitCode {
     Operator::named("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![Entity::crd()])
-        .rbac(vec![Grant::new("demo.example", &["entities"], &["list"])])
+        .rbac(vec![
+            Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
+            Grant::new("demo.example", &["entities/status"], &["patch"]),
+            Grant::new("demo.example", &["entities/finalizers"], &["update"]),
+            Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
+            Grant::new("events.k8s.io", &["events"], &["create"]),
+        ])
         .setup(|args: &Args| {
             let (creating, updating) = (args.clone(), args.clone());
             let username = Validate::<Entity>::named("username")
@@ -83,7 +124,7 @@ fn main() -> ExitCode {
                 .on_update(move |_, new, _| judge(new, updating.clone()));
             let webhooks =
                 Webhooks::new().validate(username).mutate(Mutate::<Entity>::named("defaults").on_create(defaults));
-            Ok(Parts::new(webhooks).controller("census", census))
+            Ok(Parts::new(webhooks).controller("greeter", greet))
         })
         .main()
 }

@@ -10,6 +10,7 @@ mod deletion;
 mod guards;
 mod interruption;
 mod obstacles;
+mod offline;
 mod repair;
 mod rest;
 mod rollout;

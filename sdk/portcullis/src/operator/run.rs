@@ -60,6 +60,11 @@ pub(super) async fn run<A: clap::Args>(
     let probes_stop = CancellationToken::new();
     let probes = tokio::spawn(probes.serve_plain(Arc::new(health.clone()), probes_stop.clone()));
 
+    if installation.webhooks.is_on() {
+        info!("Webhooks are enabled - webhooks will validate, controllers will skip validation");
+    } else {
+        info!("Webhooks are disabled - controllers will validate (defense in depth)");
+    }
     let serves = !parts.webhooks.is_empty() && installation.webhooks.is_on();
     // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.
     let drain_delay = if serves { flags.drain_delay } else { Duration::ZERO };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::DynamicObject;
+use portcullis::conversion::Convert;
 use portcullis::webhooks::{Context, Mutate, Mutation, Scope, Target, Validate, Verdict, Webhooks};
 use serde_json::{Value, json};
 
@@ -89,4 +90,27 @@ async fn a_handler_that_panics_or_does_not_finish_gives_no_verdict_and_stops_no_
         said(&webhooks, boat(json!({"oars": 2}))).await,
         ["a: error: handler panicked", "b: error: handler did not finish within 2 s", "c: allowed"]
     );
+}
+
+mod old {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "kit.example", version = "v1alpha1", kind = "Boat", namespaced)]
+    pub(crate) struct BoatSpec {
+        pub(crate) rowers: u32,
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_another_version_is_converted_first() {
+    let to = |old: old::Boat| Boat { metadata: old.metadata, ..crate::boat::boat("", old.spec.rowers) };
+    let from = |new: Boat| old::Boat { metadata: new.metadata, spec: old::BoatSpec { rowers: new.spec.oars } };
+    let mut object = boat(json!({"rowers": 3}));
+    object["apiVersion"] = json!("kit.example/v1alpha1");
+    assert_eq!(said(&webhooks(), object.clone()).await, [""; 0], "nobody can tell what it means");
+    let webhooks = webhooks().convert(Convert::<Boat>::hub().spoke(to, from));
+    assert_eq!(said(&webhooks, object).await, ["oars: a boat goes in circles"]);
 }

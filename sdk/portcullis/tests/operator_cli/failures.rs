@@ -98,7 +98,7 @@ async fn a_controller_that_fails_ends_the_process_with_its_error() {
     assert_eq!(running.ended().await.code(), Some(1), "{}", running.log());
     is_one_line(
         &running.last_line().await,
-        "error: controller census failed: cannot list entities; is the CRD installed?: ",
+        "error: controller greeter failed: cannot list entities; is the CRD installed?: ",
     );
     cluster.stop().await;
 }

@@ -167,7 +167,11 @@ async fn rights_are_those_of_the_controllers_and_what_certificates_take() {
     assert_eq!(
         rules("ClusterRole"),
         [
-            json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["list"] }),
+            json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["list", "watch", "patch"] }),
+            json!({ "apiGroups": ["demo.example"], "resources": ["entities/status"], "verbs": ["patch"] }),
+            json!({ "apiGroups": ["demo.example"], "resources": ["entities/finalizers"], "verbs": ["update"] }),
+            json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "create", "patch", "delete"] }),
+            json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"] }),
             admission("validatingwebhookconfigurations", "entity-operator-validating"),
             admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
             leases("entity-operator-namespace-scope", json!(["list", "watch"])),

@@ -63,7 +63,6 @@ pub enum DeleteOutcome {
 
 /// What became of a child that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a child may have been left alone"]
 pub enum Ensured {
     /// It is as it should be; nothing was written.
     Kept,
