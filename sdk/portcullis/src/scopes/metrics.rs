@@ -53,19 +53,19 @@ impl Collector for ScopeMetrics {
             }
             Ok(())
         };
-        each("lease_held", "Whether this replica acts on the lease", &|health| {
+        each("lease_held", "Whether this replica acts on the lease.", &|health| {
             Box::new(ConstGauge::new(i64::from(health.held)))
         })?;
-        each("lease_renew_failures", "Requests for the lease that failed", &|health| {
+        each("lease_renew_failures", "Requests for the lease that failed.", &|health| {
             Box::new(ConstCounter::new(health.failed))
         })?;
-        each("lease_transitions", "How often the lease changed hands, as it says", &|health| {
+        each("lease_transitions", "How often the lease changed hands, as it says.", &|health| {
             Box::new(ConstCounter::new(u64::from(health.transitions)))
         })?;
 
         let Some(scopes) = watched.scopes.as_ref().map(Scopes::health) else { return Ok(()) };
         let excluded = ConstGauge::new(i64::try_from(scopes.theirs).unwrap_or(i64::MAX));
-        let help = "Namespaces that restricted operators own";
+        let help = "Namespaces that restricted operators own.";
         excluded.encode(encoder.encode_descriptor(
             "scope_excluded_namespaces",
             help,
@@ -74,7 +74,7 @@ impl Collector for ScopeMetrics {
         )?)?;
         let Some(age) = scopes.age else { return Ok(()) };
         let age = ConstGauge::new(age.as_secs_f64());
-        let help = "Time since it was last known who owns which namespace";
+        let help = "Time since it was last known who owns which namespace.";
         age.encode(encoder.encode_descriptor("scope_age_seconds", help, None, age.metric_type())?)
     }
 }

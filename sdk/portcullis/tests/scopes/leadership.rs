@@ -1,0 +1,50 @@
+//! Replicas of one operator.
+
+use std::time::Duration;
+
+use portcullis_testing::ControlPlane;
+use tokio::time::Instant;
+
+use crate::installation::{Installation, checked_by};
+use crate::trace::windows;
+use crate::{DURATION, SLACK, TURN};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_later_epoch() {
+    let _turn = TURN.lock().await;
+    let cluster = ControlPlane::shared().await;
+    let platform = Installation::new("platform", None, &["--acts-in", "default"]).await;
+    let first = platform.start(&["--identity", "pod-1"]);
+    platform.install(&first).await;
+    first.acts("default").await;
+    let second = platform.start(&["--identity", "pod-2"]);
+    platform.install(&second).await;
+    checked_by(&cluster.admin(), "default", &["platform"]).await;
+    assert!(second.acted("default").is_empty(), "two replicas act");
+    assert!(!second.said("admission decision").is_empty(), "the follower validates");
+
+    // Paused past its lease, it stops when it goes on; the other has taken over.
+    let begun = Instant::now();
+    first.signal("STOP").await;
+    second.acts("default").await;
+    first.signal("CONT").await;
+    let row = |what: &str, from| {
+        let seen = windows(&[first.acted("default"), second.acted("default")], from);
+        eprintln!("leader {what}: two act {:?}, nobody {:?}", seen.two, seen.none);
+        assert!(seen.two <= Duration::from_millis(100), "{seen:?}");
+        assert!(seen.none <= DURATION + Duration::from_millis(400) + SLACK, "{seen:?}");
+    };
+    row("paused past its lease", begun);
+
+    let begun = Instant::now();
+    second.signal("KILL").await;
+    first.acts("default").await;
+    row("killed", begun);
+    let led = |process: &crate::process::Process| {
+        let lines = process.said("leading: this replica");
+        lines.iter().map(|line| line["epoch"].as_str().unwrap().parse::<u32>().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((led(&first), led(&second)), (vec![1, 3], vec![2]));
+    assert_eq!(first.said("not leading any more").len(), 1);
+    platform.uninstall().await;
+}

@@ -1,0 +1,34 @@
+//! One cluster-wide operator and restricted ones, and replicas of one, as real processes on one API server: who
+//! validates, who writes, and for how long two do or nobody. MISSION D6, D7; race numbers are those of the guide's
+//! coordination by leases.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+mod faults;
+mod installation;
+mod leadership;
+mod process;
+mod proxy;
+mod rest;
+mod rights;
+mod trace;
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+/// Nothing in these tests takes longer on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// Duration, deadline, renewal, settling, grace and freshness: a sixth of the real ones or so.
+const TIMING: &str = "3s,2s,400ms,1200ms,1s,1s";
+/// After it, others take over.
+const DURATION: Duration = Duration::from_secs(3);
+/// The cluster-wide operator waits for so much longer.
+const GRACE: Duration = Duration::from_secs(1);
+/// A new restricted operator begins after it.
+const SETTLE: Duration = Duration::from_millis(1200);
+/// What a busy machine and this measurement add.
+const SLACK: Duration = Duration::from_millis(1500);
+
+/// One after the other: configurations of cluster-wide operators are for all namespaces.
+static TURN: Mutex<()> = Mutex::const_new(());
