@@ -9,7 +9,7 @@
 //! | refuse or edit objects of a kind | [`webhooks`] |
 //! | serve a kind in several versions | [`conversion`] |
 //! | reconcile objects and what they own | [`controller`] |
-//! | ship one binary with `run`, `generate crds\|webhooks\|rbac` and `migrate-storage` | [`operator`] |
+//! | ship one binary that runs, installs, looks after and explains itself | [`operator`] |
 //! | serve webhooks in a process of your own | [`server`] |
 //! | count what happens | [`metrics`] |
 //! | know what is wrong with an installation | [`doctor`] |
@@ -18,7 +18,7 @@
 //! | test it, in the process and against a real API server | the crate `portcullis-testing` |
 //!
 //! The book in the repository's `docs/` has a tutorial from `cargo new` to a validating, mutating, converting operator
-//! in an hour, how-tos for each webhook type, and explanations of admission and conversion.
+//! in an hour, a how-to for each question, and explanations of admission, conversion, rotation and scopes.
 //!
 //! # A whole operator
 //!
