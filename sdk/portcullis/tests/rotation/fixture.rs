@@ -14,12 +14,13 @@ use tokio::time::Instant;
 
 use crate::PATIENCE;
 use crate::forwarder::Forwarder;
+use crate::laggard::Laggard;
 use crate::load::{Load, Outcome};
 use crate::replica::{Replica, generate};
 
 const RELEASE: &str = "tickets";
 /// How long a CA settles and drains here, in milliseconds.
-pub(crate) const SETTLE: u64 = 1200;
+pub(crate) const SETTLE: u64 = 2500;
 pub(crate) const DRAIN: u64 = 1000;
 
 /// What is stored and published, as far as a rotation shows in it.
@@ -38,6 +39,7 @@ pub(crate) struct Installation {
     namespace: String,
     arguments: Vec<String>,
     pub(crate) forwarder: Forwarder,
+    port: u16,
     pub(crate) replicas: [Replica; 2],
     skews: [i64; 2],
     /// Of replicas that are gone.
@@ -50,8 +52,8 @@ impl Installation {
         let cluster = ControlPlane::start().await.unwrap();
         let namespace = cluster.namespace("rotation").await;
         let (forwarder, port) = Forwarder::start().await;
-        let port = port.to_string();
-        let place = ["--release", RELEASE, "--namespace", &namespace, "--service-port", &port];
+        let service_port = port.to_string();
+        let place = ["--release", RELEASE, "--namespace", &namespace, "--service-port", &service_port];
         for what in ["rbac", "crds", "webhooks"] {
             cluster.apply(&generate(what, &place).await).await;
         }
@@ -65,14 +67,24 @@ impl Installation {
         let (first, second) = tokio::join!(start(&arguments, skews[0]), start(&arguments, skews[1]));
         forwarder.add(first.webhooks);
         forwarder.add(second.webhooks);
-        Self { cluster, namespace, arguments, forwarder, replicas: [first, second], skews, errors: Vec::new() }
+        Self { cluster, namespace, arguments, forwarder, port, replicas: [first, second], skews, errors: Vec::new() }
     }
 
     /// People at work, when the webhooks are in force.
-    pub(crate) async fn load(&self) -> Load {
+    pub(crate) async fn load(&self) -> (Load, Laggard) {
         let load = Load::start(self.cluster.admin(), &self.namespace);
         wait_until("tickets", PATIENCE, || async { (load.created() > 0).then_some(()) }).await;
-        load
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.cluster.admin());
+        let published = move || {
+            let configurations = configurations.clone();
+            async move {
+                let configuration = configurations.get(&format!("{RELEASE}-validating")).await.ok()?;
+                String::from_utf8(configuration.webhooks?.remove(0).client_config.ca_bundle?.0).ok()
+            }
+        };
+        let name = format!("{RELEASE}-webhook.{}.svc", self.namespace);
+        let laggard = Laggard::start(self.port, name, Arc::clone(&load.gate), published);
+        (load, laggard)
     }
 
     /// As the owner of the cluster.
@@ -136,14 +148,16 @@ impl Installation {
     }
 
     /// What must hold after all of it.
-    pub(crate) async fn judge(self, what: &str, load: Load, begun: Instant) -> Outcome {
+    pub(crate) async fn judge(self, what: &str, load: Load, laggard: &Laggard, begun: Instant) -> Outcome {
         let rotated = begun.elapsed();
         let outcome = load.end().await;
         let mut errors = self.errors;
         errors.extend(self.replicas.iter().flat_map(Replica::handshake_errors));
+        errors.extend(std::mem::take(&mut *laggard.refused.lock().unwrap()));
+        let late = laggard.handshakes.load(std::sync::atomic::Ordering::Relaxed);
         let handshakes = self.forwarder.accepted.load(std::sync::atomic::Ordering::Relaxed);
         eprintln!(
-            "{what}: {rotated:.1?}; {} created ({:.0}/s), slowest {:.0?}, {handshakes} connections",
+            "{what}: {rotated:.1?}; {} created ({:.0}/s), slowest {:.0?}, {handshakes} connections, {late} of them by a late caller",
             outcome.created,
             f64::from(u32::try_from(outcome.created).unwrap()) / outcome.took.as_secs_f64(),
             outcome.slowest,

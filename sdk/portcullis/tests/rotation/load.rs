@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::PATIENCE;
 
-/// 200 a second, in bursts: more at a time than connections are kept for, so that handshakes never end.
-const BURST: usize = 40;
-const EVERY: Duration = Duration::from_millis(200);
+/// More at a time than the API server keeps connections for, so that handshakes never end: 200 calls a second.
+const PEOPLE: u32 = 30;
+const EVERY: Duration = Duration::from_millis(150);
 
 /// What happened.
 #[derive(Default)]
@@ -53,16 +53,20 @@ impl Load {
             Api::namespaced_with(client, namespace, &ApiResource::from_gvk_with_plural(&kind, "tickets"));
         let (counted, gated, stopped) = (Arc::clone(&tally), Arc::clone(&gate), stop.clone());
         let task = tokio::spawn(async move {
-            let (mut calls, mut ticks) = (JoinSet::new(), interval(EVERY));
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
-                // What the machine holds: no burst before the one before it is through.
-                while calls.join_next().await.is_some() {}
-                for _ in 0..BURST {
-                    calls.spawn(call(tickets.clone(), Arc::clone(&counted), Arc::clone(&gated)));
-                }
+            let mut people = JoinSet::new();
+            for _ in 0..PEOPLE {
+                let (tickets, counted, gated) = (tickets.clone(), Arc::clone(&counted), Arc::clone(&gated));
+                let stopped = stopped.clone();
+                people.spawn(async move {
+                    let mut ticks = interval(EVERY);
+                    // What the machine holds: nobody makes up for time lost.
+                    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                    while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
+                        call(&tickets, &counted, &gated).await;
+                    }
+                });
             }
-            while calls.join_next().await.is_some() {}
+            while people.join_next().await.is_some() {}
         });
         Self { tally, gate, stop, task, begun: Instant::now() }
     }
@@ -80,7 +84,7 @@ impl Load {
     }
 }
 
-async fn call(tickets: Api<DynamicObject>, tally: Arc<Tally>, gate: Arc<RwLock<()>>) {
+async fn call(tickets: &Api<DynamicObject>, tally: &Tally, gate: &RwLock<()>) {
     let _open = gate.read().await;
     let begun = Instant::now();
     let ticket = json!({

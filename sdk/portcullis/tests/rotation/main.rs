@@ -4,6 +4,7 @@
 
 mod fixture;
 mod forwarder;
+mod laggard;
 mod load;
 mod replica;
 
@@ -23,12 +24,12 @@ static TURN: Mutex<()> = Mutex::const_new(());
 async fn a_whole_rotation(what: &str, skews: [i64; 2]) {
     let _turn = TURN.lock().await;
     let installation = Installation::new(skews).await;
-    let load = installation.load().await;
+    let (load, laggard) = installation.load().await;
     let begun = Instant::now();
     let before = installation.rotate().await;
     let after = installation.until("the end", |seen| seen.leaf != before.leaf && seen.at_rest()).await;
     assert_ne!(after.leaf, before.leaf);
-    installation.judge(what, load, begun).await;
+    installation.judge(what, load, &laggard, begun).await;
 }
 
 // D3: no call is lost by a rotation.
@@ -66,7 +67,7 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
     ];
     let _turn = TURN.lock().await;
     let mut installation = Installation::new([0, 0]).await;
-    let load = installation.load().await;
+    let (load, laggard) = installation.load().await;
     let begun = Instant::now();
     let mut victim = 0;
     for boundaries in ROTATIONS {
@@ -78,5 +79,5 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
         }
         installation.until("the end", |now| now.leaf != before.leaf && now.at_rest()).await;
     }
-    installation.judge("three rotations with eight kills", load, begun).await;
+    installation.judge("three rotations with eight kills", load, &laggard, begun).await;
 }
