@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use portcullis_manifest::WebhookKind;
 
 use super::configuration::{Configuration, Entry, conversion, selects};
@@ -79,7 +79,7 @@ impl Snapshot {
     }
 
     /// The number of a port of a pod.
-    pub(super) fn port_of(&self, pod: &Pod, port: &IntOrString) -> Option<u16> {
+    pub(super) fn port_of(pod: &Pod, port: &IntOrString) -> Option<u16> {
         match port {
             IntOrString::Int(number) => u16::try_from(*number).ok(),
             IntOrString::String(name) => {
@@ -141,7 +141,7 @@ impl Snapshot {
     /// The pods of those Jobs that did not succeed.
     pub(super) fn job_pods(&self, subject: &Subject) -> Vec<&Pod> {
         let unfinished = |job: &&Job| job.status.as_ref().and_then(|status| status.succeeded).unwrap_or_default() == 0;
-        let jobs: Vec<String> = self.hooks(subject).into_iter().filter(unfinished).map(|job| job.name_any()).collect();
+        let jobs: Vec<String> = self.hooks(subject).into_iter().filter(unfinished).map(ResourceExt::name_any).collect();
         let pods = self.pods.seen().map(|pods| pods.items.as_slice()).unwrap_or_default();
         pods.iter().filter(|pod| pod.labels().get(JOB).is_some_and(|job| jobs.contains(job))).collect()
     }

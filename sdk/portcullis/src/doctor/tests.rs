@@ -8,6 +8,8 @@ use portcullis_manifest::{
     Access, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
 };
 use portcullis_pki::{Ca, Certificate, CertificateParams, Usage};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -112,8 +114,7 @@ fn listener(chain_pem: &str) -> Listener {
     let leaf = Certificate::from_pem(chain_pem.as_bytes()).unwrap();
     let answer =
         |path: &str| Answer { path: path.to_owned(), status: Ok(405), body: "send reviews with POST".to_owned() };
-    use rustls_pki_types::pem::PemObject as _;
-    let der = rustls_pki_types::CertificateDer::from_pem_slice(chain_pem.as_bytes()).unwrap();
+    let der = CertificateDer::from_pem_slice(chain_pem.as_bytes()).unwrap();
     let answers = vec![answer("/validate/sober"), answer("/mutate/glass")];
     let served = Served { leaf, chain: vec![der.to_vec()], answers };
     Listener { target: "pod shop-0".to_owned(), address: None, reached: Reached::Answered(Box::new(served)) }
@@ -131,8 +132,12 @@ fn well() -> Snapshot {
     let mut validating = validating_configuration("shop-validating", &subject.webhooks, service);
     let mut mutating = mutating_configuration("shop-mutating", &subject.webhooks, service);
     let bundle = || Some(ByteString(ca.clone().into_bytes()));
-    validating.webhooks.iter_mut().flatten().for_each(|webhook| webhook.client_config.ca_bundle = bundle());
-    mutating.webhooks.iter_mut().flatten().for_each(|webhook| webhook.client_config.ca_bundle = bundle());
+    for webhook in validating.webhooks.iter_mut().flatten() {
+        webhook.client_config.ca_bundle = bundle();
+    }
+    for webhook in mutating.webhooks.iter_mut().flatten() {
+        webhook.client_config.ca_bundle = bundle();
+    }
     let stored = |data: Value| {
         Look::Seen(Some(Stored(of(json!({ "metadata": { "name": "x" }, "stringData": {}, "data": data })))))
     };
@@ -395,7 +400,7 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             s.rights = Look::Seen(vec![super::Right { what: "patch x".to_owned(), allowed: false }]);
         }),
         ("X1", Verdict::Warn, "could not look: needs get secrets", "", |s| {
-            s.secret = Look::Refused("get secrets".to_owned())
+            s.secret = Look::Refused("get secrets".to_owned());
         }),
     ];
     for (id, verdict, message, fix, change) in cases {

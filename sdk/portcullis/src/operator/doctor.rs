@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::cli::Output;
 use super::connect::connect;
+use super::generate::installation_arguments;
 use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
 use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
@@ -129,7 +130,7 @@ pub(super) async fn perform<A: clap::Args>(
                 denial: flags.denial.clone(),
                 object: flags.object.clone(),
             };
-            examine(&subject, &observe(client, provider, &subject, &options).await)
+            examine(&subject, &Box::pin(observe(client, provider, &subject, &options)).await)
         }
     };
     tell(&report, &flags)
@@ -154,6 +155,7 @@ fn subject<A: clap::Args>(
     installation: Installation,
 ) -> anyhow::Result<Subject> {
     let restricted = installation.restricted_to.is_some();
+    let others = operator.scope_leases.iter().map(|name| (*name).to_owned());
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
     Ok(Subject {
         flags: flags_of(&installation),
@@ -161,7 +163,7 @@ fn subject<A: clap::Args>(
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
         access: operator.access(&installation, webhooks)?,
-        scope_leases: vec![installation.scope_lease()],
+        scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
         installation,
     })
 }
@@ -184,24 +186,11 @@ fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
     })
 }
 
-/// The flags that differ from what they are without being given.
+/// The flags by which a command means this installation, a space before each.
 fn flags_of(installation: &Installation) -> String {
-    let Installation { operator, release, namespace, restricted_to, service, certificates, secret, .. } = installation;
-    let mut flags = String::new();
-    let mut differs = |flag: &str, value: &str, default: &str| {
-        if value != default {
-            flags.push_str(&format!(" --{flag} {value}"));
-        }
-    };
-    differs("release", release, operator);
-    differs("namespace", namespace, &format!("{release}-system"));
-    differs("restrict-to-namespace", restricted_to.as_deref().unwrap_or_default(), "");
-    differs("service-name", &service.name, &format!("{release}-webhook"));
-    differs("service-port", &service.port.to_string(), "443");
-    differs("cluster-domain", &installation.cluster_domain, "cluster.local");
-    differs("certificates", &certificates.to_string(), "automatic");
-    differs("certificate-secret", secret, &format!("{release}-webhook-tls"));
-    flags
+    let Installation { release, namespace, .. } = installation;
+    let own = (*namespace != format!("{release}-system")).then(|| format!("--namespace={namespace}"));
+    own.into_iter().chain(installation_arguments(installation)).map(|flag| format!(" {flag}")).collect()
 }
 
 /// The objects of a file.

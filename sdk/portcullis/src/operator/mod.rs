@@ -35,6 +35,8 @@
 //!
 //! - `generate crds|webhooks|rbac`: manifests from the same value that is served, with the rights that the operator
 //!   needs and no others. `--out DIR` writes files, `--check` compares them and names those that differ.
+//! - `doctor`: looks at an installation and says what keeps it from working, each with the command that mends it
+//!   ([`doctor`](crate::doctor)); `doctor explain -f FILE` names the rules that a manifest breaks, without a cluster.
 //! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions
 //!   that nothing is stored in any more out of `status.storedVersions`, so that they can be removed from the CRD.
 //! - `dev`: serves the webhooks from this machine to any cluster, with a certificate that is thrown away: configurations

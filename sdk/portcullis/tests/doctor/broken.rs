@@ -53,16 +53,14 @@ fn encoded(pem: &str) -> Value {
 }
 
 /// Certificates that nobody asked for.
-struct Forge {
-    names: Vec<String>,
-}
+struct Forge;
 
 impl Forge {
-    fn ca(&self, from: Timestamp, to: Timestamp) -> Ca {
+    fn ca(from: Timestamp, to: Timestamp) -> Ca {
         Ca::generate("somebody else", from, to).unwrap()
     }
 
-    fn leaf(&self, ca: &Ca, names: &[String], from: Timestamp, to: Timestamp) -> Pair {
+    fn leaf(ca: &Ca, names: &[String], from: Timestamp, to: Timestamp) -> Pair {
         let params = CertificateParams {
             common_name: "leaf",
             organizations: &[],
@@ -76,9 +74,9 @@ impl Forge {
     }
 
     /// The Secret with a pair of these dates, under a CA of its own.
-    fn secret(&self, names: &[String], from: Timestamp, to: Timestamp) -> Vec<Act> {
-        let ca = self.ca(from - DAY, to + DAY);
-        let pair = self.leaf(&ca, names, from, to);
+    fn secret(names: &[String], from: Timestamp, to: Timestamp) -> Vec<Act> {
+        let ca = Self::ca(from - DAY, to + DAY);
+        let pair = Self::leaf(&ca, names, from, to);
         let data = json!({
             "tls.crt": encoded(&pair.cert_pem), "tls.key": encoded(&pair.key_pem), "ca.crt": encoded(ca.cert_pem()),
         });
@@ -142,12 +140,11 @@ fn certificate() -> Act {
 async fn certificates(clinic: &Clinic) -> Vec<Variant> {
     let published = clinic.read(VALIDATING, "shop-validating").await["webhooks"][0]["clientConfig"]["caBundle"].take();
     let (now, server) = (Timestamp::now(), format!("shop-webhook.{}.svc", clinic.namespace));
-    let forge = Forge { names: vec![server.clone()] };
-    let names = &forge.names;
+    let names = &[server];
     let (day, year) = (now - DAY, now + DAY * 365);
-    let foreign = forge.ca(day, year);
-    let key = forge.leaf(&foreign, names, day, year).key_pem;
-    let expired = forge.ca(now - DAY * 9, now - HOUR);
+    let foreign = Forge::ca(day, year);
+    let key = Forge::leaf(&foreign, names, day, year).key_pem;
+    let expired = Forge::ca(now - DAY * 9, now - HOUR);
     let bundle = |pem: &str| entry("replace", "clientConfig/caBundle", encoded(pem));
     let secret = |key: &str, operation: &str, value: Value| {
         vec![Patch(
@@ -232,27 +229,27 @@ async fn certificates(clinic: &Clinic) -> Vec<Variant> {
         ),
         variant(
             "leaf expired",
-            forge.secret(names, now - DAY * 9, now - HOUR),
+            Forge::secret(names, now - DAY * 9, now - HOUR),
             &[("X2", "FAIL", "the serving certificate expired", "certs ensure")],
         ),
         variant(
             "leaf not yet valid",
-            forge.secret(names, now + DAY, year),
+            Forge::secret(names, now + DAY, year),
             &[("X2", "FAIL", "is not valid before", "certs ensure")],
         ),
         variant(
             "leaf ends soon",
-            forge.secret(names, now - DAY * 300, now + DAY * 9),
+            Forge::secret(names, now - DAY * 300, now + DAY * 9),
             &[("X2", "WARN", "8 days left", "certs ensure")],
         ),
         variant(
             "leaf for another name",
-            forge.secret(&["elsewhere.svc".to_owned()], day, year),
+            Forge::secret(&["elsewhere.svc".to_owned()], day, year),
             &[("X3", "FAIL", "is valid for elsewhere.svc, not shop-webhook.", "certs ensure")],
         ),
         variant(
             "pair of another CA",
-            forge.secret(names, day, year),
+            Forge::secret(names, day, year),
             &[(
                 "X5",
                 "FAIL",
@@ -262,7 +259,7 @@ async fn certificates(clinic: &Clinic) -> Vec<Variant> {
         ),
         variant(
             "bundle that is no CA",
-            secret("ca.crt", "replace", encoded(&forge.leaf(&foreign, names, day, year).cert_pem)),
+            secret("ca.crt", "replace", encoded(&Forge::leaf(&foreign, names, day, year).cert_pem)),
             &[
                 ("X9", "FAIL", "may not sign others", "certs ensure"),
                 ("X5", "FAIL", "ca.crt of Secret shop-webhook-tls does not sign", "certs ensure"),
@@ -421,7 +418,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "selector of a restricted installation",
             vec![another(clinic, "shop-validating-team", "shop-webhook", json!({ "matchLabels": { "beer": "yes" } }))],
-            &[("L7", "FAIL", "validates namespaces with beer=yes, should only team", "--restrict-to-namespace team")],
+            &[("L7", "FAIL", "validates namespaces with beer=yes, should only team", "--restrict-to-namespace=team")],
         )
         .with(&["--restrict-to-namespace", "team"]),
         variant(

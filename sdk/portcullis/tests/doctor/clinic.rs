@@ -202,9 +202,10 @@ impl Clinic {
 
     pub(crate) fn api(&self, (group, version, kind, plural, own): Sort) -> Api<DynamicObject> {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        match own {
-            true => Api::namespaced_with(self.cluster.admin(), &self.namespace, &resource),
-            false => Api::all_with(self.cluster.admin(), &resource),
+        if own {
+            Api::namespaced_with(self.cluster.admin(), &self.namespace, &resource)
+        } else {
+            Api::all_with(self.cluster.admin(), &resource)
         }
     }
 

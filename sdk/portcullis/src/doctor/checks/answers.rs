@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use super::{Said, View, fail, fine, info, warn};
 use crate::doctor::configuration::{Entry, selects};
 use crate::doctor::observe::ready;
-use crate::doctor::snapshot::{Listener, Look, Reached};
+use crate::doctor::snapshot::{Listener, Look, Reached, Snapshot};
 use crate::doctor::trust::{certificates, pair};
 
 /// What the operator says to a GET.
@@ -65,12 +65,12 @@ pub(super) fn ports(view: &View<'_>) -> Said {
             IntOrString::String(name) => ports.iter().any(|(has, _)| has == name),
         };
         if !exposed {
-            let exposes: Vec<_> = ports.iter().map(|(name, port)| format!("{name} {port}").trim().to_owned()).collect();
+            let has: Vec<_> = ports.iter().map(|(name, port)| format!("{name} {port}").trim().to_owned()).collect();
             let (service, target) = (&subject.installation.service.name, shown_port(&target));
             let message = format!(
                 "Service {service} targets port {target}, pod {} exposes {}",
                 pod.name_any(),
-                if exposes.is_empty() { "none".to_owned() } else { exposes.join(", ") }
+                if has.is_empty() { "none".to_owned() } else { has.join(", ") }
             );
             notes.push(fail(message, subject.apply("operator")));
             break;
@@ -163,7 +163,7 @@ pub(super) fn policies(view: &View<'_>) -> Said {
     for pod in snapshot.operator_pods(subject) {
         let selecting: Vec<_> = policies.iter().filter(|policy| restricts(policy, pod)).collect();
         // Policies add up: one that lets the API server in is enough.
-        let port = snapshot.port_of(pod, &target);
+        let port = Snapshot::port_of(pod, &target);
         if selecting.is_empty() || selecting.iter().any(|policy| lets_anybody_in(policy, &target, port)) {
             continue;
         }
@@ -223,7 +223,7 @@ pub(super) fn sidecars(view: &View<'_>) -> Said {
             spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
         let names: Vec<_> = containers.map(|container| container.name.as_str()).collect();
         for (sidecar, annotation) in SIDECARS.into_iter().filter(|(sidecar, _)| names.contains(sidecar)) {
-            let port = target.as_ref().and_then(|target| snapshot.port_of(pod, target)).unwrap_or(9443);
+            let port = target.as_ref().and_then(|target| Snapshot::port_of(pod, target)).unwrap_or(9443);
             let excluded = pod.annotations().get(annotation);
             if excluded.is_some_and(|ports| ports.split(',').any(|one| one.trim() == port.to_string())) {
                 continue;

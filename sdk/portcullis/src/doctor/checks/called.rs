@@ -6,7 +6,7 @@ use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
 
 use super::{Said, View, fail, fine, info, warn};
 use crate::certificates::CertificateMode;
-use crate::doctor::configuration::{conversion, selects, shown};
+use crate::doctor::configuration::{Configuration, conversion, selects, shown};
 use crate::doctor::rules::{Asked, missing};
 use crate::doctor::snapshot::Look;
 use crate::doctor::trust::{certificates, day};
@@ -23,7 +23,7 @@ pub(super) fn configurations(view: &View<'_>) -> Said {
         if snapshot.configuration(subject, kind).is_some() {
             continue;
         }
-        let others: Vec<_> = snapshot.family(subject).filter(|one| one.kind == kind).map(|one| one.name()).collect();
+        let others: Vec<_> = snapshot.family(subject).filter(|one| one.kind == kind).map(Configuration::name).collect();
         let others = if others.is_empty() {
             String::new()
         } else {
@@ -242,6 +242,7 @@ pub(super) fn policies(view: &View<'_>) -> Said {
 /// W11
 pub(super) fn subresources(view: &View<'_>) -> Said {
     let View { subject, .. } = *view;
+    view.snapshot.configurations.known()?;
     let mut notes = Vec::new();
     for kind in &subject.kinds {
         let ours: Vec<_> = view.snapshot.ours(subject).into_iter().map(|(_, entry)| entry).collect();

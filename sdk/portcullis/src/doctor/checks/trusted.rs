@@ -32,7 +32,7 @@ fn renew(subject: &Subject) -> String {
 }
 
 /// The pair, unless X1 says what is missing of it.
-fn stored<'a>(snapshot: &'a Snapshot) -> Result<Option<Pair<'a>>, crate::doctor::snapshot::Blind> {
+fn stored(snapshot: &Snapshot) -> Result<Option<Pair<'_>>, crate::doctor::snapshot::Blind> {
     Ok(snapshot.secret.known()?.as_ref().and_then(|stored| pair(stored).ok()))
 }
 
@@ -66,7 +66,8 @@ pub(super) fn keys(view: &View<'_>) -> Said {
         // Who may read one of the two may mostly read both; not to see this one hides little.
         match snapshot.ca_secret.seen() {
             Some(None) => {
-                notes.push(fail(format!("Secret {namespace}/{name} not found: nothing can be renewed"), renew(subject)))
+                notes
+                    .push(fail(format!("Secret {namespace}/{name} not found: nothing can be renewed"), renew(subject)));
             }
             Some(Some(ca)) => {
                 let missing = ["ca.crt", "ca.key"].into_iter().filter(|key| value(ca, key).is_none());

@@ -71,7 +71,7 @@ impl Default for Options {
 /// Reads everything that the checks ask for, with at most a few dozen requests, each of which has a deadline.
 pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Subject, options: &Options) -> Snapshot {
     let reader = Reader::new(client);
-    let mut snapshot = at_once(&reader, subject, options).await;
+    let mut snapshot = Box::pin(at_once(&reader, subject, options)).await;
     snapshot.in_namespace.clone_from(&options.in_namespace);
     snapshot.stuck_after_seconds = options.stuck_after.as_secs();
     snapshot.denial.clone_from(&options.denial);

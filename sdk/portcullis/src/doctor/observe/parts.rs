@@ -233,7 +233,7 @@ pub(super) async fn listeners(
         let port = snapshot.target_port(subject);
         for pod in snapshot.operator_pods(subject).into_iter().filter(|pod| ready(pod)).take(PODS) {
             let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-            let port = port.as_ref().and_then(|port| snapshot.port_of(pod, port));
+            let port = port.as_ref().and_then(|port| Snapshot::port_of(pod, port));
             let address = ip.zip(port).map(|(ip, port)| SocketAddr::new(ip, port));
             targets.push((format!("pod {}", pod.name_any()), Vec::from_iter(address)));
         }

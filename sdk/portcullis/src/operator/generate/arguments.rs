@@ -7,7 +7,7 @@ use crate::operator::Installation;
 
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
 /// defaults. Its namespace it learns from its Pod.
-pub(super) fn installation_arguments(installation: &Installation) -> Vec<String> {
+pub(in crate::operator) fn installation_arguments(installation: &Installation) -> Vec<String> {
     // Every field is looked at: one that is added and forgotten does not compile.
     let Installation {
         operator,

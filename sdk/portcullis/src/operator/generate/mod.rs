@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use portcullis_manifest::{Deadlock, IssuerRef, kustomization, to_yaml};
 use serde_json::Value;
 
-pub(super) use self::arguments::own_arguments;
+pub(super) use self::arguments::{installation_arguments, own_arguments};
 use self::files::{File, deliver};
 use self::objects::Objects;
 use super::installation::{InstallationFlags, label};
