@@ -99,7 +99,7 @@ pub fn check_trust(chain_pem: &[u8], ca_pem: &[u8], now: Timestamp) -> Result<Ce
         match signer(&certificate, &parsed, now) {
             Ok(at) => return Certificate::from_der(&roots[at]).map_err(unreadable),
             Err(problem) => {
-                closest = closest.filter(|_| matches!(problem, TrustProblem::Foreign { .. })).or(Some(problem))
+                closest = closest.filter(|_| matches!(problem, TrustProblem::Foreign { .. })).or(Some(problem));
             }
         }
         let next = chain[1..].iter().find(|next| {
@@ -189,6 +189,8 @@ mod tests {
     const NOW: i64 = 1_800_000_000;
     const DAY: SignedDuration = SignedDuration::from_hours(24);
 
+    type Change = fn(&mut rcgen::CertificateParams);
+
     struct Authority {
         pem: String,
         issuer: Issuer<'static, KeyPair>,
@@ -198,8 +200,9 @@ mod tests {
         let mut params = rcgen::CertificateParams::new(["webhook.a.svc".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
-        let at =
-            |off: SignedDuration| std::time::UNIX_EPOCH + std::time::Duration::from_secs((NOW + off.as_secs()) as u64);
+        let at = |off: SignedDuration| {
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs((NOW + off.as_secs()).unsigned_abs())
+        };
         params.not_before = at(from).into();
         params.not_after = at(to).into();
         params
@@ -220,12 +223,12 @@ mod tests {
             params("leaf", -DAY, DAY * 9).signed_by(&key, &self.issuer).unwrap().pem()
         }
 
-        fn intermediate(&self, name: &str) -> Authority {
+        fn intermediate(&self, name: &str) -> Self {
             let mut params = params(name, -DAY, DAY * 20);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             let key = KeyPair::generate().unwrap();
             let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-            Authority { pem, issuer: Issuer::new(params, key) }
+            Self { pem, issuer: Issuer::new(params, key) }
         }
     }
 
@@ -273,7 +276,7 @@ mod tests {
                 "does not hold the issuer of the certificate, 'CN=between'",
             ),
         ];
-        let made: [(fn(&mut rcgen::CertificateParams), &str); 5] = [
+        let made: [(Change, &str); 5] = [
             (|ca| ca.is_ca = IsCa::ExplicitNoCa, "'CN=ca' in the CA bundle is not a CA"),
             (|ca| ca.key_usages = vec![KeyUsagePurpose::CrlSign], "may not sign certificates"),
             (|ca| ca.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth], "may not sign for servers"),

@@ -1,5 +1,6 @@
 //! Leaf and authority are renewed.
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -52,7 +53,8 @@ async fn served(place: &Place, serving: &Serving) {
 
 /// The authorities that callers trust by the first entry of the configuration.
 async fn trusted(place: &Place) -> usize {
-    let configuration = place.configuration_api().get(&place.name).await.unwrap();
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(place.cluster.admin());
+    let configuration = configurations.get(&place.name).await.unwrap();
     let bundle = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap();
     bundle_fingerprints(&bundle.0).unwrap().len()
 }
@@ -85,20 +87,20 @@ async fn start(issuer: Option<IssuerRef>, more: &[Value]) -> (Place, Serving, Lo
         place.cluster.apply(&[object]).await;
     }
     // As the generator prints it.
-    let issued = IssuedCertificate {
+    let wanted = IssuedCertificate {
         name: "pair".to_owned(),
         namespace: place.name.clone(),
         dns_names: vec![place.server_name()],
         issuer,
     };
-    place.cluster.apply(&issued.manifests()).await;
+    place.cluster.apply(&wanted.manifests()).await;
     let full = |secret: &Secret| !text(secret, "tls.crt").is_empty() && !text(secret, "ca.crt").is_empty();
     wait_for_object(&place.secrets(), "pair", "a certificate", PATIENCE, full).await;
 
     let serving = place.serve().await;
     let port = serving.address.port();
-    place.cluster.apply(&[crd(&place, &crd_name, port, &issued.inject_ca_from())]).await;
-    let annotations = json!({ "cert-manager.io/inject-ca-from": issued.inject_ca_from() });
+    place.cluster.apply(&[crd(&place, &crd_name, port, &wanted.inject_ca_from())]).await;
+    let annotations = json!({ "cert-manager.io/inject-ca-from": wanted.inject_ca_from() });
     let configuration = place.manifest(&[("one", None), ("two", None)], annotations);
     place.cluster.install_webhooks(&[configuration], port).await;
     let configurations = place.configurations();

@@ -1,5 +1,6 @@
 //! Damage to the Secret, in both of the modes in which somebody else fills it.
 
+use base64::Engine as _;
 use futures::future::{BoxFuture, join_all};
 use portcullis::certificates::Supplier;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
@@ -75,6 +76,19 @@ fn cases() -> Vec<Case> {
             "put in a certificate that can be served: 'kubectl",
             ISSUE_AGAIN,
         ),
+        // dotnet-operator-sdk#1064
+        case(
+            "a certificate that is encoded twice",
+            |p, pair, ca| {
+                Box::pin(async {
+                    let twice = base64::engine::general_purpose::STANDARD.encode(&pair.cert_pem);
+                    p.put(&[("tls.crt", &twice), ("tls.key", &pair.key_pem), ("ca.crt", ca.cert_pem())]).await;
+                })
+            },
+            "tls.crt: the certificate cannot be read",
+            "put in a certificate that can be served: 'kubectl",
+            ISSUE_AGAIN,
+        ),
         case(
             "a truncated CA",
             |p, pair, ca| {
@@ -140,6 +154,7 @@ fn cases() -> Vec<Case> {
             "wait until then, compare this node's clock, or put in one that is valid now: 'kubectl",
             "compare the clocks of the nodes too",
         ),
+        // dotnet-operator-sdk#1108
         case(
             "a name that is only nearly right",
             |p, _, ca| {
@@ -159,6 +174,7 @@ fn cases() -> Vec<Case> {
             "have a server's certificate issued (CA:FALSE, extended key usage 'serverAuth')",
             "have 'server auth' in its spec.usages",
         ),
+        // controller-runtime#2182: deleted, and then made again.
         case(
             "no Secret",
             |p, _, _| Box::pin(p.delete()),

@@ -9,7 +9,6 @@ use arc_swap::ArcSwap;
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
@@ -104,10 +103,6 @@ impl Place {
     pub(crate) fn configurations(&self) -> Configurations {
         let names = RULES.map(full).to_vec();
         Configurations { validating: Some((self.name.clone(), names)), mutating: None, crds: self.crds.clone() }
-    }
-
-    pub(crate) fn configuration_api(&self) -> Api<ValidatingWebhookConfiguration> {
-        Api::all(self.cluster.admin())
     }
 
     /// The configuration, with a bundle for each rule, which are named in this order.

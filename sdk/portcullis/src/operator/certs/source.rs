@@ -27,7 +27,7 @@ impl Installation {
             CertificateMode::CertManager => Supplier::CertManager,
             CertificateMode::External => Supplier::User,
         };
-        let supplied = Supplied::new(client, namespace, secret, self.server_name(), supplier, provider);
-        CertificateSource::Supplied(supplied.published_in(configurations).counted_in(metrics))
+        let source = Supplied::new(client, namespace, secret, self.server_name(), supplier, provider);
+        CertificateSource::Supplied(source.published_in(configurations).counted_in(metrics))
     }
 }
