@@ -95,7 +95,7 @@ impl Automatic {
     pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
         Bundle::new(operator, &material.ca_pem)
             .of_services_in(&self.namespace)
-            .as_said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
+            .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
             .counted_in(self.metrics.clone())
     }
 

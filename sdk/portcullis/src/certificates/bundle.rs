@@ -167,7 +167,7 @@ impl Bundle {
     /// Looks into this Secret before it writes, and writes nothing that is not what its `ca.crt` says any more: other
     /// replicas publish too, and one that has slept through a change must not undo it.
     #[must_use]
-    pub(super) fn as_said_by(mut self, origin: Origin) -> Self {
+    pub(super) fn said_by(mut self, origin: Origin) -> Self {
         self.origin = Some(origin);
         self
     }

@@ -19,6 +19,8 @@ use crate::pauses::Pauses;
 
 /// How often what is stored is looked at when nothing happens to it.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
+/// How much longer than a CA settles callers may take to learn of it before that is a failure.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// First and longest pause between rounds that failed or repaired something.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -150,11 +152,17 @@ impl<'a> Keeper<'a> {
         let same = trusted.iter().any(|anchor| anchor.stands_behind(new, now));
         let settle = self.source.timing.settle;
         if works && !same && held.is_none_or(|time| time < settle) {
-            if self.waiting.is_none() {
-                info!(secret = self.source.secret, "the pair before goes on serving until callers trust the new one");
+            let secret = &self.source.secret;
+            match self.waiting {
+                None => info!(secret, "the pair before goes on serving until callers trust the new one"),
+                Some(since) if since.elapsed() > settle + PATIENCE => {
+                    self.source.metrics.reload_failed();
+                    warn!(secret, "the pair before goes on serving: callers still do not trust the new one");
+                }
+                Some(_) => {}
             }
             self.waiting.get_or_insert_with(Instant::now);
-            return held.map_or(LOOK_AGAIN, |time| settle.saturating_sub(time));
+            return held.map_or(settle + PATIENCE, |time| settle.saturating_sub(time));
         }
         self.waiting = None;
         match self.source.tls_config(&self.stored) {

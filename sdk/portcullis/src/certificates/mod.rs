@@ -207,7 +207,7 @@ impl CertificateSource {
         stop: &CancellationToken,
     ) {
         match self {
-            Self::Automatic(automatic) => automatic.maintain(current, tls, bundle, stop).await,
+            Self::Automatic(automatic) => Box::pin(automatic.maintain(current, tls, bundle, stop)).await,
             Self::Supplied(supplied) => supplied.maintain(current, tls, bundle, stop).await,
         }
     }

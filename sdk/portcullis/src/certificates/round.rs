@@ -74,7 +74,7 @@ impl Automatic {
             };
             let written = match authorities {
                 Err(lost) => {
-                    let remains = self.still_trusted(&lost, &pair.ca_crt.map(<[u8]>::to_vec), &material, served).await;
+                    let remains = self.still_trusted(&lost, pair.ca_crt, &material, served).await;
                     warn!(
                         secret = self.ca_secret(),
                         problem = lost.problem,
@@ -221,13 +221,13 @@ impl Automatic {
     async fn still_trusted(
         &self,
         lost: &Lost,
-        beside: &Option<Vec<u8>>,
+        beside: Option<&[u8]>,
         stored: &Material,
         served: Option<&Material>,
     ) -> Vec<Anchor> {
         let (now, name) = (self.clock.now(), self.authority_name());
         let mut known = lost.remains.clone();
-        known.extend(beside.as_ref().map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+        known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
         known.extend(self.published(now).await);
         known.retain(|anchor| {
             anchor.certificate().common_name == name || anchor.stands_behind(stored.cert_pem.as_bytes(), now)
