@@ -21,7 +21,9 @@ fn set(webhook: &mut Value, pem: &str) {
 fn damages() -> Vec<(&'static str, Damage)> {
     vec![
         ("deleted", |webhooks, _| {
-            webhooks.iter_mut().for_each(|webhook| webhook["clientConfig"]["caBundle"] = Value::Null)
+            for webhook in webhooks {
+                webhook["clientConfig"]["caBundle"] = Value::Null;
+            }
         }),
         ("deleted in one entry", |webhooks, _| webhooks[1]["clientConfig"]["caBundle"] = Value::Null),
         ("empty", |webhooks, _| set(&mut webhooks[0], "")),

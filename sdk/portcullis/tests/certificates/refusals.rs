@@ -16,10 +16,12 @@ use crate::fixture::{PATIENCE, Place};
 async fn forbid_writes(place: &Place) {
     let roles: Api<Role> = Api::namespaced(place.cluster.admin(), &place.name);
     let role = format!("{}-1", place.user.name);
-    let mut rules = roles.get(&role).await.unwrap().rules.unwrap();
-    rules.iter_mut().for_each(|rule| rule.verbs.retain(|verb| verb != "patch" && verb != "create"));
-    rules.retain(|rule| !rule.verbs.is_empty());
-    let patch = Patch::Merge(json!({ "rules": rules }));
+    let mut rights = roles.get(&role).await.unwrap().rules.unwrap();
+    for right in &mut rights {
+        right.verbs.retain(|verb| verb != "patch" && verb != "create");
+    }
+    rights.retain(|rule| !rule.verbs.is_empty());
+    let patch = Patch::Merge(json!({ "rules": rights }));
     roles.patch(&role, &PatchParams::default(), &patch).await.unwrap();
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(place.user.client.clone(), &place.name);
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
