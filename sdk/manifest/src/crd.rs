@@ -34,11 +34,14 @@ pub fn with_conversion(
 
 /// The same CRD for a cluster in which nobody converts: only the version that is stored is served. The others would be
 /// read with the wrong schema, and lose what it does not know.
+///
+/// Where it was converted before, applying this is refused: the bundle in the old stanza belongs to who published it,
+/// and no apply takes it away. `spec.conversion` has to be replaced first.
 #[must_use]
 pub fn without_conversion(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         version.served &= version.storage;
     }
-    crd.spec.conversion = None;
+    crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".to_owned(), webhook: None });
     crd
 }

@@ -121,7 +121,9 @@ async fn the_generated_rights_are_enough() {
     let fine = |write: &AuditEvent| write.code < 300 || write.code == 409 || early(write);
     assert!(!own.is_empty() && own.iter().all(fine), "{own:#?}");
     for line in home.running.log().lines() {
-        assert!(!line.contains("is forbidden") && !line.contains("\"level\":\"ERROR\""), "{line}");
+        // kube's client logs every 5xx as an error, those of an early status too.
+        let error = line.contains("\"level\":\"ERROR\"") && !line.contains("\"target\":\"kube_client");
+        assert!(!line.contains("is forbidden") && !error, "{line}");
     }
     // The CA's key and the server's are in two Secrets, and nowhere else.
     let namespace = home.user.split(':').nth(2).unwrap().to_owned();

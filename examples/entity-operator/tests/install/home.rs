@@ -58,6 +58,19 @@ impl Home {
         Running::start(self.cluster, &pods[0], self.port)
     }
 
+    /// What `generate --webhooks off` says is to be done first where the kind was converted.
+    pub(crate) async fn ends_conversion(&self) {
+        use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+        let crds: Api<CustomResourceDefinition> = Api::all(self.cluster.admin());
+        let replace = json!([{ "op": "replace", "path": "/spec/conversion", "value": { "strategy": "None" } }]);
+        let patch = Patch::Json::<()>(serde_json::from_value(replace).unwrap());
+        match crds.patch("entities.demo.example", &PatchParams::default(), &patch).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// The Pods that the Deployment's controller made, when there are so many.
     async fn pods(&self, count: usize) -> Vec<Pod> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.admin(), &self.namespace);

@@ -74,6 +74,7 @@ async fn external_certificates_are_the_secret_and_the_bundle_that_a_person_bring
 async fn an_operator_that_is_restricted_to_a_namespace_judges_there_and_nowhere_else() {
     let home = Home::new().await;
     // The kinds are the business of the cluster-wide operator.
+    home.ends_conversion().await;
     home.cluster.apply(&home.generate("crds", &["--webhooks", "off"]).await).await;
     let (team, others) = (home.cluster.namespace("team").await, home.cluster.namespace("others").await);
     let running = home.install(&["--restrict-to-namespace", &team]).await;
@@ -87,6 +88,7 @@ async fn an_operator_that_is_restricted_to_a_namespace_judges_there_and_nowhere_
 #[tokio::test]
 async fn without_webhooks_the_stored_version_is_served_and_nothing_is_called() {
     let home = Home::new().await;
+    home.ends_conversion().await;
     let running = home.install(&["--webhooks", "off"]).await;
     running.ready().await;
     let people = home.cluster.namespace("people").await;

@@ -82,8 +82,20 @@ impl<'a> Objects<'a> {
 
     /// What somebody should know about what is, or is not, generated.
     pub(super) fn warnings(&self, what: What) -> Vec<String> {
-        let Some(namespace) = &self.installation.restricted_to else { return Vec::new() };
         let mut warnings = Vec::new();
+        let Some(namespace) = &self.installation.restricted_to else {
+            if matches!(what, What::Crds | What::Operator) && !self.installation.webhooks.is_on() {
+                warnings.extend(self.conversions.iter().map(|conversion| {
+                    format!(
+                        "{name} is served in its stored version only; where it was converted by webhooks, first run: \
+                         kubectl patch crd {name} --type=json -p \
+                         '[{{\"op\":\"replace\",\"path\":\"/spec/conversion\",\"value\":{{\"strategy\":\"None\"}}}}]'",
+                        name = conversion.crd
+                    )
+                }));
+            }
+            return warnings;
+        };
         if matches!(what, What::Webhooks | What::Operator) {
             for name in &self.overruled {
                 warnings.push(format!(
