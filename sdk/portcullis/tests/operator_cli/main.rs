@@ -6,6 +6,7 @@
 mod cluster;
 mod failures;
 mod generate;
+mod generate_operator;
 mod migrate;
 mod process;
 mod refusal;

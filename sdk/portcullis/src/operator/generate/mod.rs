@@ -210,3 +210,45 @@ const NAMES_ARE_FINAL: &str = "\
 # Names and namespaces are final: to change them, generate again with --release, --namespace or --service-name. An
 # overlay with namePrefix or namespace would miss those in arguments, in roles and in the conversion of CRDs.
 ";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser as _;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    use super::*;
+    use crate::operator::NoArgs;
+    use crate::webhooks::{AdmissionObject, Context, Validate, Verdict, Webhooks};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        what: What,
+        #[command(flatten)]
+        flags: GenerateFlags,
+    }
+
+    fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
+        let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
+        let parts = Parts::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
+        let Line { what, flags } = Line::parse_from([&["op"], line].concat());
+        let operator: Operator<NoArgs> = Operator::named("op");
+        perform(&operator, &parts, what, &flags, Vec::new()).map_err(|error| error.to_string())
+    }
+
+    // K8: whatever is generated.
+    #[test]
+    fn what_would_lock_a_cluster_is_not_generated() {
+        for what in ["crds", "webhooks", "rbac", "operator", "certificates"] {
+            let said = generated::<Node>(&[what, "--image", "op"]).unwrap_err();
+            assert!(said.contains("could lock the cluster: it fails closed and its rule names nodes: "), "{said}");
+            let folder = tempfile::tempdir().unwrap();
+            generated::<Pod>(&[what, "--image", "op", "--out", folder.path().to_str().unwrap()]).unwrap();
+            // Its own namespace is the only one that it would judge.
+            let alone = ["--namespace", "here", "--restrict-to-namespace", "here"];
+            let said = generated::<Pod>(&[&[what, "--image", "op"], &alone[..]].concat()).unwrap_err();
+            assert!(said.contains("selects namespace here, which it has to leave alone"), "{said}");
+        }
+    }
+}
