@@ -1,5 +1,7 @@
 //! What runs the operator, and what cert-manager is asked for.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use portcullis_manifest::{IssuedCertificate, IssuerRef, Labels, ServiceRef, Trust, Workload, kustomization};
 use serde_json::{Value, json};
 

@@ -3,6 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, ValueEnum};
 
+use crate::certificates::CertificateMode;
 use crate::operator::Installation;
 
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
@@ -20,18 +21,15 @@ pub(in crate::operator) fn installation_arguments(installation: &Installation) -
         secret,
         webhooks,
     } = installation;
-    let word = |value: &dyn Fn() -> Option<String>| value().unwrap_or_default();
+    let mode = Some(certificates).filter(|mode| **mode != CertificateMode::default());
+    let mode = mode.and_then(CertificateMode::to_possible_value);
     let flags = [
         ("release", (release != operator).then(|| release.clone())),
         ("restrict-to-namespace", restricted_to.clone()),
         ("service-name", (service.name != format!("{release}-webhook")).then(|| service.name.clone())),
         ("service-port", (service.port != 443).then(|| service.port.to_string())),
         ("cluster-domain", (cluster_domain != "cluster.local").then(|| cluster_domain.clone())),
-        (
-            "certificates",
-            (*certificates != Default::default())
-                .then(|| word(&|| Some(certificates.to_possible_value()?.get_name().to_owned()))),
-        ),
+        ("certificates", mode.map(|mode| mode.get_name().to_owned())),
         ("certificate-secret", (*secret != format!("{release}-webhook-tls")).then(|| secret.clone())),
         ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
     ];

@@ -181,7 +181,7 @@ fn files(objects: &Objects<'_>, what: What, format: Format, head: &str) -> Resul
         }
     }
     if all || what == What::Rbac {
-        file("rbac", "", &objects.rbac()?)?;
+        file("rbac", "", &objects.rbac())?;
     }
     match what {
         What::Operator => file("certificates", "", &objects.certificates())?,

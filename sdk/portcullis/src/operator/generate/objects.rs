@@ -137,8 +137,8 @@ impl<'a> Objects<'a> {
         Ok(crds)
     }
 
-    pub(super) fn rbac(&self) -> Result<Vec<Value>, GenerateError> {
-        Ok(self.rbac.iter().cloned().map(|object| self.finished(object, "rbac")).collect())
+    pub(super) fn rbac(&self) -> Vec<Value> {
+        self.rbac.iter().cloned().map(|object| self.finished(object, "rbac")).collect()
     }
 
     pub(super) fn webhooks(&self) -> Result<Vec<Value>, GenerateError> {
