@@ -233,12 +233,14 @@ fn damaged(pem: &str, skip: usize, from: &[u8], to: &[u8]) -> String {
 #[test]
 fn an_authority_is_not_taken_up_when_what_it_issues_would_not_verify() {
     let ca = Ca::generate("test ca", start(), days(3650)).unwrap();
-    let cases: [(usize, &[u8], &[u8]); 4] = [
+    let cases: [(usize, &[u8], &[u8]); 5] = [
         // The subject's set holds a set, which is read, and never written so again.
         (1, &[0x30, 0x0e, 0x06, 3, 0x55, 4, 3], &[0x31, 0x0e, 0x06, 3, 0x55, 4, 3]),
         // The subject is sets of nothing.
         (1, b"\x31\x10\x30\x0e\x06\x03\x55\x04\x03\x0c\x07test ca", &[0x31, 0].repeat(9)),
         (1, b"test ca", b"test\xff\xfe "),
+        // The subject is of a kind (2.41.4.3) that readers take for what no identifier is.
+        (1, &[0x55, 4, 3], &[0x79, 4, 3]),
         // The key is said to be on another curve (secp256k1) than it is.
         (0, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7], &[0x2b, 0x81, 4, 0, 0x0a, 3, 1, 7]),
     ];
