@@ -6,7 +6,6 @@
 //! ```
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{CustomResource, CustomResourceExt as _};
@@ -40,7 +39,7 @@ struct Args {
     acts_in: String,
 }
 
-async fn judge(new: Arc<Widget>, args: Args) -> Verdict {
+fn judge(new: &Widget, args: &Args) -> Verdict {
     if new.spec.size > args.max_size {
         return Verdict::deny(format!("{} allows {} at most", args.tag, args.max_size)).code(422);
     }
@@ -69,8 +68,8 @@ fn main() -> ExitCode {
             let (creating, updating, marking, acting) = (args.clone(), args.clone(), args.clone(), args.clone());
             let size = Validate::<Widget>::named("size")
                 .failure_policy(policy)
-                .on_create(move |new, _| judge(new, creating.clone()))
-                .on_update(move |_, new, _| judge(new, updating.clone()));
+                .on_create(move |new, _| std::future::ready(judge(&new, &creating)))
+                .on_update(move |_, new, _| std::future::ready(judge(&new, &updating)));
             let mark = move |mut new: Widget, _: Context| {
                 let key = format!("scopes.example/{}", marking.tag);
                 new.metadata.annotations.get_or_insert_default().insert(key, "was here".to_owned());

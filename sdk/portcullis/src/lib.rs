@@ -149,7 +149,8 @@
 //! | CA rotation; cert-manager; external certificates | **not yet** | no; no; the host's | add-on; yes; yes | no | no |
 //! | Deployment, charts, project templates | **not yet** | yes | yes | no | no |
 //! | development against a cluster from your machine | **not yet** | yes | tests only | yes | no |
-//! | leader election | **not yet** | yes | yes | partly | no |
+//! | leader election | yes, with fencing epochs | yes | yes | partly | no |
+//! | cluster-wide beside namespace-restricted operators | yes | no | no | partly | no |
 //! | reconcilers, finalizers, events | kube's | yes | yes | yes | yes |
 //! | webhook metrics | yes, with the decision | no | yes | no | no |
 //! | in-process test harness | yes, with idempotency | no | yes | partly | no |

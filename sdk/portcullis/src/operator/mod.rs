@@ -45,8 +45,10 @@
 //!   end, removed when the process ends, and swept by the next one where it was killed.
 //! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
 //!   controllers. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
-//!   succeeds under it; until then `/readyz` says what is missing. SIGTERM lets the calls under way be answered. A
-//!   controller that fails ends the process with its error.
+//!   succeeds under it; until then `/readyz` says what is missing. The
+//!   controllers run in the one replica that leads ([`scopes`](crate::scopes)); one that fails ends the process with its
+//!   error. After SIGTERM, controllers end at once and webhooks are served for `--drain-delay` more, while callers learn
+//!   of it; then the calls under way are answered.
 
 mod certs;
 mod cli;

@@ -2,7 +2,7 @@
 //! validates, who writes, and for how long two do or nobody. MISSION D6, D7; race numbers are those of the guide's
 //! coordination by leases.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod faults;
 mod installation;

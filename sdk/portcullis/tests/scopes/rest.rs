@@ -1,7 +1,7 @@
 //! Side by side, while nothing happens: each object is one operator's.
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 
@@ -170,6 +170,6 @@ async fn what_the_tenants_rules_let_in_meets_the_others_rules_at_its_next_write_
     assert!(refused.to_string().contains("platform allows 5 at most"), "{refused}");
     let shrink = Patch::Merge(json!({ "spec": { "size": 4 } }));
     objects.patch("large", &PatchParams::default(), &shrink).await.unwrap();
-    objects.delete("large", &Default::default()).await.unwrap();
+    objects.delete("large", &DeleteParams::default()).await.unwrap();
     platform.uninstall().await;
 }
