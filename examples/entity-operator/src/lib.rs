@@ -7,7 +7,7 @@
 //! | `webhooks.rs` | validation, mutation, and everything registered as one value |
 //! | `conversion.rs` | the way from each version to the stored one and back |
 //! | `controller.rs` | a controller that writes the status, and what it may do |
-//! | `main.rs` | the binary: `run`, `generate`, `migrate-storage` |
+//! | `main.rs` | the binary: `run`, `generate`, `certs`, `dev`, `doctor`, `migrate-storage` |
 
 pub mod controller;
 mod conversion;

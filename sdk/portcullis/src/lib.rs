@@ -146,12 +146,13 @@
 //! | generated files checked (`--check`) | yes | no | no | no | no |
 //! | own certificates in the cluster | yes | no | add-on | no | no |
 //! | damaged or missing `caBundle` put back | yes | no | add-on | partly | no |
-//! | CA rotation; cert-manager; external certificates | **not yet** | no; no; the host's | add-on; yes; yes | no | no |
-//! | Deployment, charts, project templates | **not yet** | yes | yes | no | no |
-//! | development against a cluster from your machine | **not yet** | yes | tests only | yes | no |
+//! | CA rotation; cert-manager; external certificates | yes; yes; yes | no; no; the host's | add-on; yes; yes | no | no |
+//! | Deployment | yes | yes | yes | no | no |
+//! | charts, project templates | **not yet** | yes | yes | no | no |
+//! | development against a cluster from your machine | yes | yes | tests only | yes | no |
 //! | leader election | yes, with fencing epochs | yes | yes | partly | no |
 //! | cluster-wide beside namespace-restricted operators | yes | no | no | partly | no |
-//! | reconcilers, finalizers, events | kube's | yes | yes | yes | yes |
+//! | reconcilers, finalizers, events | yes, or kube's | yes | yes | yes | yes |
 //! | webhook metrics | yes, with the decision | no | yes | no | no |
 //! | in-process test harness | yes, with idempotency | no | yes | partly | no |
 //! | tests against a real API server | yes | no | yes | minikube | no |

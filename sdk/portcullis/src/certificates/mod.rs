@@ -1,7 +1,8 @@
-//! Certificates that look after themselves.
+//! Certificates that look after themselves, and those that others make.
 //!
-//! [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the operator's own namespace, and publishes the CA
-//! in the webhook configurations and the CRDs:
+//! A [`CertificateSource`] is one of two. [`Supplied`] reads a pair that cert-manager or a person puts into a Secret,
+//! checks every part of it, and never writes. [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the
+//! operator's own namespace, and publishes the CA in the webhook configurations and the CRDs:
 //!
 //! | Secret | keys | who reads it |
 //! |---|---|---|

@@ -33,8 +33,11 @@
 //!
 //! The binary then has
 //!
-//! - `generate crds|webhooks|rbac`: manifests from the same value that is served, with the rights that the operator
-//!   needs and no others. `--out DIR` writes files, `--check` compares them and names those that differ.
+//! - `generate crds|webhooks|rbac|operator|certificates`: manifests from the same value that is served, with the rights
+//!   that the operator needs and no others; `operator` is a whole installation. `--out DIR` writes files, `--check`
+//!   compares them and names those that differ.
+//! - `certs ensure|publish|rotate|show`: does with certificates, from outside, what a replica does
+//!   ([`certificates`](crate::certificates)).
 //! - `doctor`: looks at an installation and says what keeps it from working, each with the command that mends it
 //!   ([`doctor`](crate::doctor)); `doctor explain -f FILE` names the rules that a manifest breaks, without a cluster.
 //! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions
@@ -45,10 +48,9 @@
 //!   end, removed when the process ends, and swept by the next one where it was killed.
 //! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
 //!   controllers. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
-//!   succeeds under it; until then `/readyz` says what is missing. The
-//!   controllers run in the one replica that leads ([`scopes`](crate::scopes)); one that fails ends the process with its
-//!   error. After SIGTERM, controllers end at once and webhooks are served for `--drain-delay` more, while callers learn
-//!   of it; then the calls under way are answered.
+//!   succeeds under it; until then `/readyz` says what is missing. The controllers run in the one replica that leads
+//!   ([`scopes`](crate::scopes)); one that fails ends the process with its error. After SIGTERM, controllers end at once
+//!   and webhooks are served for `--drain-delay` more, while callers learn of it; then the calls under way are answered.
 
 mod certs;
 mod cli;
@@ -109,7 +111,7 @@ pub struct Runtime {
     /// Which namespaces are this operator's. Ask it at the entry of every reconcile; for a controller, nothing is when
     /// this replica does not lead any more.
     pub scope: Scope,
-    /// Until when this replica leads, and in which epoch.
+    /// Whether this replica leads, and in which epoch.
     pub leadership: Leadership,
     /// Where `/metrics` comes from.
     pub metrics: Metrics,
@@ -259,9 +261,9 @@ impl<A: clap::Args> Operator<A> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
 
-    /// All that the operator may do when this installation of it serves `webhooks`: what was granted for its controllers, and what
-    /// publishing and keeping certificates takes. `migrate-storage` is not among it: that runs with the rights of
-    /// whoever calls it.
+    /// All that the operator may do when this installation of it serves `webhooks`: what was granted for its
+    /// controllers, and what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs
+    /// with the rights of whoever calls it.
     ///
     /// # Errors
     /// When the webhooks cannot be registered as they are.
