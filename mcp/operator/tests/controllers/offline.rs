@@ -19,7 +19,7 @@ fn valid(conditions: &Conditions) -> Option<(&str, &str, &str)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_webhooks_the_operator_says_in_the_status_what_admission_would_have_said() {
     let place = Place::new("offline").await;
-    let flags = ["--watch-namespace", place.namespace(), "--webhooks", "off"];
+    let flags = ["--watch-namespace", place.namespace(), "--webhooks", "off", "--leader-elect", "on"];
     let operator = Operator::start_with(&place.user, place.namespace(), &flags);
     let objects = &place.objects;
     objects.create(labelled("web", json!({"image": "a b"}))).await;

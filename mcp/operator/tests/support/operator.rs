@@ -59,14 +59,17 @@ impl Operator {
         Self::start_with(user, namespace, &["--watch-namespace", namespace, "--bind", "127.0.0.1:0"])
     }
 
-    /// Starts the binary as `user`, living in `namespace`, with these flags besides.
+    /// Starts the binary as `user`, living in `namespace`, with these flags besides. Without an election unless they ask
+    /// for one: the successor of a killed operator would wait for the end of its lease.
     pub(crate) fn start_with(user: &User, namespace: &str, flags: &[&str]) -> Self {
+        let election: &[&str] = if flags.contains(&"--leader-elect") { &[] } else { &["--leader-elect", "off"] };
         let mut process = Command::new(env!("CARGO_BIN_EXE_mcp-operator"))
             .arg("run")
             .arg("--kubeconfig")
             .arg(&user.kubeconfig)
             .args(["--namespace", namespace])
             .args(["--health-bind", "127.0.0.1:0", "--log", "info,mcp_operator=debug"])
+            .args(election)
             .args(flags)
             .env_remove("TOOLHIVE_RUNNER_IMAGE")
             .stdin(Stdio::null())

@@ -32,6 +32,8 @@ const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Told of every change of an object that its controller is for.
 type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
+/// The children of one kind, and what starts their watch.
+type Owned<K> = (Arc<Store<Child>>, Follow<K>);
 /// Starts the watch of one kind of children.
 type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Arc<Store<Child>>, &Woken<K>) + Send>;
 
@@ -44,7 +46,7 @@ pub struct Controller<K> {
     store: Arc<Store<Observed<K>>>,
     tokens: fn(&K) -> Vec<String>,
     finalizer: Option<(String, Farewell<K>)>,
-    owned: BTreeMap<(String, String), (Arc<Store<Child>>, Follow<K>)>,
+    owned: BTreeMap<(String, String), Owned<K>>,
     listener: Option<Listener<K>>,
     namespaces: Option<Namespaces>,
     workers: usize,
@@ -247,8 +249,8 @@ impl<K: Kind> Controller<K> {
             }));
             let reconcile = &reconcile;
             let work = queue.run(workers, &stop, |key| {
-                let kit = kit.clone();
-                async move { kit.reconcile(key, reconcile).await }
+                let pass = kit.clone();
+                async move { pass.reconcile(key, reconcile).await }
             });
             join(work, handed_over).await;
         }

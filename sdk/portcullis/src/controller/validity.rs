@@ -83,7 +83,9 @@ impl<K: Kind> Kit<K> {
     async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
         let written = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({})).await?;
-        written.map(|written| self.store.written(written));
+        if let Some(written) = written {
+            self.store.written(written);
+        }
         Ok(())
     }
 }
@@ -110,7 +112,7 @@ fn problem(judgements: Vec<Judgement>) -> Result<Option<String>, String> {
         let Some(denial) = verdict.denial() else { continue };
         let mut text = denial.message().to_owned();
         for cause in denial.causes().iter().filter(|cause| !denial.message().contains(cause.message())) {
-            text.push_str(&format!("; {}: {}", cause.field(), cause.message()));
+            text = format!("{text}; {}: {}", cause.field(), cause.message());
         }
         problems.push(text);
     }

@@ -10,11 +10,11 @@ use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::json;
 
 use crate::boat::Boat;
-use crate::fixture::{PATIENCE, Place, afloat};
+use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 fn log_book(boat: &Boat) -> ConfigMap {
     let mut map = ConfigMap::default();
-    map.metadata.name = boat.metadata.name.clone();
+    map.metadata.name.clone_from(&boat.metadata.name);
     map.data = Some(BTreeMap::from([("oars".to_owned(), boat.spec.oars.to_string())]));
     map
 }
@@ -36,7 +36,7 @@ fn oars(map: &ConfigMap) -> Option<&str> {
 async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
     let place = Place::new("children").await;
     let maps = place.api::<ConfigMap>();
-    let running = place.run(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
     place.create("b", 2).await;
     let map = wait_for_object(&maps, "b", "two oars", PATIENCE, |map| oars(map) == Some("2")).await;
     let owner = &map.metadata.owner_references.unwrap()[0];
@@ -61,7 +61,7 @@ async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
 
     // Another process finds everything as it should be.
     let since = place.quiet().await;
-    let running = place.run(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
     place.quiet().await;
     assert_eq!(place.writes(since).await, [], "a restart writes nothing");
     running.end().await;
@@ -75,7 +75,7 @@ async fn an_object_of_a_childs_name_that_is_not_ours_is_left_alone() {
     theirs.metadata.name = Some("b".to_owned());
     maps.create(&PostParams::default(), &theirs).await.unwrap();
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let running = place.run(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |pass| {
         let said = said.clone();
         async move {
             let wrong = pass.apply(&Secret::default()).await.unwrap_err().to_string();

@@ -92,15 +92,6 @@ impl Place {
         runtime.validated_by(&webhooks())
     }
 
-    pub(crate) fn run<F, R>(&self, controller: Controller<Boat>, runtime: Runtime, reconcile: F) -> Running
-    where
-        F: Fn(Pass<Boat>) -> R + Send + Sync + 'static,
-        R: Future<Output = anyhow::Result<Next>> + Send + 'static,
-    {
-        let stop = runtime.stop.clone();
-        Running { stop, task: tokio::spawn(controller.run(runtime, reconcile)) }
-    }
-
     /// The controller's writes since `mark`.
     pub(crate) async fn writes(&self, mark: Mark) -> Vec<AuditEvent> {
         self.cluster.audit().writes_by(&self.user.name, mark).await
@@ -125,6 +116,15 @@ impl Place {
 }
 
 impl Running {
+    pub(crate) fn start<F, R>(controller: Controller<Boat>, runtime: Runtime, reconcile: F) -> Self
+    where
+        F: Fn(Pass<Boat>) -> R + Send + Sync + 'static,
+        R: Future<Output = anyhow::Result<Next>> + Send + 'static,
+    {
+        let stop = runtime.stop.clone();
+        Self { stop, task: tokio::spawn(controller.run(runtime, reconcile)) }
+    }
+
     /// Asks it to end, and waits until it has.
     pub(crate) async fn end(self) {
         self.stop.cancel();

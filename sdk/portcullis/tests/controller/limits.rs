@@ -9,7 +9,7 @@ use portcullis::operator::Switch;
 use portcullis_testing::wait_until;
 use tokio::sync::Semaphore;
 
-use crate::fixture::{PATIENCE, Place, QUIET, afloat};
+use crate::fixture::{PATIENCE, Place, QUIET, Running, afloat};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_objects_are_reconciled_at_once_than_the_limit_says() {
@@ -20,7 +20,7 @@ async fn no_more_objects_are_reconciled_at_once_than_the_limit_says() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (gate, total) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let shared = (now.clone(), most.clone(), gate.clone(), total.clone());
-    let running = place.run(place.controller().concurrency(2), place.runtime(Switch::On), move |_| {
+    let running = Running::start(place.controller().concurrency(2), place.runtime(Switch::On), move |_| {
         let (now, most, gate, total) = shared.clone();
         async move {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -44,7 +44,7 @@ async fn a_failed_or_panicked_reconcile_comes_again_later_and_later() {
     let backoff = Backoff { first: Duration::from_millis(100), last: Duration::from_millis(400), ..Backoff::default() };
     let tries = Arc::new(Mutex::new(Vec::new()));
     let sink = tries.clone();
-    let running = place.run(place.controller().backoff(backoff), place.runtime(Switch::On), move |_| {
+    let running = Running::start(place.controller().backoff(backoff), place.runtime(Switch::On), move |_| {
         let count = {
             let mut tries = sink.lock().unwrap();
             tries.push(Instant::now());
@@ -76,7 +76,7 @@ async fn a_reconcile_that_hangs_is_given_up_and_comes_again() {
     place.create("b", 2).await;
     let first = Arc::new(AtomicUsize::new(0));
     let controller = place.controller().deadline(Duration::from_millis(200));
-    let running = place.run(controller, place.runtime(Switch::On), move |pass| {
+    let running = Running::start(controller, place.runtime(Switch::On), move |pass| {
         let try_ = first.fetch_add(1, Ordering::SeqCst);
         async move { if try_ == 0 { std::future::pending().await } else { afloat(pass).await } }
     });
@@ -90,7 +90,7 @@ async fn on_shutdown_what_is_under_way_is_finished_and_nothing_else_is_begun() {
     place.create("first", 2).await;
     let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let shared = (begun.clone(), gate.clone());
-    let running = place.run(place.controller().concurrency(1), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller().concurrency(1), place.runtime(Switch::On), move |pass| {
         let (begun, gate) = shared.clone();
         async move {
             begun.fetch_add(1, Ordering::SeqCst);

@@ -11,7 +11,7 @@ use portcullis_testing::wait_until;
 use serde_json::json;
 
 use crate::boat::Boat;
-use crate::fixture::{PATIENCE, Place, afloat};
+use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 const FINALIZER: &str = "kit.example/boats";
 
@@ -28,7 +28,7 @@ async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_when_the_cle
             Ok(Cleanup::Done)
         }
     });
-    let running = place.run(controller, place.runtime(Switch::On), |pass| {
+    let running = Running::start(controller, place.runtime(Switch::On), |pass| {
         assert!(pass.object.has_finalizer(FINALIZER), "{:?}", pass.object.metadata);
         afloat(pass)
     });
@@ -53,7 +53,7 @@ async fn an_update_that_adds_a_finalizer_wakes_and_nothing_does_at_rest() {
     let place = Place::new("wakes").await;
     let count = Arc::new(AtomicUsize::new(0));
     let passes = count.clone();
-    let running = place.run(place.controller(), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller(), place.runtime(Switch::On), move |pass| {
         passes.fetch_add(1, Ordering::SeqCst);
         afloat(pass)
     });
@@ -83,7 +83,7 @@ async fn an_object_that_does_not_decode_stops_no_other_and_can_be_deleted() {
         }
         anyhow::Ok(Cleanup::Done)
     });
-    let running = place.run(controller, place.runtime(Switch::Off), afloat);
+    let running = Running::start(controller, place.runtime(Switch::Off), afloat);
     place.create("good", 2).await;
     place.until("good", "its status", |boat| boat.says("Afloat").is_some()).await;
     api.delete("bad", &DeleteParams::default()).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_cleanup_that_waits_holds_the_object_and_runs_again() {
         let done = cleanups.fetch_add(1, Ordering::SeqCst) == 2;
         async move { anyhow::Ok(if done { Cleanup::Done } else { Cleanup::Waits(soon) }) }
     });
-    let running = place.run(controller, place.runtime(Switch::On), afloat);
+    let running = Running::start(controller, place.runtime(Switch::On), afloat);
     place.create("b", 2).await;
     place.until("b", "its finalizer", |boat| boat.has_finalizer(FINALIZER)).await;
     place.api::<Boat>().delete("b", &DeleteParams::default()).await.unwrap();

@@ -6,7 +6,7 @@ use portcullis::operator::Switch;
 use portcullis_testing::wait_until;
 use serde_json::json;
 
-use crate::fixture::{PATIENCE, Place, afloat};
+use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 const FINALIZER: &str = "kit.example/boats";
 
@@ -14,7 +14,7 @@ const FINALIZER: &str = "kit.example/boats";
 async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended() {
     let place = Place::new("invalid").await;
     place.create("odd", 3).await;
-    let running = place.run(place.controller(), place.runtime(Switch::Off), afloat);
+    let running = Running::start(place.controller(), place.runtime(Switch::Off), afloat);
     let odd = place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
     let message = "Validation failed: a boat goes in circles; spec.oars: must be even";
     assert_eq!(odd.says("Valid"), Some(("False", "ValidationFailed", message)));
@@ -50,7 +50,7 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
 async fn an_invalid_object_that_is_being_deleted_loses_its_finalizer() {
     let place = Place::new("going").await;
     let controller = place.controller().finalizer(FINALIZER, |_| async { anyhow::Ok(Cleanup::Done) });
-    let running = place.run(controller, place.runtime(Switch::Off), afloat);
+    let running = Running::start(controller, place.runtime(Switch::Off), afloat);
     place.create("odd", 1).await;
     let odd = place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
     assert!(odd.has_finalizer(FINALIZER), "finalizers come first");
@@ -64,14 +64,14 @@ async fn when_webhooks_are_on_again_the_verdict_is_taken_back_and_the_rest_stays
     let place = Place::new("on-again").await;
     place.create("even", 2).await;
     place.create("odd", 3).await;
-    let running = place.run(place.controller(), place.runtime(Switch::Off), afloat);
+    let running = Running::start(place.controller(), place.runtime(Switch::Off), afloat);
     place.until("even", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
     let even = place.until("even", "the verdict", |boat| boat.says("Valid").is_some()).await;
     assert_eq!(even.says("Valid").unwrap().1, "ValidationPassed", "not what the controller's author says");
     place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
     running.end().await;
 
-    let running = place.run(place.controller(), place.runtime(Switch::On), afloat);
+    let running = Running::start(place.controller(), place.runtime(Switch::On), afloat);
     for name in ["even", "odd"] {
         let own = |boat: &crate::boat::Boat| boat.says("Valid").is_some_and(|(_, reason, _)| reason == "Seen");
         let boat = place.until(name, "its author's conditions", own).await;

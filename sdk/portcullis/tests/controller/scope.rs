@@ -12,7 +12,7 @@ use portcullis_lease::{ScopeTiming, Scopes};
 use portcullis_testing::wait_until;
 use serde_json::json;
 
-use crate::fixture::{PATIENCE, Place, afloat};
+use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_handed_over() {
@@ -35,7 +35,7 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
 
     place.create("b", 3).await;
     let mark = place.cluster.audit().mark();
-    let running = place.run(place.controller(), runtime.clone(), afloat);
+    let running = Running::start(place.controller(), runtime.clone(), afloat);
     wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).must_check()).then_some(()) }).await;
     assert_eq!(place.writes(mark).await, [], "it is another's");
     leases.delete(&name, &DeleteParams::default()).await.unwrap();
