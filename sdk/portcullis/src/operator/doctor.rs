@@ -190,7 +190,8 @@ fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
 fn flags_of(installation: &Installation) -> String {
     let Installation { release, namespace, .. } = installation;
     let own = (*namespace != format!("{release}-system")).then(|| format!("--namespace={namespace}"));
-    own.into_iter().chain(installation_arguments(installation)).map(|flag| format!(" {flag}")).collect()
+    let flags = own.into_iter().chain(installation_arguments(installation));
+    flags.flat_map(|flag| [" ".to_owned(), flag]).collect()
 }
 
 /// The objects of a file.

@@ -321,7 +321,12 @@ impl<A: clap::Args> std::fmt::Debug for Operator<A> {
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let controllers: Vec<_> = self.controllers.keys().collect();
-        f.debug_struct("Parts").field("webhooks", &self.webhooks).field("controllers", &controllers).finish()
+        let everywhere: Vec<_> = self.everywhere.keys().collect();
+        f.debug_struct("Parts")
+            .field("webhooks", &self.webhooks)
+            .field("controllers", &controllers)
+            .field("everywhere", &everywhere)
+            .finish()
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
     certificates: Vec<Shape>,
-    pub(super) published: Vec<Entry>,
+    pub(super) published: Vec<Published>,
 }
 
 /// One certificate.
@@ -39,7 +39,7 @@ struct Shape {
 /// Whether callers accept the stored pair, by one entry.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Entry {
+pub(super) struct Published {
     pub(super) object: String,
     pub(super) entry: String,
     /// Nothing when they do.
@@ -84,7 +84,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
                 check_trust(chain.as_bytes(), &bundle, Timestamp::now()).err().map(|problem| problem.to_string())
             }
         };
-        shown.published.push(Entry { object: found.object, entry: found.entry, problem });
+        shown.published.push(Published { object: found.object, entry: found.entry, problem });
     }
     Ok(shown)
 }
@@ -121,7 +121,7 @@ impl fmt::Display for Shown {
             writeln!(f, "  {role:<12} {not_before} to {not_after}  {short}  {subject}")?;
         }
         writeln!(f, "Published in")?;
-        for Entry { object, entry, problem } in &self.published {
+        for Published { object, entry, problem } in &self.published {
             match problem {
                 None => writeln!(f, "  ok {object}, {entry}")?,
                 Some(problem) => writeln!(f, "  !  {object}, {entry}: {problem}")?,
