@@ -90,8 +90,16 @@ pub fn step(
     match authorities.phase() {
         Phase::Publishing => settled(Step::Promote),
         _ if !issued_by_current => settled(Step::Issue),
-        Phase::Draining if observed.unchanged_for >= timing.drain => Step::Forget,
-        Phase::Draining => Step::Wait(Some(timing.drain.saturating_sub(observed.unchanged_for))),
+        // A process goes over to the new leaf when it has seen the bundle everywhere for as long as `settle`. While that
+        // cannot be seen, some still serve under the authority before; a little longer, and none does.
+        Phase::Draining => match observed.published_for {
+            None => Step::Wait(None),
+            Some(time) => {
+                let gone_over = (timing.settle + timing.settle / 4).saturating_sub(time);
+                let left = timing.drain.saturating_sub(observed.unchanged_for).max(gone_over);
+                if left.is_zero() { Step::Forget } else { Step::Wait(Some(left)) }
+            }
+        },
         Phase::Steady if current.not_after.duration_since(now) <= timing.ca_left => Step::MakeNext,
         Phase::Steady => Step::Wait(None),
     }

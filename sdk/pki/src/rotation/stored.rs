@@ -1,5 +1,6 @@
 //! What the two Secrets hold, read from their bytes.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -126,16 +127,17 @@ impl Authorities {
         bundle(&self.anchors())
     }
 
-    /// Trusts these too, as authorities before this one. Says whether that is news. Of too many, the latest to end stay.
+    /// Trusts these too, as authorities before this one. Says whether that is news. Of too many, these stay, the first
+    /// of them first, and of those before the latest to end: an authority that was made and lost again has issued
+    /// nothing, however young it is, and must not drive out the one that stands behind what is served.
     pub fn trust(&mut self, anchors: Vec<Anchor>) -> bool {
-        let before = self.previous.clone();
-        for anchor in anchors {
-            if !self.anchors().contains(&anchor) {
-                self.previous.push(anchor);
+        let before = std::mem::take(&mut self.previous);
+        for anchor in anchors.iter().chain(&before) {
+            if self.previous.len() < MAX_PREVIOUS && !self.anchors().contains(anchor) {
+                self.previous.push(anchor.clone());
             }
         }
-        self.previous.sort_by_key(|anchor| std::cmp::Reverse(anchor.certificate().not_after));
-        self.previous.truncate(MAX_PREVIOUS);
+        self.previous.sort_by_key(latest_first);
         self.previous != before
     }
 
@@ -146,6 +148,11 @@ impl Authorities {
             self.trust(vec![before]);
         }
     }
+}
+
+/// The same order whatever it was before, also of those that end at once.
+fn latest_first(anchor: &Anchor) -> (Reverse<Timestamp>, String) {
+    (Reverse(anchor.certificate().not_after), anchor.certificate().fingerprint.clone())
 }
 
 impl Stored {
@@ -181,12 +188,14 @@ fn authorities(data: &CaData<'_>, now: Timestamp, damage: &mut Vec<String>) -> R
         (cert, key) => authority("next", cert, key, now).map_err(|problem| damage.push(problem)).ok(),
     };
     let mut previous = data.previous_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default();
+    previous.sort_by_key(latest_first);
     let (current, next) = match (current, next) {
         (Ok(current), next) => (current, next),
         // It may be published already, and whoever trusts it loses nothing.
         (Err(problem), Some(next)) => {
             damage.push(problem);
-            previous.extend(data.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+            // What is served is under this one.
+            previous.splice(0..0, data.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
             (next, None)
         }
         (Err(problem), None) => {

@@ -32,7 +32,7 @@ use crate::pauses::Pauses;
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long the Secret is believed more than what was read from it before.
+/// How long the Secret is waited for, and believed more than what was read from it before.
 const DOUBT: Duration = Duration::from_secs(20);
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(30);
@@ -99,6 +99,15 @@ enum Standing {
     Waits(String),
     /// Nobody calls us because of it, for this reason.
     Absent(String),
+}
+
+/// What an object says by which nobody calls us.
+#[derive(Clone, Copy)]
+enum Absence {
+    /// That we cannot be called as we should.
+    Missed,
+    /// Nothing.
+    Passed,
 }
 
 impl Wanted {
@@ -205,18 +214,19 @@ impl Bundle {
     }
 
     /// Waits until callers accept this chain, wherever it is that they find what they trust. What is wanted of the
-    /// published bundles stays as it is.
+    /// published bundles stays as it is. What nobody is called by does not count.
     pub async fn accepted(&self, material: &Material, configurations: &Configurations, waiting: impl FnMut(&str)) {
         self.until(Some(Wanted::of(material)), configurations, waiting).await;
     }
 
-    /// Waits until an entry is seen under which callers do not accept what is wanted now.
+    /// Waits until an entry is seen under which callers do not accept what is wanted now. What nobody is called by does
+    /// not count.
     pub(super) async fn refused(&self, configurations: &Configurations) {
         let look = |_: &Wanted, missing: Option<&str>| match missing {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         };
-        self.look(None, configurations, look).await;
+        self.look(None, Absence::Passed, configurations, look).await;
     }
 
     async fn until(
@@ -232,7 +242,8 @@ impl Bundle {
                 ControlFlow::Continue(())
             }
         };
-        self.look(other, configurations, look).await
+        let absence = if other.is_some() { Absence::Passed } else { Absence::Missed };
+        self.look(other, absence, configurations, look).await
     }
 
     /// Tells, for ever, what is missing whenever that changes: nothing, or what.
@@ -241,12 +252,13 @@ impl Bundle {
             tell(missing);
             ControlFlow::<()>::Continue(())
         };
-        self.look(None, configurations, look).await;
+        self.look(None, Absence::Missed, configurations, look).await;
     }
 
     async fn look<T>(
         &self,
         other: Option<Wanted>,
+        absence: Absence,
         configurations: &Configurations,
         mut look: impl FnMut(&Wanted, Option<&str>) -> ControlFlow<T>,
     ) -> T {
@@ -258,7 +270,10 @@ impl Bundle {
             let missing = {
                 let standings = standings.borrow_and_update();
                 let standing = |object: &String| standings.get(object).map(|(standing, _)| standing);
-                objects.iter().find_map(|object| self.missing_in(now, object, standing(object)))
+                objects.iter().find_map(|object| match (standing(object), absence) {
+                    (Some(Standing::Absent(_)), Absence::Passed) => None,
+                    (standing, _) => self.missing_in(now, object, standing),
+                })
             };
             if let ControlFlow::Break(done) = look(now, missing.as_deref()) {
                 return done;
@@ -428,10 +443,15 @@ impl Bundle {
         }
     }
 
-    /// Whether the Secret that all replicas read has another bundle by now. One that does not read says nothing.
+    /// Whether the Secret that all replicas read may have another bundle by now. One that is not there, or has none that
+    /// reads, says nothing; an API server that does not answer may be hiding one.
     async fn origin_says_otherwise(&self, wanted: &str) -> bool {
         let Some(origin) = &self.origin else { return false };
-        let Ok(Ok(Some(secret))) = timeout(WRITE, origin.secrets.get_opt(&origin.name)).await else { return false };
+        let secret = match timeout(DOUBT, origin.secrets.get_opt(&origin.name)).await {
+            Ok(Ok(Some(secret))) => secret,
+            Ok(Ok(None)) => return false,
+            Ok(Err(_)) | Err(_) => return true,
+        };
         let said = secret.data.as_ref().and_then(|data| bundle_fingerprints(&data.get("ca.crt")?.0).ok());
         said.is_some_and(|said| bundle_fingerprints(wanted.as_bytes()).is_ok_and(|wanted| wanted != said))
     }

@@ -38,6 +38,8 @@ pub(super) struct Keeper<'a> {
     wanted: Instant,
     /// Since when a new pair waits to be served.
     waiting: Option<Instant>,
+    /// The step that this replica took last.
+    taken: Option<Step>,
 }
 
 impl<'a> Keeper<'a> {
@@ -48,7 +50,7 @@ impl<'a> Keeper<'a> {
         bundle: &'a Bundle,
     ) -> Self {
         let (stored, now) = (served.clone(), Instant::now());
-        Self { source, tls, bundle, served, stored, unchanged: now, wanted: now, waiting: None }
+        Self { source, tls, bundle, served, stored, unchanged: now, wanted: now, waiting: None, taken: None }
     }
 
     /// Never ends by itself.
@@ -80,20 +82,19 @@ impl<'a> Keeper<'a> {
                 }
                 () = sleep_until(due) => {}
             }
-            let round = timeout(ROUND, source.round(Some(&self.served)));
-            let (pause, next) = match round.await.unwrap_or_else(|_| Err(source.unsettled())) {
-                Ok(found) => match self.take(found).await {
-                    Ok((repaired, next)) => (repaired, next),
-                    Err(error) => self.failed(&error),
-                },
-                Err(error) => self.failed(&error),
-            };
+            let round = timeout(ROUND, self.round()).await.unwrap_or_else(|_| Err(source.unsettled()));
+            let (pause, next) = round.unwrap_or_else(|error| self.failed(&error));
             // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
             if pause {
                 not_before = Instant::now() + pauses.next(Instant::now());
             }
             due = (Instant::now() + next).max(not_before);
         }
+    }
+
+    async fn round(&mut self) -> Result<(bool, Duration), CertificateError> {
+        let found = self.source.round(Some(&self.served)).await?;
+        self.take(found).await
     }
 
     fn failed(&self, error: &CertificateError) -> (bool, Duration) {
@@ -103,7 +104,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Takes up what a round found: publishes, serves, and goes a step further. Says whether the round repaired
-    /// something, and when to look again.
+    /// something or did again what it did before, and when to look again.
     async fn take(&mut self, found: Found) -> Result<(bool, Duration), CertificateError> {
         let now = Instant::now();
         if found.material != self.stored {
@@ -123,16 +124,17 @@ impl<'a> Keeper<'a> {
             return Ok((true, next));
         }
         let observed = Observed { published_for: held, unchanged_for: self.unchanged.elapsed() };
-        let step = match found.step(self.source, observed) {
-            Step::Wait(time) => time.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN),
+        let (again, step) = match found.step(self.source, observed) {
+            Step::Wait(time) => (false, time.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
             step => {
                 if let Some(sound) = &found.sound {
                     self.source.advance(step, sound, &found).await?;
                 }
-                Duration::ZERO
+                // In no rotation does a step follow itself: somebody undoes it.
+                (self.taken.replace(step) == Some(step), Duration::ZERO)
             }
         };
-        Ok((found.repaired, step.min(serve)))
+        Ok((found.repaired || again, step.min(serve)))
     }
 
     /// Puts a new pair into the listener once callers trust it. Returns when to look again.

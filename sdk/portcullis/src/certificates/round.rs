@@ -229,12 +229,12 @@ impl Automatic {
         let mut known = lost.remains.clone();
         known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
         known.extend(self.published(now).await);
-        known.retain(|anchor| {
-            anchor.certificate().common_name == name || anchor.stands_behind(stored.cert_pem.as_bytes(), now)
-        });
-        known.extend(trusted_through(served, now));
+        let (behind, others): (Vec<_>, Vec<_>) =
+            known.into_iter().partition(|anchor| anchor.stands_behind(stored.cert_pem.as_bytes(), now));
+        let ours = others.into_iter().filter(|anchor| anchor.certificate().common_name == name);
         let mut once: Vec<Anchor> = Vec::new();
-        for anchor in known {
+        // Of too many, the first stay.
+        for anchor in trusted_through(served, now).into_iter().chain(behind).chain(ours) {
             if !once.contains(&anchor) {
                 once.push(anchor);
             }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{PATIENCE, Place};
+use crate::refusals::store_pair;
 
 /// How long each fight goes on. At the first pauses of 0.5 s, 1 s and 2 s, four writes fit in.
 const FIGHT: Duration = Duration::from_secs(4);
@@ -95,6 +96,34 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
         let sound = || async { place.stored().await.filter(|stored| !stored.key_pem.is_empty()) };
         let last = wait_until("the last repair", PATIENCE, sound).await;
         assert_eq!(last.ca_pem, made.ca_pem);
+        stop.cancel();
+    };
+    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
+}
+
+// A mirror or a GitOps tool that holds on to an old copy.
+#[tokio::test]
+async fn a_step_that_is_undone_again_and_again_is_taken_ever_more_slowly() {
+    let place = Place::new().await;
+    place.install(&["a"]).await;
+    let source = place.source();
+    let made = source.ensure().await.unwrap();
+    store_pair(&place, 20).await;
+    let old = place.stored().await.unwrap();
+    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
+    let mark = place.cluster.audit().mark();
+    let fight = async {
+        let end = Instant::now() + FIGHT;
+        while Instant::now() < end {
+            let renewed = || async { place.stored().await.filter(|stored| stored.cert_pem != old.cert_pem) };
+            if tokio::time::timeout_at(end, wait_until("a renewal", PATIENCE, renewed)).await.is_ok() {
+                let copy = [("tls.crt", &*old.cert_pem), ("tls.key", &*old.key_pem)];
+                place.overwrite(&place.secret(), &copy).await;
+            }
+        }
+        let writes = place.writes(mark).await;
+        assert!(FEW.contains(&writes), "{writes} writes within {FIGHT:?}");
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis::certificates::{Automatic, Bundle, Configurations, Material};
@@ -43,6 +44,17 @@ impl Place {
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];
         let user = cluster.user_with(&name, &grants).await;
         Self { cluster, name, user }
+    }
+
+    /// One who may do with the configurations what the operator may, and does not see the Secrets.
+    pub(crate) async fn blind_user(&self) -> User {
+        let rule = PolicyRule {
+            api_groups: Some(vec!["admissionregistration.k8s.io".to_owned()]),
+            resources: Some(vec!["validatingwebhookconfigurations".to_owned()]),
+            verbs: ["get", "list", "watch", "patch", "update"].map(str::to_owned).to_vec(),
+            ..PolicyRule::default()
+        };
+        self.cluster.user_with(&format!("{}-blind", self.name), &[Grant::ClusterRules(&[rule])]).await
     }
 
     pub(crate) fn source(&self) -> Automatic {

@@ -30,7 +30,7 @@ async fn forbid_writes(place: &Place) {
 }
 
 /// Stores a pair with this many days left under the stored CA, and returns its certificate.
-async fn store_pair(place: &Place, days: i32) -> String {
+pub(crate) async fn store_pair(place: &Place, days: i32) -> String {
     let data = place.read(&place.ca_secret()).await.unwrap().data.unwrap();
     let text = |key: &str| String::from_utf8(data[key].0.clone()).unwrap();
     let now = Timestamp::now();

@@ -31,7 +31,8 @@ async fn replica(place: &Place, source: Automatic, stop: &CancellationToken) -> 
 
 async fn rotated(place: &Place, source: &Automatic, before: &Material) -> Material {
     let look = || async {
-        let stored = place.stored().await.filter(|stored| stored.ca_pem != before.ca_pem)?;
+        let ended = |stored: &Material| stored.ca_pem != before.ca_pem && stored.ca_pem.matches("BEGIN").count() == 1;
+        let stored = place.stored().await.filter(ended)?;
         let published = place.bundles().await == [("a".to_owned(), Some(stored.ca_pem.clone()))];
         (published && phase(source).await == Phase::Steady).then_some(stored)
     };
@@ -86,17 +87,22 @@ async fn a_replica_that_is_behind_does_not_undo_what_the_others_published() {
     let before = replica(&place, place.quick_source(), &stop).await;
     place.wait_for_bundles("the CA", &[("a", Some(&before.ca_pem))]).await;
     let mark = place.cluster.audit().mark();
-    // It publishes what it knows, and does not hear of anything else.
-    let sleeper = place.quick_source();
-    let (bundle, configurations) = (sleeper.bundle(&place.name, &before), sleeper.configurations.clone());
-    let (client, stopped) = (sleeper.client.clone(), stop.clone());
-    tokio::spawn(async move { bundle.maintain(&client, &configurations, &stopped).await });
+    // They publish what they know, and do not hear of anything else; one is not told what the Secret says, either.
+    let blind = place.blind_user().await;
+    for asked in [&place.user, &blind] {
+        let mut sleeper = place.quick_source();
+        sleeper.client = asked.client.clone();
+        let (bundle, configurations) = (sleeper.bundle(&place.name, &before), sleeper.configurations.clone());
+        let (client, stopped) = (sleeper.client, stop.clone());
+        tokio::spawn(async move { bundle.maintain(&client, &configurations, &stopped).await });
+    }
     place.source().rotate().await.unwrap();
     rotated(&place, &place.source(), &before).await;
     stop.cancel();
     let audit = place.cluster.audit().writes_by(&place.user.name, mark).await;
     let bundles = audit.iter().filter(|write| write.resource.starts_with("validating") && write.code == 200).count();
     assert_eq!(bundles, 2, "both, and then the new one: {audit:#?}");
+    assert_eq!(place.cluster.audit().writes_by(&blind.name, mark).await.len(), 0);
 }
 
 // D3: certificates persist across reinstalls of the operator.
@@ -134,6 +140,19 @@ async fn a_fresh_replica_learns_from_what_is_published_which_ca_must_stay_truste
     let fresh = place.quick_source().ensure().await.unwrap();
     assert!(fresh.ca_pem != before.ca_pem && fresh.ca_pem.contains(before.ca_pem.trim()), "both are to be trusted");
     assert_eq!(phase(&place.source()).await, Phase::Draining);
+}
+
+// A tool that prunes what it does not know: each CA that is made and lost has issued nothing.
+#[tokio::test]
+async fn a_ca_that_is_lost_again_and_again_leaves_the_one_trusted_that_is_served() {
+    let place = Place::new().await;
+    let before = place.source().ensure().await.unwrap();
+    for loss in 1..=6 {
+        place.delete(&place.ca_secret()).await;
+        let now = place.source().ensure().await.unwrap();
+        assert_eq!(now.cert_pem, before.cert_pem, "loss {loss}");
+        assert!(now.ca_pem.contains(before.ca_pem.trim()), "loss {loss}");
+    }
 }
 
 // Clocks 5 minutes off on either side agree about every certificate that is made.

@@ -108,3 +108,26 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     let after = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
     assert!(before.is_disjoint(&after) && after.len() == 1);
 }
+
+// It accepts connections and says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_command_waits_for_a_silent_api_server_any_longer_than_it_is_told() {
+    let mute = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "mute",
+        "clusters": [{ "name": "mute", "cluster": { "server": format!("http://{}", mute.local_addr().unwrap()) } }],
+        "users": [{ "name": "mute", "user": {} }],
+        "contexts": [{ "name": "mute", "context": { "cluster": "mute", "user": "mute" } }],
+    });
+    let mut place = Installation::new().await;
+    let file = std::env::temp_dir().join(format!("{}.kubeconfig", place.name));
+    std::fs::write(&file, config.to_string()).unwrap();
+    place.kubeconfig = file.display().to_string();
+    for what in ["show", "ensure", "publish", "rotate"] {
+        let begun = std::time::Instant::now();
+        let said = place.fails(&[what, "--timeout", "1"]).await;
+        assert!(said.contains("the API server did not answer within 1 s"), "{what}: {said}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
+    }
+    std::fs::remove_file(file).unwrap();
+}

@@ -66,6 +66,19 @@ async fn a_bundle_that_drops_the_old_ca_at_once_brings_the_new_pair_at_once() {
     place.in_force().await;
 }
 
+// Nobody is called by a CRD that is not there; a renewal that waited for it would wait until the old pair has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
+    let (old, new) = (ca("old"), ca("new"));
+    let mut place = Place::new(Supplier::User).await;
+    place.crds.push("nones.absent.example".to_owned());
+    place.put_pair(&place.pair(&old), old.cert_pem()).await;
+    let serving = place.serve().await;
+    place.publish(serving.address.port(), &format!("{}{}", old.cert_pem(), new.cert_pem())).await;
+    place.put_pair(&place.pair(&new), new.cert_pem()).await;
+    served(&place, &serving, &new).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_pair_that_nobody_trusts_waits_no_longer_than_the_old_one_lives() {
     let (old, new) = (ca("old"), ca("new"));

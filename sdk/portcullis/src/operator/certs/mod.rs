@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use portcullis_pki::Certificate;
 use portcullis_pki::rotation::Phase;
 use rustls::crypto::CryptoProvider;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::cli::Output;
@@ -61,6 +61,21 @@ enum What {
     Show,
 }
 
+/// How long the command takes at most.
+#[derive(Clone, Copy)]
+struct Patience {
+    time: Duration,
+    end: Instant,
+}
+
+impl Patience {
+    /// Nothing that the API server is asked is waited for any longer.
+    async fn answer<T>(self, asked: impl Future<Output = T>) -> anyhow::Result<T> {
+        let late = || format!("the API server did not answer within {} s; is it reachable?", self.time.as_secs());
+        timeout_at(self.end, asked).await.with_context(late)
+    }
+}
+
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
     parts: Parts,
@@ -72,10 +87,11 @@ pub(super) async fn perform<A: clap::Args>(
     let configurations = installation.configurations(&parts.webhooks)?;
     let routes = parts.webhooks.routes()?;
     let source = installation.certificate_source(client, provider, configurations, routes.metrics());
-    let patience = Duration::from_secs(flags.timeout);
+    let patience =
+        Patience { time: Duration::from_secs(flags.timeout), end: Instant::now() + Duration::from_secs(flags.timeout) };
     match flags.what {
         What::Ensure => {
-            let material = source.ensure().await?;
+            let material = patience.answer(source.ensure()).await??;
             say(&sound(&installation, &material)?)
         }
         What::Publish => publish(&installation, &source, patience).await,
@@ -84,7 +100,7 @@ pub(super) async fn perform<A: clap::Args>(
             CertificateSource::Supplied(_) => anyhow::bail!(elsewhere(&installation)),
         },
         What::Show => {
-            let shown = show::look(&installation, &source).await?;
+            let shown = patience.answer(show::look(&installation, &source)).await??;
             say(&match flags.output {
                 Output::Text => shown.to_string(),
                 Output::Json => serde_json::to_string_pretty(&shown)? + "\n",
@@ -125,22 +141,22 @@ fn elsewhere(installation: &Installation) -> String {
 }
 
 /// Does what a replica does, until all entries hold what they should.
-async fn publish(installation: &Installation, source: &CertificateSource, patience: Duration) -> anyhow::Result<()> {
-    let material = source.ensure().await?;
+async fn publish(installation: &Installation, source: &CertificateSource, patience: Patience) -> anyhow::Result<()> {
+    let material = patience.answer(source.ensure()).await??;
     let (stop, configurations) = (CancellationToken::new(), source.configurations());
     let bundle = source.bundle(installation.operator, &material);
     let mut missing = "an answer of the API server".to_owned();
     let published = async {
         let published = bundle.published(configurations, |said| said.clone_into(&mut missing));
-        let published = tokio::time::timeout(patience, published).await;
+        let published = timeout_at(patience.end, published).await;
         stop.cancel();
         published
     };
     let (published, ()) = tokio::join!(published, bundle.maintain(source.client(), configurations, &stop));
     if published.is_err() {
-        anyhow::bail!("waited {} s in vain for {missing}", patience.as_secs());
+        anyhow::bail!("waited {} s in vain for {missing}", patience.time.as_secs());
     }
-    let shown = show::look(installation, source).await?;
+    let shown = patience.answer(show::look(installation, source)).await??;
     shown.published.iter().try_for_each(|entry| say(&format!("published: {}, {}\n", entry.object, entry.entry)))
 }
 
@@ -148,11 +164,11 @@ async fn rotate(
     installation: &Installation,
     automatic: &Automatic,
     wait: bool,
-    patience: Duration,
+    patience: Patience,
 ) -> anyhow::Result<()> {
-    let before = automatic.stored().await?;
+    let before = patience.answer(automatic.stored()).await??;
     let under_way = before.authorities.as_ref().is_ok_and(|authorities| authorities.phase() != Phase::Steady);
-    let mut phase = automatic.rotate().await?;
+    let mut phase = patience.answer(automatic.rotate()).await??;
     let release = &installation.release;
     say(&format!(
         "{release}: a rotation {}: {}\n",
@@ -162,17 +178,16 @@ async fn rotate(
     if !wait {
         return Ok(());
     }
-    let deadline = Instant::now() + patience;
     while phase != Phase::Steady {
-        if Instant::now() >= deadline {
+        if Instant::now() >= patience.end {
             anyhow::bail!(
                 "waited {} s; the rotation goes on while replicas run, now {}: wait longer with --timeout, or see 'certs show'",
-                patience.as_secs(),
+                patience.time.as_secs(),
                 name(phase)
             );
         }
         sleep(LOOK).await;
-        let stored = automatic.stored().await?;
+        let stored = patience.answer(automatic.stored()).await??;
         let now = stored
             .authorities
             .map_err(|lost| anyhow::anyhow!("the CA is lost: {}; see 'certs ensure'", lost.problem))?;
