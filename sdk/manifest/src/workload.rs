@@ -87,11 +87,14 @@ impl Workload {
             ports.insert(0, json!({ "name": WEBHOOKS, "containerPort": port, "protocol": "TCP" }));
         }
         let probe = |path: &str, period: u8| json!({ "httpGet": { "path": path, "port": HEALTH }, "periodSeconds": period, "timeoutSeconds": 5 });
+        let field =
+            |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
         json!({
             "name": OPERATOR,
             "image": self.image,
             "args": self.args,
-            "env": [{ "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } }],
+            // Where it lives, and how it is called in Leases.
+            "env": [field("POD_NAMESPACE", "metadata.namespace"), field("POD_NAME", "metadata.name")],
             "ports": ports,
             "livenessProbe": probe("/healthz", 10),
             "readinessProbe": probe("/readyz", 5),

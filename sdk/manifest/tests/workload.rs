@@ -90,6 +90,18 @@ fn replicas_are_replaced_and_evicted_one_at_a_time_and_keep_apart() {
 }
 
 #[test]
+fn a_pod_is_told_where_it_lives_and_how_it_is_called() {
+    let manifests = workload(true).manifests();
+    let env = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"];
+    let fields = env.as_array().unwrap().iter();
+    let fields: Vec<_> = fields.map(|one| (&one["name"], &one["valueFrom"]["fieldRef"]["fieldPath"])).collect();
+    assert_eq!(
+        fields,
+        [(&json!("POD_NAMESPACE"), &json!("metadata.namespace")), (&json!("POD_NAME"), &json!("metadata.name"))]
+    );
+}
+
+#[test]
 fn labels_say_what_kubernetes_recommends_and_nothing_that_it_refuses() {
     for manifest in workload(true).manifests() {
         let found = &manifest["metadata"]["labels"];

@@ -25,7 +25,7 @@ pub(crate) fn free_port() -> u16 {
 fn command(arguments: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_entity-operator"));
     command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
-    for variable in ["KUBECONFIG", "POD_NAMESPACE", "RUST_LOG", "HOME"] {
+    for variable in ["KUBECONFIG", "POD_NAMESPACE", "POD_NAME", "RUST_LOG", "HOME"] {
         command.env_remove(variable);
     }
     command
@@ -67,6 +67,7 @@ impl Running {
             let source = variable.value_from.as_ref().and_then(|source| source.field_ref.as_ref());
             let value = match source.map(|field| field.field_path.as_str()) {
                 Some("metadata.namespace") => &namespace,
+                Some("metadata.name") => pod.metadata.name.as_ref().unwrap(),
                 Some(path) => panic!("a node that plays {path} is not built"),
                 None => variable.value.as_ref().unwrap(),
             };
