@@ -11,7 +11,7 @@ use super::configuration::{Configuration, Entry, conversion, selects};
 use super::snapshot::{Look, Snapshot};
 use super::subject::Subject;
 
-const APP: &str = "app.kubernetes.io/name";
+const INSTANCE: &str = "app.kubernetes.io/instance";
 const HOOK: &str = "helm.sh/hook";
 const JOB: &str = "batch.kubernetes.io/job-name";
 
@@ -103,7 +103,7 @@ impl Snapshot {
         let installation = &subject.installation;
         let named = |deployment: &&Deployment| {
             deployment.name_any() == installation.release
-                || deployment.labels().get(APP).is_some_and(|app| *app == installation.release)
+                || deployment.labels().get(INSTANCE).is_some_and(|instance| *instance == installation.release)
         };
         selected.or_else(|| deployments.iter().find(named))
     }
@@ -128,7 +128,7 @@ impl Snapshot {
     /// Name of the ServiceAccount that the operator runs under.
     pub(super) fn account(&self, subject: &Subject) -> String {
         let spec = self.deployment(subject).and_then(|deployment| deployment.spec.as_ref()?.template.spec.as_ref());
-        spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| subject.installation.role())
+        spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| subject.installation.release.clone())
     }
 
     /// The Jobs that prepare this installation: hooks of Helm, and what is named after it.

@@ -419,6 +419,28 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
     }
 }
 
+/// A self-signed issuer of cert-manager makes such, and the operator serves it.
+#[test]
+fn a_leaf_that_callers_trust_as_itself_is_in_order() {
+    let (mut snapshot, (_, cert, _)) = (well(), pair());
+    let Look::Seen(Some(stored)) = &mut snapshot.secret else { panic!("it was not seen") };
+    let bundle = ByteString(cert.clone().into_bytes());
+    stored.0.data.get_or_insert_default().insert("ca.crt".to_owned(), bundle.clone());
+    change(&mut snapshot.configurations, |all| {
+        all.iter_mut().flat_map(|one| &mut one.entries).for_each(|e| e.client.ca_bundle = Some(bundle.clone()));
+    });
+    let findings = examine(&subject(), &snapshot).findings;
+    let bad: Vec<_> = findings.iter().filter(|f| ["X5", "X9"].contains(&f.id) && f.verdict != Verdict::Ok).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+#[test]
+fn without_a_deployment_the_account_is_the_one_that_is_generated_for_a_restricted_release_too() {
+    let (mut subject, snapshot) = (subject(), Snapshot { deployments: list(&[]), ..well() });
+    subject.installation.restricted_to = Some("a".to_owned());
+    assert_eq!(snapshot.account(&subject), "shop");
+}
+
 fn job(status: &Value) -> Value {
     let container = json!({ "name": "certs", "args": ["certs", "publish"] });
     json!({

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use portcullis_pki::{Certificate, PairProblem, check_server_pair};
+use portcullis_pki::{Certificate, PairProblem, TrustProblem, check_server_pair, check_trust};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -46,12 +46,12 @@ impl Pair<'_> {
         check_server_pair(self.cert, self.key, bundle, names, now, SignedDuration::ZERO).err()
     }
 
-    /// Whether callers that trust `bundle` would trust it; `None` when something else is wrong that hides the answer.
+    /// Whether callers that trust `bundle` would trust it; `None` when it does not read.
     pub(super) fn trusted_by(&self, bundle: &[u8], now: Timestamp) -> Option<bool> {
-        match self.problem(bundle, &[], now) {
-            None | Some(PairProblem::EndsSoon { .. }) => Some(true),
-            Some(PairProblem::UnknownIssuer { .. } | PairProblem::Bundle(_)) => Some(false),
-            Some(_) => None,
+        match check_trust(self.cert, bundle, now) {
+            Ok(_) => Some(true),
+            Err(TrustProblem::Certificate(_)) => None,
+            Err(_) => Some(false),
         }
     }
 }

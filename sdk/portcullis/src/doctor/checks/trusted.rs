@@ -261,7 +261,9 @@ pub(super) fn fit(view: &View<'_>) -> Said {
         notes.push(fail(message, renew(subject)));
     }
     let bundle = certificates(pair.ca).unwrap_or_default();
-    for authority in bundle.iter().filter(|authority| !authority.is_ca) {
+    // A leaf may be its own authority: an issuer that is self-signed makes such.
+    let own = leaf(pair).map(|leaf| leaf.fingerprint);
+    for authority in bundle.iter().filter(|one| !one.is_ca && own.as_ref() != Some(&one.fingerprint)) {
         let message = format!("ca.crt: certificate {} may not sign others (no CA:TRUE)", authority.common_name);
         notes.push(fail(message, renew(subject)));
     }
