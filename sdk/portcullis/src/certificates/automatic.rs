@@ -20,7 +20,7 @@ use super::metrics::CertificateMetrics;
 use super::store::{ca_data, pair_data};
 use super::{CertificateError, Material};
 use crate::metrics::Metrics;
-use crate::server::{TlsError, tls_config};
+use crate::server::TlsError;
 
 /// How long one round of reading and writing may take.
 pub(super) const ROUND: Duration = Duration::from_mins(1);
@@ -164,7 +164,7 @@ impl Automatic {
     /// # Errors
     /// When it does not read, or key and certificate do not belong together.
     pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
-        tls_config(Arc::clone(&self.provider), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
+        material.tls_config(&self.provider)
     }
 
     /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is

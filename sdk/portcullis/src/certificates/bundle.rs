@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use super::Material;
 use super::carrier::{CONVERSION, Carrier, Entry};
+use super::clock::Clock;
 use super::metrics::CertificateMetrics;
 use crate::names::DEV_SESSION;
 use crate::pauses::Pauses;
@@ -79,6 +80,7 @@ pub struct Bundle {
     /// Where all replicas read what is to be published; nowhere when there is but one.
     origin: Option<Origin>,
     metrics: CertificateMetrics,
+    clock: Clock,
 }
 
 /// What callers must trust.
@@ -122,13 +124,13 @@ impl Wanted {
         Self::Accepted { chain, bundle }
     }
 
-    /// Why callers with this bundle do not trust what they must; `None` when they do.
-    fn missing(&self, carried: Option<&[u8]>) -> Option<String> {
+    /// Why callers with this bundle do not trust what they must, at `now`; `None` when they do.
+    fn missing(&self, carried: Option<&[u8]>, now: Timestamp) -> Option<String> {
         match self {
             Self::Held(bundle) => (carried != Some(bundle.as_bytes())).then(String::new),
             Self::Accepted { chain, .. } => {
                 let carried = carried.unwrap_or_default();
-                check_trust(chain.as_bytes(), carried, Timestamp::now()).err().map(|problem| problem.to_string())
+                check_trust(chain.as_bytes(), carried, now).err().map(|problem| problem.to_string())
             }
         }
     }
@@ -147,6 +149,7 @@ impl Bundle {
             namespace: None,
             origin: None,
             metrics: CertificateMetrics::default(),
+            clock: Clock::system(),
         }
     }
 
@@ -162,6 +165,7 @@ impl Bundle {
             namespace: None,
             origin: None,
             metrics: CertificateMetrics::default(),
+            clock: Clock::system(),
         }
     }
 
@@ -184,6 +188,12 @@ impl Bundle {
     #[must_use]
     pub(super) fn counted_in(mut self, metrics: CertificateMetrics) -> Self {
         self.metrics = metrics;
+        self
+    }
+
+    #[must_use]
+    pub(super) fn judged_by(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 
@@ -294,7 +304,7 @@ impl Bundle {
                 Some(format!("the CA to be published in {object}: {why}"))
             }
             Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
-                let why = wanted.missing(carried.as_deref())?;
+                let why = wanted.missing(carried.as_deref(), self.clock.now())?;
                 let why = if why.is_empty() { why } else { format!(": {entry}: {why}; {}", self.cure) };
                 Some(format!("the CA to be published in {object}{why}"))
             }),
@@ -396,7 +406,7 @@ impl Bundle {
                 self.stands::<C>(name, Standing::Absent(C::STRANGE.to_owned()));
             } else {
                 self.stands::<C>(name, carries(&mine));
-                let right = mine.iter().all(|entry| wanted.missing(entry.bundle).is_none());
+                let right = mine.iter().all(|entry| wanted.missing(entry.bundle, self.clock.now()).is_none());
                 let Some(manager) = self.manager.as_ref().filter(|_| !right) else {
                     doubted = None;
                     continue;

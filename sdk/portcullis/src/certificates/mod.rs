@@ -149,6 +149,13 @@ pub struct Material {
     pub ca_pem: String,
 }
 
+impl Material {
+    /// The listener's configuration for it.
+    pub(crate) fn tls_config(&self, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
+        tls_config(Arc::clone(provider), self.cert_pem.as_bytes(), self.key_pem.as_bytes())
+    }
+}
+
 impl std::fmt::Debug for Material {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Material").field("ca_pem", &self.ca_pem).finish_non_exhaustive()
@@ -226,7 +233,7 @@ impl CertificateSource {
     /// # Errors
     /// When it does not read, or key and certificate do not belong together.
     pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
-        tls_config(Arc::clone(self.provider()), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
+        material.tls_config(self.provider())
     }
 
     pub(crate) fn client(&self) -> &Client {

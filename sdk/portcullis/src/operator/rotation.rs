@@ -25,9 +25,13 @@ impl RotationFlags {
             let (timing, milliseconds) = (&mut automatic.timing, |ms: Option<u64>| ms.map(Duration::from_millis));
             timing.settle = milliseconds(self.ca_settle).unwrap_or(timing.settle);
             timing.drain = milliseconds(self.ca_drain).unwrap_or(timing.drain);
-            if let Some(seconds) = self.clock_skew {
-                automatic.clock = Clock::off_by(SignedDuration::from_secs(seconds));
-            }
+        }
+        if let Some(seconds) = self.clock_skew {
+            let clock = match &mut source {
+                CertificateSource::Automatic(automatic) => &mut automatic.clock,
+                CertificateSource::Supplied(supplied) => &mut supplied.clock,
+            };
+            *clock = Clock::off_by(SignedDuration::from_secs(seconds));
         }
         source
     }

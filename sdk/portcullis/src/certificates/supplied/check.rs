@@ -103,7 +103,6 @@ fn accepted(
     let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap_or_default()));
     let verified = verifier.map_err(|error| said(&error))?.verify_server_cert(leaf, intermediates, &name, &[], now);
     verified.map_err(|error| said(&error))?;
-    super::super::tls_config(Arc::clone(provider), material.cert_pem.as_bytes(), material.key_pem.as_bytes())
-        .map_err(|error| said(&error))?;
+    material.tls_config(provider).map_err(|error| said(&error))?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt as _};
@@ -24,7 +24,7 @@ pub use cure::Supplier;
 use super::bundle::{Bundle, Configurations, watch_one};
 use super::clock::Clock;
 use super::metrics::CertificateMetrics;
-use super::{CertificateError, Material, tls_config};
+use super::{CertificateError, Material};
 use crate::metrics::Metrics;
 use check::{Problem, Sound};
 use cure::Place;
@@ -120,7 +120,8 @@ impl Supplied {
 
     /// What looks on whether callers accept `material`, in the entries that call a Service of this namespace.
     pub fn bundle(&self, material: &Material) -> Bundle {
-        Bundle::observing(material, &self.place(None).publish()).of_services_in(&self.namespace)
+        let bundle = Bundle::observing(material, &self.place(None).publish()).of_services_in(&self.namespace);
+        bundle.judged_by(self.clock.clone())
     }
 
     /// Reads and checks the Secret.
@@ -224,8 +225,7 @@ impl Supplied {
                 continue;
             }
             let candidate = self.check(live.as_ref()).and_then(|sound| {
-                let Material { cert_pem, key_pem, .. } = &sound.material;
-                let config = tls_config(Arc::clone(&self.provider), cert_pem.as_bytes(), key_pem.as_bytes())?;
+                let config = sound.material.tls_config(&self.provider)?;
                 Ok(Candidate { sound, config })
             });
             match candidate {
@@ -289,7 +289,7 @@ impl Supplied {
     }
 
     fn check(&self, secret: Option<&Secret>) -> Result<Sound, CertificateError> {
-        check::check(secret, &self.server_name, &self.provider, self.now())
+        check::check(secret, &self.server_name, &self.provider, self.clock.now())
             .map_err(|problem| self.refused(secret, &problem))
     }
 
@@ -313,10 +313,6 @@ impl Supplied {
                 // As 'generate certificates' calls it.
                 .unwrap_or(&self.secret),
         }
-    }
-
-    fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 }
 
