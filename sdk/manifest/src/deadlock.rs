@@ -9,7 +9,7 @@ use portcullis_review::Operation;
 use crate::{FailurePolicy, Rule, Scope, Webhook};
 
 /// The label that the API server sets on every namespace: its name.
-pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Where the parts of a cluster live without which nothing starts: its network, its DNS, the leases of its controllers.
 const KUBE_SYSTEM: &str = "kube-system";
 /// Where nodes say that they live.

@@ -38,7 +38,7 @@ mod yaml;
 pub use cert_manager::{INJECT_CA_FROM, IssuedCertificate, IssuerRef};
 pub use configuration::{ServiceRef, mutating_configuration, validating_configuration};
 pub use crd::{with_conversion, without_conversion};
-pub use deadlock::Deadlock;
+pub use deadlock::{Deadlock, NAMESPACE_NAME};
 pub use kustomization::kustomization;
 pub use labels::Labels;
 /// What a rule names is what a review says.

@@ -1,4 +1,4 @@
-//! What Kubernetes takes for a name (RFC 1123).
+//! What Kubernetes takes for a name (RFC 1123), and the names of what several parts look for.
 
 /// A label: 1 to 63 lower-case letters, digits and `-`, which neither begin nor end with `-`.
 pub(crate) fn is_label(text: &str) -> bool {
@@ -18,3 +18,5 @@ fn is_part(text: &str) -> bool {
 
 /// The annotation by which a development session marks what it put into a cluster.
 pub(crate) const DEV_SESSION: &str = "portcullis.dev/dev-session";
+/// The label that says which release's webhooks a development session serves.
+pub(crate) const DEV_OF: &str = "portcullis.dev/dev-of";

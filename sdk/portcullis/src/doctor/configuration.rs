@@ -7,13 +7,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta};
-use portcullis_manifest::WebhookKind;
+use portcullis_manifest::{NAMESPACE_NAME, WebhookKind};
 use serde_json::Value;
 
-/// The label that the API server sets on every namespace: its name.
-pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// cert-manager's cainjector fills the bundles of objects with this annotation.
-pub(super) const INJECT_FROM: &str = "cert-manager.io/inject-ca-from";
 const DEFAULT_PORT: i32 = 443;
 const DEFAULT_TIMEOUT: i32 = 10;
 

@@ -17,7 +17,7 @@ use super::connect::connect;
 use super::dev::{self, DevFlags};
 use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
-use super::installation::{InstallationFlags, label, service_name};
+use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
 use super::rotation::RotationFlags;
 use super::run::Signals;
@@ -200,7 +200,7 @@ pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
     // Whatever it is asked for, an operator whose name cannot name its objects is told so.
-    let service = format!("{}-webhook", operator.name);
+    let service = service_of(operator.name);
     service_name(&service)
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {

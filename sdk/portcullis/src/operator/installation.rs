@@ -9,6 +9,21 @@ use crate::certificates::{CertificateMode, Configurations};
 use crate::names::is_label;
 use crate::webhooks::{RegistrationError, Webhooks};
 
+/// The port of the Service, unless another is said.
+pub(super) const SERVICE_PORT: u16 = 443;
+/// The DNS domain of clusters, unless another is said.
+pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// Name of the Service of a release, unless another is said.
+pub(super) fn service_of(release: &str) -> String {
+    format!("{release}-webhook")
+}
+
+/// Name of the Secret with a release's pair, unless another is said.
+pub(super) fn secret_of(release: &str) -> String {
+    format!("{release}-webhook-tls")
+}
+
 /// A feature that is on unless it is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
@@ -47,10 +62,10 @@ pub(super) struct InstallationFlags {
     #[arg(long, value_parser = service_name)]
     pub(super) service_name: Option<String>,
     /// Port of that Service
-    #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = SERVICE_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) service_port: u16,
     /// The cluster's DNS domain, for the certificate's names
-    #[arg(long, default_value = "cluster.local", value_name = "DOMAIN", value_parser = domain)]
+    #[arg(long, default_value = CLUSTER_DOMAIN, value_name = "DOMAIN", value_parser = domain)]
     pub(super) cluster_domain: String,
     /// Who makes the certificates
     #[arg(long, value_enum, default_value_t)]
@@ -69,8 +84,8 @@ impl Default for InstallationFlags {
             release: None,
             restrict_to_namespace: None,
             service_name: None,
-            service_port: 443,
-            cluster_domain: "cluster.local".to_owned(),
+            service_port: SERVICE_PORT,
+            cluster_domain: CLUSTER_DOMAIN.to_owned(),
             certificates: CertificateMode::default(),
             certificate_secret: None,
             webhooks: Switch::default(),
@@ -82,7 +97,7 @@ impl InstallationFlags {
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
     pub(super) fn resolve(&self, operator: &'static str, namespace: Option<&str>) -> anyhow::Result<Installation> {
         let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
-        let name = self.service_name.clone().unwrap_or_else(|| format!("{release}-webhook"));
+        let name = self.service_name.clone().unwrap_or_else(|| service_of(&release));
         service_name(&name)
             .map_err(|fix| anyhow::anyhow!("operator {release:?} cannot have a Service {name:?}: {fix}"))?;
         let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
@@ -93,7 +108,7 @@ impl InstallationFlags {
             namespace,
             cluster_domain: self.cluster_domain.clone(),
             certificates: self.certificates,
-            secret: self.certificate_secret.clone().unwrap_or_else(|| format!("{release}-webhook-tls")),
+            secret: self.certificate_secret.clone().unwrap_or_else(|| secret_of(&release)),
             webhooks: self.webhooks,
             release,
         })

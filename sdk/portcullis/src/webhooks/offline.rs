@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ApiResource, GroupVersionKind as Gvk, Selector, SelectorExt as _};
-use portcullis_manifest::{SideEffects, WebhookKind};
+use portcullis_manifest::{NAMESPACE_NAME, SideEffects, WebhookKind};
 use portcullis_review::{GroupVersionKind, Operation, Review, Verdict};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -15,9 +15,6 @@ use serde_json::{Value, json};
 use super::admit::{Admit, Failure};
 use super::settings::Settings;
 use super::{Context, Webhooks};
-
-/// Label that the API server puts on every namespace: its name.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// What one webhook says of an object.
 #[derive(Clone, Debug)]

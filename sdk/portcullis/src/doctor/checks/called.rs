@@ -212,7 +212,7 @@ pub(super) fn selected(view: &View<'_>) -> Said {
 /// The labels that the API server selects by: it adds the name itself.
 fn labels(namespace: &Namespace) -> std::collections::BTreeMap<String, String> {
     let mut labels = namespace.labels().clone();
-    labels.insert(crate::doctor::configuration::NAMESPACE_NAME.to_owned(), namespace.name_any());
+    labels.insert(portcullis_manifest::NAMESPACE_NAME.to_owned(), namespace.name_any());
     labels
 }
 

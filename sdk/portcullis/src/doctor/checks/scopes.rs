@@ -225,7 +225,7 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     snapshot.configurations.known()?;
     let mut others = Vec::new();
     for configuration in snapshot.family(subject) {
-        let development = configuration.metadata.labels.iter().flatten().any(|(key, _)| key == "portcullis.dev/dev-of");
+        let development = configuration.metadata.labels.iter().flatten().any(|(key, _)| key == crate::names::DEV_OF);
         let everywhere = configuration.entries.iter().any(|entry| entry.restricted_to().is_none());
         let service = configuration.entries.first().and_then(crate::doctor::configuration::Entry::service);
         if everywhere && !development && service.as_ref().is_some_and(|place| !others.contains(place)) {

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use portcullis_manifest::WebhookKind;
+use portcullis_manifest::{INJECT_CA_FROM, WebhookKind};
 use portcullis_pki::bundle_fingerprints;
 use serde_json::Value;
 
 use super::{Said, View, fail, fine, info, warn};
 use crate::certificates::CertificateMode;
-use crate::doctor::configuration::{Configuration, INJECT_FROM};
+use crate::doctor::configuration::Configuration;
 use crate::doctor::snapshot::{Issuance, Snapshot};
 use crate::doctor::subject::Subject;
 use crate::doctor::trust::{pair, value};
@@ -88,10 +88,10 @@ pub(super) fn issuance(view: &View<'_>) -> Said {
     let crds = subject.conversions.iter().filter_map(|(crd, _)| snapshot.crds.get(crd)?.seen()?.as_ref());
     let objects = configurations(subject, snapshot).into_iter().map(|one| (one.name().to_owned(), &one.metadata));
     for (object, metadata) in objects.chain(crds.map(|crd| (crd.name_any(), &crd.metadata))) {
-        let from = metadata.annotations.as_ref().and_then(|annotations| annotations.get(INJECT_FROM));
+        let from = metadata.annotations.as_ref().and_then(|annotations| annotations.get(INJECT_CA_FROM));
         let Some(from) = from else {
             notes.push(fail(
-                format!("{object} has no annotation {INJECT_FROM}: nothing fills its caBundle"),
+                format!("{object} has no annotation {INJECT_CA_FROM}: nothing fills its caBundle"),
                 subject.apply("webhooks"),
             ));
             continue;
@@ -100,7 +100,7 @@ pub(super) fn issuance(view: &View<'_>) -> Said {
             place != namespace || certificates.iter().any(|certificate| certificate.name_any() == name)
         });
         if !known {
-            let message = format!("{object}: annotation {INJECT_FROM} references Certificate {from}, not found");
+            let message = format!("{object}: annotation {INJECT_CA_FROM} references Certificate {from}, not found");
             notes.push(fail(message, subject.apply("certificates")));
         }
     }
@@ -162,7 +162,11 @@ pub(super) fn owners(view: &View<'_>) -> Said {
         owners.insert(format!("cert-manager (Certificate {})", certificate.name_any()));
     }
     for configuration in configurations(subject, snapshot) {
-        if configuration.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(INJECT_FROM))
+        if configuration
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|annotations| annotations.contains_key(INJECT_CA_FROM))
         {
             owners.insert(format!("cert-manager's cainjector (annotation of {})", configuration.name()));
         }

@@ -6,13 +6,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use portcullis_manifest::{
-    Deadlock, FailurePolicy, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
+    Deadlock, FailurePolicy, NAMESPACE_NAME, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    validating_configuration,
 };
 
 use super::mark::Mark;
-
-/// The label that the API server sets on every namespace: its name.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// Where the API server calls, and whom it trusts there.
 #[derive(Clone, Debug, PartialEq, Eq)]

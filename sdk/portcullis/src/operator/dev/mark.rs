@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::names::DEV_SESSION;
 
-/// Which operator's webhooks a development session serves.
-pub(super) const OF: &str = "portcullis.dev/dev-of";
+pub(super) use crate::names::DEV_OF as OF;
+
 /// Who serves them.
 pub(super) const OWNER: &str = "portcullis.dev/dev-owner";
 /// When the session ends at the latest (RFC 3339).

@@ -1,10 +1,11 @@
 //! Arguments of the generated Deployment.
 
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, ValueEnum};
+use clap::{ArgAction, ArgMatches};
 
 use crate::certificates::CertificateMode;
 use crate::operator::Installation;
+use crate::operator::installation::{CLUSTER_DOMAIN, SERVICE_PORT, secret_of, service_of};
 
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
 /// defaults. Its namespace it learns from its Pod.
@@ -21,16 +22,14 @@ pub(in crate::operator) fn installation_arguments(installation: &Installation) -
         secret,
         webhooks,
     } = installation;
-    let mode = Some(certificates).filter(|mode| **mode != CertificateMode::default());
-    let mode = mode.and_then(CertificateMode::to_possible_value);
     let flags = [
         ("release", (release != operator).then(|| release.clone())),
         ("restrict-to-namespace", restricted_to.clone()),
-        ("service-name", (service.name != format!("{release}-webhook")).then(|| service.name.clone())),
-        ("service-port", (service.port != 443).then(|| service.port.to_string())),
-        ("cluster-domain", (cluster_domain != "cluster.local").then(|| cluster_domain.clone())),
-        ("certificates", mode.map(|mode| mode.get_name().to_owned())),
-        ("certificate-secret", (*secret != format!("{release}-webhook-tls")).then(|| secret.clone())),
+        ("service-name", (service.name != service_of(release)).then(|| service.name.clone())),
+        ("service-port", (service.port != SERVICE_PORT).then(|| service.port.to_string())),
+        ("cluster-domain", (cluster_domain != CLUSTER_DOMAIN).then(|| cluster_domain.clone())),
+        ("certificates", (*certificates != CertificateMode::default()).then(|| certificates.to_string())),
+        ("certificate-secret", (*secret != secret_of(release)).then(|| secret.clone())),
         ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
     ];
     flags.into_iter().filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
