@@ -61,7 +61,7 @@ impl Configurations {
 
 /// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something
 /// else takes it out (Helm, GitOps, a user's `apply`). Or it only looks on, where publishing is somebody else's business
-/// ([`Bundle::observing`]).
+/// ([`Supplied`](super::Supplied)).
 ///
 /// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is
 /// sent while the bytes are right. Who takes the conversion out of a CRD by server-side apply takes
@@ -155,7 +155,7 @@ impl Bundle {
 
     /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
     /// and what is to be done if not.
-    pub fn observing(material: &Material, cure: &str) -> Self {
+    pub(super) fn observing(material: &Material, cure: &str) -> Self {
         let (wanted, _) = watch::channel(Wanted::of(material));
         Self {
             wanted,
@@ -203,7 +203,7 @@ impl Bundle {
     }
 
     /// What callers must accept from now on, where somebody else publishes.
-    pub fn expect(&self, material: &Material) {
+    pub(super) fn expect(&self, material: &Material) {
         self.want(Wanted::of(material));
     }
 
@@ -225,7 +225,12 @@ impl Bundle {
 
     /// Waits until callers accept this chain, wherever it is that they find what they trust. What is wanted of the
     /// published bundles stays as it is. What nobody is called by does not count.
-    pub async fn accepted(&self, material: &Material, configurations: &Configurations, waiting: impl FnMut(&str)) {
+    pub(super) async fn accepted(
+        &self,
+        material: &Material,
+        configurations: &Configurations,
+        waiting: impl FnMut(&str),
+    ) {
         self.until(Some(Wanted::of(material)), configurations, waiting).await;
     }
 
