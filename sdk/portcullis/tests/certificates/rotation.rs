@@ -155,6 +155,29 @@ async fn a_ca_that_is_lost_again_and_again_leaves_the_one_trusted_that_is_served
     }
 }
 
+// A replica that has not yet heard of the new leaf is called as before, for as long as a CA drains.
+#[tokio::test]
+async fn the_old_ca_stays_trusted_while_it_drains() {
+    let (place, stop) = (Place::new().await, CancellationToken::new());
+    place.install(&["a"]).await;
+    let mut source = place.quick_source();
+    source.timing.drain = Duration::from_hours(1);
+    let before = replica(&place, source, &stop).await;
+    place.source().rotate().await.unwrap();
+    let issued = || async { place.stored().await.filter(|stored| stored.cert_pem != before.cert_pem) };
+    let after = wait_until("the new leaf", PATIENCE, issued).await;
+    assert!(after.ca_pem.contains(before.ca_pem.trim()), "both are to be trusted");
+    // The rounds that make this good would also go on with the rotation.
+    for _ in 0..2 {
+        place.overwrite(&place.secret(), &[("ca.crt", "damaged")]).await;
+        let repaired = || async { place.stored().await.filter(|stored| stored.ca_pem != "damaged") };
+        assert_eq!(wait_until("the bundle", PATIENCE, repaired).await, after);
+    }
+    place.wait_for_bundles("both", &[("a", Some(&after.ca_pem))]).await;
+    assert_eq!(phase(&place.source()).await, Phase::Draining);
+    stop.cancel();
+}
+
 // Clocks 5 minutes off on either side agree about every certificate that is made.
 #[tokio::test]
 async fn clocks_that_are_minutes_off_make_nobody_write() {
