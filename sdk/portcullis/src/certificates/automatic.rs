@@ -121,7 +121,7 @@ impl Automatic {
                 return Ok(found.material);
             }
         };
-        timeout(ROUND, work).await.unwrap_or_else(|_| Err(self.unsettled()))
+        timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
     }
 
     /// Begins a rotation of the CA, which the replicas then carry out; nothing where one is under way. Returns the phase
@@ -140,7 +140,7 @@ impl Automatic {
                 }
             }
         };
-        timeout(ROUND, work).await.unwrap_or_else(|_| Err(self.unsettled()))
+        timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
     }
 
     /// What is stored now, and what is wrong with it. Changes nothing.

@@ -231,7 +231,7 @@ impl<K: Kind> Controller<K> {
                 return;
             }
             // Before the first look at who owns what: a change in between is told.
-            let changes = scope.changes();
+            let handovers = scope.changes();
             let ask = |wanted: &dyn Fn(&str) -> bool| {
                 for (namespace, name) in store.keys() {
                     if wanted(&namespace) {
@@ -240,7 +240,7 @@ impl<K: Kind> Controller<K> {
                 }
             };
             ask(&|_| true);
-            let handed_over = stop.run_until_cancelled(changes.for_each(|change| {
+            let handed_over = stop.run_until_cancelled(handovers.for_each(|change| {
                 match change {
                     scopes::Change::Everywhere => ask(&|_| true),
                     scopes::Change::Namespace(changed) => ask(&|namespace| namespace == changed),

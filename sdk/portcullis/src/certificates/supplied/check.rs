@@ -101,8 +101,8 @@ fn accepted(
     let Some((leaf, intermediates)) = chain.split_first() else { return Err("it holds no certificate".to_owned()) };
     let name = ServerName::try_from(server_name).map_err(|error| said(&error))?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap_or_default()));
-    let verified = verifier.map_err(|error| said(&error))?.verify_server_cert(leaf, intermediates, &name, &[], now);
-    verified.map_err(|error| said(&error))?;
+    let verifier = verifier.map_err(|error| said(&error))?;
+    verifier.verify_server_cert(leaf, intermediates, &name, &[], now).map_err(|error| said(&error))?;
     material.tls_config(provider).map_err(|error| said(&error))?;
     Ok(())
 }
