@@ -16,21 +16,27 @@ const KUBE_SYSTEM: &str = "kube-system";
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// Kinds in namespaces without which no Pod of the operator comes up, and none of what it needs from others.
-const IN_NAMESPACES: [(&str, &[&str]); 5] = [
+const IN_NAMESPACES: [(&str, &[&str]); 6] = [
     ("", &["pods", "serviceaccounts", "secrets", "configmaps", "services", "endpoints"]),
-    ("apps", &["deployments", "replicasets", "daemonsets", "statefulsets"]),
+    ("apps", &["deployments", "replicasets", "daemonsets", "statefulsets", "controllerrevisions"]),
     ("coordination.k8s.io", &["leases"]),
     ("discovery.k8s.io", &["endpointslices"]),
     ("policy", &["poddisruptionbudgets"]),
+    // An API server that cannot bring its own up to date does not start.
+    ("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
 ];
 /// Kinds without a namespace, with what stops when they cannot be written. No selector of namespaces leaves any out.
-const OF_CLUSTERS: [(&str, &str, &str); 6] = [
+const OF_CLUSTERS: [(&str, &str, &str); 10] = [
     ("", "nodes", "no node could join the cluster or say that it lives"),
     ("authentication.k8s.io", "tokenreviews", "nobody could prove to a kubelet or an API server who they are"),
     ("authorization.k8s.io", "subjectaccessreviews", "nobody could be given what their rights allow"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "the operator could not publish its own CA in a CRD"),
     ("certificates.k8s.io", "certificatesigningrequests", "no kubelet could get or renew its certificate"),
     ("rbac.authorization.k8s.io", "clusterrolebindings", "the operator could not get its own rights back"),
+    ("rbac.authorization.k8s.io", "clusterroles", "no API server could start: it brings its own up to date first"),
+    ("scheduling.k8s.io", "priorityclasses", "no API server could start: it brings its own up to date first"),
+    ("apiregistration.k8s.io", "apiservices", "no API server could become ready: it registers its own first"),
+    ("storage.k8s.io", "csinodes", "no kubelet could start"),
 ];
 
 /// A registration that would lock a cluster.
@@ -48,7 +54,7 @@ pub struct Deadlock {
 
 impl Webhook {
     /// Leaves out the namespaces in which the webhook could lock the cluster: where it fails closed and a rule reaches
-    /// kinds that Kubernetes itself brings, the operator's own namespace; where these are the kinds that any Pod needs,
+    /// kinds that Kubernetes itself or cert-manager brings, the operator's own namespace; where these are the kinds that any Pod needs,
     /// `kube-system` as well (and `kube-node-lease` for Leases). An operator that is down could not get the Pod, Secret
     /// or Lease that it needs to come back. A webhook for custom kinds alone is not narrowed: nothing there keeps
     /// the operator from starting, and a gap in the gate would be a surprise.
@@ -149,10 +155,13 @@ impl Webhook {
     }
 }
 
-/// Whether it can match kinds that Kubernetes itself brings. Custom kinds live in groups with a dot that do not end in
-/// `k8s.io`.
+/// Whether it can match kinds that Kubernetes itself brings, or cert-manager's, by which the operator may get its
+/// certificate. Other custom kinds live in groups with a dot that do not end in `k8s.io`.
 fn reaches_builtin_kinds(rule: &Rule) -> bool {
-    rule.groups.iter().any(|group| !group.contains('.') || group == "k8s.io" || group.ends_with(".k8s.io"))
+    let brought =
+        |group: &str, by: &str| group.strip_suffix(by).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    let groups = &rule.groups;
+    groups.iter().any(|group| !group.contains('.') || brought(group, "k8s.io") || brought(group, "cert-manager.io"))
 }
 
 /// Whether it matches this kind, or one of its subresources.

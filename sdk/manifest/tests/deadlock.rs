@@ -41,7 +41,7 @@ fn selects(namespaces: &[&str]) -> LabelSelector {
 fn what_any_pod_needs_is_left_alone_where_the_operator_and_the_cluster_live() {
     let system: &[&str] = &[OWN, "kube-system"];
     let leases: &[&str] = &[OWN, "kube-system", "kube-node-lease"];
-    let cases: [(&str, &str, &[&str]); 16] = [
+    let cases: [(&str, &str, &[&str]); 22] = [
         ("", "pods", system),
         ("", "pods/binding", system),
         ("", "secrets", system),
@@ -55,6 +55,12 @@ fn what_any_pod_needs_is_left_alone_where_the_operator_and_the_cluster_live() {
         ("discovery.k8s.io", "endpointslices", system),
         ("coordination.k8s.io", "leases", leases),
         ("coordination.k8s.io", "*/*", leases),
+        ("", "pods/eviction", system),
+        ("apps", "controllerrevisions", system),
+        ("rbac.authorization.k8s.io", "rolebindings", system),
+        ("cert-manager.io", "certificates/status", &[OWN]),
+        ("acme.cert-manager.io", "orders", &[OWN]),
+        ("not-cert-manager.io", "orders", &[]),
         ("batch", "jobs", &[OWN]),
         ("", "namespaces", &[OWN]),
         ("demo.example", "*", &[]),
@@ -115,6 +121,26 @@ fn what_would_lock_the_cluster_is_refused_with_what_it_reaches_and_the_way_out()
         (
             rule("rbac.authorization.k8s.io", "clusterrolebindings"),
             "its rule names clusterrolebindings.rbac.authorization.k8s.io: while the operator is away, the operator could not get its own rights back",
+            named,
+        ),
+        (
+            rule("rbac.authorization.k8s.io", "clusterroles"),
+            "its rule names clusterroles.rbac.authorization.k8s.io: while the operator is away, no API server could start: it brings its own up to date first",
+            named,
+        ),
+        (
+            rule("scheduling.k8s.io", "priorityclasses"),
+            "its rule names priorityclasses.scheduling.k8s.io: while the operator is away, no API server could start: it brings its own up to date first",
+            named,
+        ),
+        (
+            rule("apiregistration.k8s.io", "apiservices/status"),
+            "its rule names apiservices.apiregistration.k8s.io: while the operator is away, no API server could become ready: it registers its own first",
+            named,
+        ),
+        (
+            rule("storage.k8s.io", "csinodes"),
+            "its rule names csinodes.storage.k8s.io: while the operator is away, no kubelet could start",
             named,
         ),
         (
