@@ -173,6 +173,7 @@ mod pauses;
 mod routes;
 pub mod scopes;
 pub mod server;
+mod terminal;
 pub mod webhooks;
 
 pub use k8s_openapi;

@@ -4,6 +4,8 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
+use crate::terminal::plain;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -69,9 +71,10 @@ impl Report {
         shown.sort_by_key(|finding| finding.verdict);
         // Writing to a String cannot fail.
         for Finding { id, message, fix, verdict, .. } in shown {
+            let message = plain(message).replace('\n', "\n          ");
             let _ = writeln!(text, "{} {id:<4} {message}", paint(*verdict, colours));
             if let Some(fix) = fix {
-                let _ = writeln!(text, "          fix: {}", fix.replace('\n', "\n               "));
+                let _ = writeln!(text, "          fix: {}", plain(fix).replace('\n', "\n               "));
             }
         }
         if !text.is_empty() {
@@ -79,7 +82,7 @@ impl Report {
         }
         let counts = [Verdict::Ok, Verdict::Info, Verdict::Warn, Verdict::Fail];
         let counts: Vec<_> = counts.iter().map(|verdict| format!("{} {verdict}", self.count(*verdict))).collect();
-        let _ = writeln!(text, "{}: {} ({} requests)", self.subject, counts.join(", "), self.requests);
+        let _ = writeln!(text, "{}: {} ({} requests)", plain(&self.subject), counts.join(", "), self.requests);
         text
     }
 }
@@ -123,6 +126,16 @@ mod tests {
         );
         assert!(report().text(false, true).starts_with("OK   W2   all is well\n"));
         assert!(report().text(true, false).contains("\x1b[31mFAIL\x1b[0m W1"));
+    }
+
+    // Names and messages are written by whoever may write to the cluster.
+    #[test]
+    fn what_others_wrote_neither_steers_the_terminal_nor_looks_like_a_finding() {
+        let mut report = report();
+        report.findings.truncate(1);
+        report.findings[0].message = "Entity a\x1b[2J\nOK   W1   all is well".to_owned();
+        let text = report.text(true, false);
+        assert!(text.contains("W1   Entity a\\u{1b}[2J\n          OK   W1   all is well\n"), "{text}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::rotation::RotationFlags;
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
+use crate::terminal::plain;
 
 /// Where `run` serves the webhooks.
 pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
@@ -195,7 +196,7 @@ pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
             said = format!("{said}: {cause}");
         }
     }
-    said.split_whitespace().collect::<Vec<_>>().join(" ")
+    plain(&said.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
@@ -223,7 +224,7 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
             on_runtime(dev::perform(&operator, parts, flags, provider))
         }
         Command::Doctor { flags, args } => {
-            init_log("error", LogFormat::Text)?;
+            init_log("error,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
             let parts = (operator.setup)(&args)?;
             on_runtime(doctor::perform(&operator, parts, flags, provider))
@@ -307,6 +308,8 @@ mod tests {
         let file = std::io::Error::other("no such\nfile");
         let error = anyhow::Error::new(file).context("cannot read a: no such\nfile").context("cannot start");
         assert_eq!(in_one_line(error.as_ref()), "cannot start: cannot read a: no such file");
+        let steering = anyhow::anyhow!("denied: \x1b]0;mine\x07");
+        assert_eq!(in_one_line(steering.as_ref()), "denied: \\u{1b}]0;mine\\u{7}");
     }
 
     #[test]

@@ -8,12 +8,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::cli::Output;
 use super::connect::connect;
 use super::generate::installation_arguments;
+use super::input::read;
 use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
 use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
@@ -21,6 +24,8 @@ use crate::webhooks::Webhooks;
 
 /// A file with manifests is no larger.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+/// How long the first answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Where a pod finds that it is one.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
@@ -121,6 +126,7 @@ pub(super) async fn perform<A: clap::Args>(
                 probes.extend(manifests(file)?);
             }
             let client = connect(flags.kubeconfig.as_deref()).await?;
+            answers(&client).await?;
             let options = Options {
                 in_namespace: flags.in_namespace.clone(),
                 stuck_after: Duration::from_secs(flags.stuck_after),
@@ -134,6 +140,15 @@ pub(super) async fn perform<A: clap::Args>(
         }
     };
     tell(&report, &flags)
+}
+
+/// That there is somebody to ask. Whatever it answers: a refusal is an answer, too.
+async fn answers(client: &Client) -> anyhow::Result<()> {
+    match timeout(PATIENCE, client.apiserver_version()).await {
+        Ok(Ok(_) | Err(kube::Error::Api(_))) => Ok(()),
+        Ok(Err(error)) => Err(error).context("cannot reach the API server"),
+        Err(_) => anyhow::bail!("the API server did not answer within {} s", PATIENCE.as_secs()),
+    }
 }
 
 fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
@@ -197,11 +212,33 @@ fn flags_of(installation: &Installation) -> String {
 /// The objects of a file.
 fn manifests(file: &Path) -> anyhow::Result<Vec<Value>> {
     let unusable = || format!("cannot use {}", file.display());
-    let length = std::fs::metadata(file).with_context(unusable)?.len();
-    anyhow::ensure!(length <= LARGEST_FILE, "{} is larger than {LARGEST_FILE} bytes", file.display());
-    let text = std::fs::read_to_string(file).with_context(unusable)?;
+    let text = String::from_utf8(read(file, LARGEST_FILE).with_context(unusable)?).with_context(unusable)?;
     let mut parsed: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(unusable)?;
     parsed.retain(|document| !document.is_null());
     anyhow::ensure!(!parsed.is_empty(), "{} holds no manifest", file.display());
     Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    // Every check that cannot look only warns, so without this the exit code would say that all is well.
+    #[tokio::test]
+    async fn a_cluster_that_does_not_answer_is_an_error_and_no_list_of_warnings() {
+        // Installed already is fine.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        let said = answers(&Client::try_from(config).unwrap()).await.unwrap_err();
+        assert_eq!(said.to_string(), "cannot reach the API server");
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let said = manifests(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(format!("{said:#}"), "cannot use /dev/zero: it is larger than 4194304 bytes");
+    }
 }

@@ -101,6 +101,9 @@ impl InstallationFlags {
         service_name(&name)
             .map_err(|fix| anyhow::anyhow!("operator {release:?} cannot have a Service {name:?}: {fix}"))?;
         let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
+        label(&namespace).map_err(|fix| {
+            anyhow::anyhow!("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")
+        })?;
         Ok(Installation {
             operator,
             restricted_to: self.restrict_to_namespace.clone(),
@@ -240,4 +243,23 @@ fn domain(text: &str) -> Result<String, &'static str> {
         return Ok(text.to_owned());
     }
     Err("use DNS labels with dots between them, as in cluster.local")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_that_is_too_long_for_a_name_made_of_it_is_refused_with_the_flag_that_gives_another() {
+        let flags = |release: usize, service: Option<&str>| InstallationFlags {
+            release: Some("r".repeat(release)),
+            service_name: service.map(str::to_owned),
+            ..InstallationFlags::default()
+        };
+        assert!(flags(55, None).resolve("op", None).is_ok());
+        assert!(flags(56, None).resolve("op", None).unwrap_err().to_string().contains("cannot have a Service"));
+        let said = flags(57, Some("hooks")).resolve("op", None).unwrap_err().to_string();
+        assert!(said.ends_with("; give --namespace"), "{said}");
+        assert!(flags(63, Some("hooks")).resolve("op", Some("here")).is_ok());
+    }
 }

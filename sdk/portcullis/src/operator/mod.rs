@@ -61,6 +61,7 @@ mod doctor;
 mod endpoint;
 mod generate;
 mod health;
+mod input;
 mod installation;
 mod leases;
 mod migrate;

@@ -167,6 +167,8 @@ async fn a_bundle_that_nobody_could_be_verified_with_is_refused_with_what_to_giv
     for object in generate(&command[1..]).await {
         assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], encoded, "as it was given, encoded once");
     }
+    let endless = ["generate", "webhooks", "--certificates", "external", "--ca-bundle", "/dev/zero"];
+    assert_eq!(fails(&endless, 1).await, "error: cannot read /dev/zero: it is larger than 1048576 bytes\n");
     let said = fails(&["generate", "webhooks", "--ca-bundle", path], 1).await;
     assert_eq!(said, "error: --ca-bundle is for --certificates external: give both or neither\n");
     let said = fails(&["generate", "webhooks", "--issuer", "a"], 1).await;

@@ -115,10 +115,15 @@ pub(super) fn public_url(text: &str) -> Result<String, &'static str> {
     if url.scheme_str() != Some("https") {
         return Err("API servers call webhooks over HTTPS alone: give the tunnel's https:// URL");
     }
-    if url.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+    let Some(authority) = url.authority().filter(|authority| !authority.as_str().contains('@')) else {
         return Err("the URL needs a host, and no user");
+    };
+    // A port that is no number up to 65535 is kept as text, and is none.
+    let written = authority.as_str().strip_prefix(authority.host()).is_some_and(|rest| !rest.is_empty());
+    if written && authority.port_u16().is_none_or(|port| port == 0) {
+        return Err("the port is a number from 1 to 65535");
     }
-    if !matches!(url.path(), "/" | "") || url.query().is_some() {
+    if !matches!(url.path(), "/" | "") || url.query().is_some() || text.contains('#') {
         return Err("give the URL without path and query: the webhooks have paths of their own");
     }
     Ok(text.trim_end_matches('/').to_owned())
@@ -182,6 +187,11 @@ mod tests {
             ("https://abc.tunnel.example/path", None),
             ("https://user@abc.tunnel.example", None),
             ("https://abc.tunnel.example?x=1", None),
+            ("https://abc.tunnel.example#x", None),
+            ("https://abc.tunnel.example:0", None),
+            ("https://abc.tunnel.example:99999", None),
+            ("https://[fd00::1]:8443", Some("https://[fd00::1]:8443")),
+            ("https://[fd00::1]", Some("https://[fd00::1]")),
             ("abc", None),
             ("", None),
         ] {

@@ -5,10 +5,11 @@ use std::io::Write as _;
 use super::DevFlags;
 use super::session::Opened;
 use crate::operator::connect;
+use crate::terminal::plain;
 
 /// One line on standard output. That nobody reads it is no reason to end.
 pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", plain(line));
 }
 
 impl Opened {

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use super::{GenerateError, GenerateFlags};
 use crate::certificates::CertificateMode;
 use crate::operator::Installation;
+use crate::operator::input::read;
 
+/// No object of the API is larger, so no bundle in one is.
+const LARGEST_BUNDLE: u64 = 1024 * 1024;
 /// What a bundle is to be.
 const PLAIN: &str = "give the certificates as PEM, as they are in ca.crt, not encoded once more";
 
@@ -45,8 +48,11 @@ pub(super) fn trust(installation: &Installation, flags: &GenerateFlags) -> Resul
 /// comes after it.
 fn bundle(path: &Path) -> Result<String, GenerateError> {
     let refused = |problem: String| GenerateError::Bundle { path: path.to_owned(), problem };
-    let read = std::fs::read(path);
-    let bytes = read.map_err(|source| GenerateError::File { action: "read", path: path.to_owned(), source })?;
+    let bytes = read(path, LARGEST_BUNDLE).map_err(|source| GenerateError::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
     let text = String::from_utf8(bytes).map_err(|_| refused("is no PEM file: it is not text".to_owned()))?;
     if text.contains("PRIVATE KEY") {
         return Err(refused("holds a private key: give the certificates of the authorities alone".to_owned()));

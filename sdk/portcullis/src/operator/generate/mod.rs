@@ -65,7 +65,7 @@ pub(super) struct GenerateFlags {
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
     /// Image with the operator's binary as its entry point
-    #[arg(long, required_if_eq("what", "operator"))]
+    #[arg(long, required_if_eq("what", "operator"), value_parser = image)]
     image: Option<String>,
     /// How many replicas serve the webhooks
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
@@ -85,6 +85,14 @@ pub(super) struct GenerateFlags {
     /// Write nothing; fail and name the files in --out that differ
     #[arg(long, requires = "out")]
     check: bool,
+}
+
+/// A reference to an image; what is wrong in it beyond that, the kubelet says.
+fn image(text: &str) -> Result<String, &'static str> {
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err("give an image as in registry.example/operator:1.0, without spaces")
 }
 
 /// What goes wrong when manifests are generated.
@@ -235,6 +243,15 @@ mod tests {
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
         let operator: Operator<NoArgs> = Operator::named("op");
         perform(&operator, &parts, what, &flags, Vec::new()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_image_that_is_none_is_not_written_into_a_deployment() {
+        for (given, taken) in
+            [("op:1", true), ("a.b:5000/c/d@sha256:0a", true), ("", false), ("a b", false), ("a\nb", false)]
+        {
+            assert_eq!(image(given).is_ok(), taken, "{given:?}");
+        }
     }
 
     // K8: whatever is generated.
