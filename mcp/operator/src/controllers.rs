@@ -16,11 +16,13 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding},
 };
 use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
 use portcullis::{
     controller::{Controller, Feeds, Namespaces, apply::Marks, paged},
     operator::Runtime,
 };
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::plan::{
     ChildKind, Settings,
@@ -41,6 +43,22 @@ pub struct Controllers {
     stores: Arc<Stores>,
     settings: Settings,
     namespaces: Namespaces,
+    watched: watch::Sender<Option<Arc<Watched>>>,
+}
+
+/// The watches of the process, and who works on what they bring.
+struct Watched {
+    feeds: Feeds,
+    servers: Arc<ServerController>,
+    configs: Arc<WebhookConfigController>,
+    of_servers: Controller<MCPServer>,
+    of_configs: Controller<MCPWebhookConfig>,
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched").field("feeds", &self.feeds).finish_non_exhaustive()
+    }
 }
 
 // === impl Controllers ===
@@ -48,12 +66,12 @@ pub struct Controllers {
 impl Controllers {
     /// Controllers that fill and read `stores`.
     pub fn new(stores: Arc<Stores>, settings: Settings, namespaces: Namespaces) -> Self {
-        Self { stores, settings, namespaces }
+        Self { stores, settings, namespaces, watched: watch::Sender::new(None) }
     }
 
-    /// Watches, waits for every first list, then reconciles until [`Runtime::stop`]. Reconciles under way are finished.
-    pub async fn run(self, runtime: Runtime) {
-        let Self { stores, settings, namespaces } = self;
+    /// Fills the stores until [`Runtime::stop`]: in every replica, because its webhooks read them.
+    pub async fn watch(self, runtime: Runtime) {
+        let Self { stores, settings, namespaces, watched } = self;
         let namespaces =
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
         let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone());
@@ -81,20 +99,34 @@ impl Controllers {
         let on = wake.clone();
         let of_servers = of_servers.on_change(move |change| on.server(change));
         let of_configs = of_configs.on_change(move |change| wake.webhook_config(change));
+        of_servers.follow(&feeds);
+        of_configs.follow(&feeds);
+        let all = Arc::new(Watched { feeds, servers, configs, of_servers, of_configs });
+        watched.send_replace(Some(all.clone()));
+        if all.feeds.ready().await {
+            stores.set_ready(true);
+            tracing::info!("the stores are filled");
+            runtime.stop.cancelled().await;
+        }
+        stores.set_ready(false);
+        all.feeds.ended().await;
+    }
+
+    /// Reconciles what [`watch`](Self::watch) brings until [`Runtime::stop`]: in the replica that leads. Reconciles under
+    /// way are finished.
+    pub async fn work(self, runtime: Runtime) {
+        let mut watched = self.watched.subscribe();
+        let begun = runtime.stop.run_until_cancelled(watched.wait_for(Option::is_some)).await;
+        let Some(all) = begun.and_then(Result::ok).and_then(|all| all.clone()) else { return };
+        let Watched { feeds, servers, configs, of_servers, of_configs } = &*all;
         let ready = async {
-            if feeds.ready().await {
-                stores.set_ready(true);
+            if runtime.stop.run_until_cancelled(feeds.ready()).await == Some(true) {
                 tracing::info!("every store holds its first list; reconciling");
             }
         };
-        let work = join3(
-            ready,
-            of_servers.run_with(&feeds, runtime.clone(), |pass| servers.reconcile(pass)),
-            of_configs.run_with(&feeds, runtime, |pass| configs.reconcile(pass)),
-        );
-        work.await;
-        stores.set_ready(false);
-        feeds.ended().await;
+        let on_servers = of_servers.work(feeds, runtime.clone(), |pass| servers.reconcile(pass));
+        let on_configs = of_configs.work(feeds, runtime.clone(), |pass| configs.reconcile(pass));
+        join3(ready, on_servers, on_configs).await;
     }
 }
 

@@ -47,10 +47,19 @@ pub fn operator() -> Operator<Args> {
             let settings =
                 Settings { runner_image, proxy_host, default_image_pull_secrets: words(&default_image_pull_secrets) };
             let controllers = Controllers::new(stores, settings, Namespaces::parse(&watch_namespace));
-            Ok(Parts::new(webhooks).controller("mcp", move |runtime| {
+            let stores = controllers.clone();
+            // Webhooks read the stores, and every replica serves them.
+            let parts = Parts::new(webhooks).on_every_replica("the stores", move |runtime| {
+                let stores = stores.clone();
+                async move {
+                    stores.watch(runtime).await;
+                    Ok(())
+                }
+            });
+            Ok(parts.controller("mcp", move |runtime| {
                 let controllers = controllers.clone();
                 async move {
-                    controllers.run(runtime).await;
+                    controllers.work(runtime).await;
                     Ok(())
                 }
             }))

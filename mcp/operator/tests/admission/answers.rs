@@ -1,10 +1,11 @@
 //! What is said at `kubectl apply`.
 
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Gate, fields,
-    support::{labelled, minimal, webhook_config},
+    support::{DEADLINE, labelled, minimal, webhook_config},
 };
 
 /// What can never work: name, object, field, and words of the message.
@@ -122,4 +123,31 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
         assert_eq!((fine.code, fine.warnings), (201, Vec::new()));
         operator.terminate().await;
     }
+}
+
+/// Every replica serves webhooks, and one leads: the others know what is stored all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_does_not_lead_knows_what_its_webhooks_judge_by() {
+    let gate = Gate::new("follower").await;
+    let config = gate.objects.post(webhook_config("stored", json!({"url": "https://example.com/"})), false).await;
+    assert_eq!(config.code, 201, "{}", config.body);
+    let leader = gate.start(&["--identity", "first"]);
+    leader.reconciles().await;
+    let follower = gate.start(&["--identity", "second"]);
+    follower.logged("the stores are filled").await;
+    gate.install_follower(&follower).await;
+    let refers = |name: &str, config: &str| labelled(name, json!({"webhookConfigRef": {"name": config}}));
+    let known = gate.objects.post(refers("known", "stored"), true).await;
+    assert_eq!((known.code, known.warnings), (201, Vec::new()));
+    let unknown = gate.objects.post(refers("unknown", "absent"), true).await;
+    assert!(unknown.warnings.iter().any(|it| it.contains("\"absent\" does not exist")), "{:?}", unknown.warnings);
+    // What is made later is known too, and this one has not begun to lead meanwhile.
+    gate.objects.create(webhook_config("later", json!({"url": "https://example.com/"}))).await;
+    wait_until("the follower to learn of it", DEADLINE, || async {
+        gate.objects.post(refers("later", "later"), true).await.warnings.is_empty().then_some(())
+    })
+    .await;
+    assert!(!follower.log().contains("reconciling"), "{}", follower.log());
+    leader.terminate().await;
+    follower.reconciles().await;
 }

@@ -35,7 +35,7 @@ type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
 /// The children of one kind, and what starts their watch.
 type Owned<K> = (Arc<Store<Child>>, Follow<K>);
 /// Starts the watch of one kind of children.
-type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Arc<Store<Child>>, &Woken<K>) + Send>;
+type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Arc<Store<Child>>, &Woken<K>) + Send + Sync>;
 
 /// A controller for a namespaced kind: what it watches, and the limits of its work. See the [module](super).
 #[must_use = "a controller does nothing until it runs"]
@@ -126,7 +126,7 @@ impl<K: Kind> Controller<K> {
         R: Future<Output = Result<Cleanup, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        let farewell: Farewell<K> = Box::new(move |leaving| {
+        let farewell: Farewell<K> = Arc::new(move |leaving| {
             let cleaned = cleanup(leaving);
             async move { cleaned.await.map_err(failed) }.boxed()
         });
@@ -199,37 +199,39 @@ impl<K: Kind> Controller<K> {
     {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
         let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone());
-        self.run_with(&feeds, runtime, reconcile).await;
+        self.follow(&feeds);
+        self.work(&feeds, runtime, reconcile).await;
         feeds.ended().await;
         Ok(())
     }
 
-    /// As [`run`](Self::run), for controllers that share watches: adds its own to `feeds` at once, and works when all of
-    /// them have delivered their first lists.
-    pub fn run_with<F, R, E>(self, feeds: &Feeds, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
+    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `feeds` have
+    /// delivered their first lists, until [`Runtime::stop`]. It may be called again, once the last call has ended.
+    pub fn work<F, R, E>(&self, feeds: &Feeds, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
     where
         F: Fn(Pass<K>) -> R,
         R: Future<Output = Result<Next, E>>,
         E: Display + Send + 'static,
     {
-        self.follow(feeds);
         let Self { name, marks, queue, store, tokens, finalizer, owned, workers, deadline, .. } = self;
+        let (marks, tokens, workers) = (marks.clone(), *tokens, *workers);
         let Runtime { client, scope, stop, .. } = runtime.clone();
         let kit = Arc::new(Kit {
             writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens },
             applier: Applier::new(client.clone(), marks),
-            events: Events::new(client, name),
-            children: owned.into_iter().map(|(kind, (children, _))| (kind, children)).collect(),
+            events: Events::new(client, name.as_str()),
+            children: owned.iter().map(|(kind, (children, _))| (kind.clone(), children.clone())).collect(),
             validators: runtime.offline().map(Validators::new),
             scope: scope.clone(),
             store: store.clone(),
-            finalizer,
-            deadline,
+            finalizer: finalizer.clone(),
+            deadline: *deadline,
         });
         async move {
-            if !feeds.ready().await {
+            if stop.run_until_cancelled(feeds.ready()).await != Some(true) {
                 return;
             }
+            let _opened = queue.open();
             // Before the first look at who owns what: a change in between is told.
             let handovers = scope.changes();
             let ask = |wanted: &dyn Fn(&str) -> bool| {
@@ -256,7 +258,13 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    fn follow(&self, feeds: &Feeds) {
+    /// The first half of [`run`](Self::run): starts the watches, and nothing else. Who has more watches than these, and
+    /// who reads the stores in webhooks, which every replica serves, takes the halves apart: `follow` in
+    /// [`Parts::on_every_replica`](crate::operator::Parts::on_every_replica), [`work`](Self::work) in
+    /// [`Parts::controller`](crate::operator::Parts::controller).
+    pub fn follow(&self, feeds: &Feeds) {
+        // Until work begins, which asks for every object.
+        self.queue.rest();
         let (managers, tokens) = (Managers::of(&self.marks.manager), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
         let (queue, listener) = (self.queue.clone(), self.listener.clone());

@@ -64,7 +64,8 @@
 //! ```
 //!
 //! The kind is a namespaced one. A controller that reads more than its objects and their children starts further
-//! watches with [`Feeds::follow`] on the [`Controller::queue`], and runs with [`Controller::run_with`].
+//! watches with [`Feeds::follow`] on the [`Controller::queue`], and runs by [`Controller::follow`] and
+//! [`Controller::work`].
 //!
 //! # Webhooks off
 //!

@@ -53,6 +53,8 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Nobody works and nobody will before everything is asked for anew: nothing is kept.
+    resting: bool,
     due: BTreeMap<(Instant, u64), Key>,
     at: HashMap<Key, (Instant, u64)>,
     running: HashSet<Key>,
@@ -109,6 +111,18 @@ impl Queue {
     pub fn add_after(&self, key: Key, delay: Duration) {
         self.with(|state| state.add(key, Instant::now() + delay));
         self.changed.notify_one();
+    }
+
+    /// Forgets everything, and takes nothing more until [`open`](Self::open): otherwise a replica that never works would
+    /// keep the name of every object that ever was.
+    pub(super) fn rest(&self) {
+        self.with(|state| *state = State { resting: true, ..State::default() });
+    }
+
+    /// Takes keys again, as long as the answer is kept. What was dropped at work is not taken for running any more.
+    pub(super) fn open(&self) -> Opened<'_> {
+        self.with(|state| *state = State::default());
+        Opened(self)
     }
 
     /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.
@@ -200,10 +214,24 @@ impl Queue {
     }
 }
 
+// === impl Opened ===
+
+/// While it is kept, a queue takes keys.
+pub(super) struct Opened<'a>(&'a Queue);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
 // === impl State ===
 
 impl State {
     fn add(&mut self, key: Key, at: Instant) {
+        if self.resting {
+            return;
+        }
         if self.running.contains(&key) {
             let due = self.again.entry(key).or_insert(at);
             *due = (*due).min(at);
@@ -260,6 +288,22 @@ mod tests {
         assert_eq!(start.elapsed().as_secs(), 3);
         queue.done(&key("a"), Some(Next::Wait));
         assert_eq!(queue.with(|state| state.due.len() + state.at.len() + state.running.len()), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resting_queue_keeps_nothing_and_forgets_what_was_dropped_at_work() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.rest();
+        queue.add(key("a"));
+        assert_eq!(queue.with(|state| state.due.len() + state.at.len()), 0);
+        let opened = queue.open();
+        queue.add(key("a"));
+        // A worker that is dropped with its key in hand says nothing of it.
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        drop(opened);
+        let _opened = queue.open();
+        queue.add(key("a"));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub(super) type Failure = Box<dyn Display + Send>;
 
 /// What is done before an object with our finalizer may go.
-pub(super) type Farewell<K> = Box<dyn Fn(Leaving<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
+pub(super) type Farewell<K> = Arc<dyn Fn(Leaving<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
 /// Everything that passes of one controller share.
 pub(super) struct Kit<K> {
