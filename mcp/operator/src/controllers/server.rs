@@ -63,9 +63,9 @@ impl ServerController {
         let (key, server) = (&pass.key, &*pass.object);
         let mut plan = self.plan(server).await?;
         let mut done = Children::default();
-        self.remove(server, &plan.absent, &mut done).await;
+        self.remove(&pass, &plan.absent, &mut done).await;
         if done.failed.is_none() {
-            self.apply(server, &plan.children, &mut done).await?;
+            self.apply(&pass, &plan.children, &mut done).await?;
         }
         if let Some(trouble) = done.trouble() {
             // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
@@ -93,7 +93,7 @@ impl ServerController {
         self.settled(&leaving.key);
         if let Ok(pass) = leaving.pass {
             let plan = self.plan(&pass.object).await?;
-            self.remove(&pass.object, &plan.absent, &mut Children::default()).await;
+            self.remove(&pass, &plan.absent, &mut Children::default()).await;
         }
         Ok(Cleanup::Done)
     }
@@ -130,9 +130,15 @@ impl ServerController {
         }))
     }
 
-    async fn apply(&self, server: &MCPServer, children: &[Child], done: &mut Children) -> Result<(), ControllerError> {
-        let owner = server.uid().unwrap_or_default();
+    async fn apply(
+        &self,
+        pass: &Pass<MCPServer>,
+        children: &[Child],
+        done: &mut Children,
+    ) -> Result<(), ControllerError> {
+        let owner = pass.object.uid().unwrap_or_default();
         for child in children {
+            pass.may_write()?;
             let kind = child.reference.kind;
             let desired = Desired::new(&kind.api_resource(), child.object.clone(), self.applier.marks())?;
             let store = self.stores.children(kind);
@@ -163,13 +169,18 @@ impl ServerController {
     }
 
     /// Deletes those of `absent` that exist and are this server's.
-    async fn remove(&self, server: &MCPServer, absent: &[ChildRef], done: &mut Children) {
+    async fn remove(&self, pass: &Pass<MCPServer>, absent: &[ChildRef], done: &mut Children) {
+        let server = &pass.object;
         let (namespace, owner) = (server.namespace().unwrap_or_default(), server.uid().unwrap_or_default());
         for child in absent {
             let store = self.stores.children(child.kind);
             let Some(trace) = store.get(&namespace, &child.name) else { continue };
             if trace.live.deleting || refusal(&trace.live, &owner).is_some() {
                 continue;
+            }
+            if let Err(error) = pass.may_write() {
+                done.failed.get_or_insert(error);
+                return;
             }
             // A Deployment stays until its pods are gone: the one that follows must not serve beside them.
             let propagation = match child.kind {

@@ -134,8 +134,7 @@ async fn a_replica_that_does_not_lead_knows_what_its_webhooks_judge_by() {
     let leader = gate.start(&["--identity", "first"]);
     leader.reconciles().await;
     let follower = gate.start(&["--identity", "second"]);
-    follower.logged("the stores are filled").await;
-    gate.install_follower(&follower).await;
+    gate.install(&follower).await;
     let refers = |name: &str, config: &str| labelled(name, json!({"webhookConfigRef": {"name": config}}));
     let known = gate.objects.post(refers("known", "stored"), true).await;
     assert_eq!((known.code, known.warnings), (201, Vec::new()));

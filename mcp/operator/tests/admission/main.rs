@@ -48,15 +48,11 @@ impl Gate {
 
     /// Puts the operator's webhooks in the API server's way, as generated, and waits until they are called.
     async fn install(&self, operator: &Operator) {
-        operator.reconciles().await;
-        self.install_follower(operator).await;
-    }
-
-    /// The same with one that need not lead.
-    async fn install_follower(&self, operator: &Operator) {
         let port = operator.webhook_address().await.port();
         self.cluster.install_webhooks(&generated("webhooks", &self.home).await, port).await;
         operator.ready().await;
+        // It need not lead to be called.
+        operator.logged("the stores are filled").await;
         let probe = webhook_config("probe", json!({"url": "ftp://nowhere"}));
         wait_until("the webhooks to be called", DEADLINE, || async {
             let answer = self.objects.post(probe.clone(), true).await;

@@ -40,6 +40,12 @@ pub enum ControllerError {
         /// The deadline, in seconds.
         seconds: u64,
     },
+    /// The namespace was handed over, or another replica leads, since the reconcile began.
+    #[error("{object} is not ours to write any more")]
+    HandedOver {
+        /// Kind, namespace and name.
+        object: String,
+    },
     /// A validator came to no verdict.
     #[error("cannot validate {object}: {problem}")]
     Undecided {

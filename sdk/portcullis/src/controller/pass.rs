@@ -50,6 +50,14 @@ impl<K> std::fmt::Debug for Pass<K> {
 }
 
 impl<K: Kind> Pass<K> {
+    /// Whether this reconcile may still write. The writes below ask it themselves; ask it before writes of your own.
+    ///
+    /// # Errors
+    /// When the namespace was handed over to another operator, or another replica leads, since the reconcile began.
+    pub fn may_write(&self) -> Result<(), ControllerError> {
+        self.kit.may_write(&self.observed)
+    }
+
     /// Makes `child` what it should be. Its namespace and owner reference are added; state in it what you want to own and
     /// nothing else, and nothing taken from a fetched object. [`Ensured::Waits`] says that the one that exists is being
     /// deleted: its removal wakes the controller.
@@ -61,6 +69,7 @@ impl<K: Kind> Pass<K> {
     where
         C: Resource<DynamicType = ()> + Serialize,
     {
+        self.may_write()?;
         let (resource, store) = self.children::<C>()?;
         let document = serde_json::to_value(child).map_err(|error| DocumentError::Json(error.to_string()))?;
         let desired = Desired::child_of(&*self.object, &resource, document, self.kit.applier.marks())?;
@@ -90,6 +99,7 @@ impl<K: Kind> Pass<K> {
         name: &str,
         propagation: PropagationPolicy,
     ) -> Result<(), ControllerError> {
+        self.may_write()?;
         let (resource, store) = self.children::<C>()?;
         let Some(child) = store.get(&self.key.namespace, name) else { return Ok(()) };
         if child.live.deleting || child.live.controller.as_deref() != Some(&*self.observed.uid) {
@@ -109,6 +119,7 @@ impl<K: Kind> Pass<K> {
     /// # Errors
     /// When the API server does not take it.
     pub async fn status(&self, status: &impl Serialize) -> Result<bool, ControllerError> {
+        self.may_write()?;
         let status = serde_json::to_value(status);
         let mut status =
             status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;

@@ -106,11 +106,20 @@ impl<K: Kind> Kit<K> {
         match cleaned.map_err(|_| self.too_slow())?? {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
+                self.may_write(&live).map_err(failed)?;
                 if let Some(written) = self.writer.finalizer(&live, name, false).await.map_err(failed)? {
                     self.store.written(written);
                 }
                 Ok(Next::Wait)
             }
+        }
+    }
+
+    /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
+    pub(super) fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
+        match self.scope.owns(super::Stored::namespace(live)) {
+            owner if owner.may_write() => Ok(()),
+            _ => Err(ControllerError::HandedOver { object: live.describe() }),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whose namespace it is: nothing is done in another's, and what comes back is looked at again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -11,6 +12,7 @@ use portcullis::scopes::Scope;
 use portcullis_lease::{ScopeTiming, Scopes};
 use portcullis_testing::wait_until;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
@@ -42,5 +44,51 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
     place.until("b", "the verdict, without any change of the object", |boat| boat.says("Valid").is_some()).await;
     assert!(scopes.owns(&place.namespace).may_write());
     running.end().await;
+    driving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_nothing_more() {
+    let place = Place::new("handover").await;
+    let leases: Api<Lease> = place.api();
+    let name = format!("{}-scope", place.namespace);
+    let timing = ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), PATIENCE).unwrap();
+    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], timing).unwrap();
+    let mut runtime = place.runtime(Switch::On);
+    runtime.scope = Scope::cluster_wide(scopes.clone());
+    let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
+    wait_until("the leases to be known", PATIENCE, || async {
+        scopes.owns(&place.namespace).may_write().then_some(())
+    })
+    .await;
+
+    place.create("b", 2).await;
+    let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (outcome, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let shared = (begun.clone(), go.clone());
+    let mark = place.cluster.audit().mark();
+    let running = place.run(place.controller(), runtime, move |pass| {
+        let ((begun, go), outcome) = (shared.clone(), outcome.clone());
+        async move {
+            begun.add_permits(1);
+            go.acquire().await?.forget();
+            let result = afloat(pass).await;
+            outcome.send(result.as_ref().err().map(ToString::to_string))?;
+            result
+        }
+    });
+    begun.acquire().await.unwrap().forget();
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 30, "renewTime": MicroTime(jiff::Timestamp::now())},
+    }))
+    .unwrap();
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+    wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).may_write()).then_some(()) }).await;
+    go.add_permits(100);
+    let refused = tokio::time::timeout(PATIENCE, told.recv()).await.unwrap().unwrap().unwrap();
+    assert!(refused.ends_with("is not ours to write any more"), "{refused}");
+    running.end().await;
+    assert_eq!(place.writes(mark).await, [], "another operator writes here now");
     driving.await.unwrap();
 }
