@@ -205,3 +205,22 @@ async fn a_kustomization_lists_each_file_and_the_check_knows_them_all() {
     let said = fails(&check, 1).await;
     assert!(said.contains("certificates.yaml (not generated any more)"), "{said}");
 }
+
+// Applied, it would turn the cluster-wide installation into a restricted one.
+#[tokio::test]
+async fn a_restricted_installation_under_the_default_names_is_refused() {
+    for what in ["operator", "rbac"] {
+        let words = ["generate", what, "--image", "op:1", "--restrict-to-namespace", "team"];
+        let said = fails(&words).await;
+        assert!(said.contains("would replace the cluster-wide one") && said.contains("--release NAME"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn external_certificates_without_a_bundle_are_generated_with_a_warning() {
+    for what in ["operator", "webhooks", "crds"] {
+        let generated = output(&["generate", what, "--image", "op:1", "--certificates", "external"]).await;
+        let said = String::from_utf8(generated.stderr).unwrap();
+        assert!(generated.status.success() && said.contains("warning: no --ca-bundle FILE"), "{what}: {said}");
+    }
+}

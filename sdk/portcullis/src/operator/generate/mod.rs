@@ -116,6 +116,15 @@ pub(super) enum GenerateError {
         /// What it goes with.
         mode: &'static str,
     },
+    /// Applied, it would take the place of another installation.
+    #[error(
+        "a restricted operator under the default names would replace the cluster-wide one: its Deployment, Service and \
+         roles in namespace {namespace} have the same names; give --release NAME, --namespace NAMESPACE, or both"
+    )]
+    Replaces {
+        /// Where they are.
+        namespace: String,
+    },
     /// What was given as a bundle would not make anybody trust anything.
     #[error("--ca-bundle {}: {problem}", path.display())]
     Bundle {
@@ -165,6 +174,10 @@ pub(super) fn perform<A: clap::Args>(
     own: Vec<String>,
 ) -> Result<(), GenerateError> {
     let objects = Objects::new(operator, &parts.webhooks, flags, own)?;
+    let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
+    if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {
+        return Err(GenerateError::Replaces { namespace: objects.namespace().to_owned() });
+    }
     for warning in objects.warnings(what) {
         // Nothing is left to do when standard error is closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");

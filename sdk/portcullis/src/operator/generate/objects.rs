@@ -80,9 +80,26 @@ impl<'a> Objects<'a> {
         })
     }
 
+    /// Where the operator lives.
+    pub(super) fn namespace(&self) -> &str {
+        &self.installation.namespace
+    }
+
     /// What somebody should know about what is, or is not, generated.
     pub(super) fn warnings(&self, what: What) -> Vec<String> {
         let mut warnings = Vec::new();
+        let bundled =
+            matches!(what, What::Webhooks | What::Operator | What::Crds) && self.installation.webhooks.is_on();
+        if bundled
+            && self.installation.certificates == CertificateMode::External
+            && matches!(self.trust, Trust::Published)
+        {
+            warnings.push(
+                "no --ca-bundle FILE: the API server trusts none of these webhooks until you put your authority into \
+                 every caBundle"
+                    .to_owned(),
+            );
+        }
         let Some(namespace) = &self.installation.restricted_to else {
             if matches!(what, What::Crds | What::Operator) && !self.installation.webhooks.is_on() {
                 warnings.extend(self.conversions.iter().map(|conversion| {
