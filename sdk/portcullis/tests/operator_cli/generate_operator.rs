@@ -211,7 +211,7 @@ async fn a_kustomization_lists_each_file_and_the_check_knows_them_all() {
 async fn a_restricted_installation_under_the_default_names_is_refused() {
     for what in ["operator", "rbac"] {
         let words = ["generate", what, "--image", "op:1", "--restrict-to-namespace", "team"];
-        let said = fails(&words).await;
+        let said = fails(&words, 1).await;
         assert!(said.contains("would replace the cluster-wide one") && said.contains("--release NAME"), "{said}");
     }
 }
