@@ -13,11 +13,11 @@ help: ## Say what each target does
 CLUSTER ?= own
 
 demo: ## Both gates at work, start to end, on a control plane of its own; CLUSTER=current: in your cluster, as a guest
-	@hack/prerequisites.sh demo
+	@CLUSTER="$(CLUSTER)" hack/prerequisites.sh demo
 	@test "$(CLUSTER)" = current || hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins
-	@cargo run --quiet -p portcullis-e2e --bin demo -- "$(CLUSTER)"
+	@"$${CARGO_TARGET_DIR:-target}/debug/demo" "$(CLUSTER)"
 
 test: ## Every test: unit, control plane, data plane, end to end
 	@hack/prerequisites.sh test

@@ -36,7 +36,19 @@ if [ "$target" = test ] || [ "$target" = mcp-servers ]; then
     need node 20 "$(version node --version)" "It runs the second real MCP server and client. Install Node.js 20 or newer."
     need npm 10 "$(version npm --version)" "It comes with Node.js."
 fi
+configured() { # whether there is something that names a cluster, where kubectl looks for it
+    files=${KUBECONFIG:-${HOME:-}/.kube/config}
+    while [ -n "$files" ]; do
+        [ ! -f "${files%%:*}" ] || return 0
+        case $files in *:*) files=${files#*:} ;; *) files= ;; esac
+    done
+    [ -n "${KUBERNETES_SERVICE_HOST:-}" ] && [ -f /var/run/secrets/kubernetes.io/serviceaccount/token ]
+}
+if [ "$target" = demo ] && [ "${CLUSTER:-own}" = current ] && ! configured; then
+    echo "missing: a cluster. No file at ${KUBECONFIG:-${HOME:-}/.kube/config}; set KUBECONFIG to an administrator's kubeconfig. Or run 'make demo', which needs none." >&2
+    missing=1
+fi
 if [ "$missing" -ne 0 ]; then
-    echo "'make $target' stops here: install what is named above and run it again." >&2
+    echo "'make $target' stops here: see to what is named above and run it again." >&2
     exit 1
 fi

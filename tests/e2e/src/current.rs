@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -23,6 +23,8 @@ const REFUSED: &str = include_str!("../../../examples/refused/by-webhook.yaml");
 const LABEL: &str = "portcullis.dev/demo";
 /// What `mcp-operator dev` says last when it serves.
 const SERVING: &str = "removed from the cluster again";
+/// How long the cluster may take to say who it is.
+const ANSWER: Duration = Duration::from_secs(10);
 /// How long the namespace may take to go.
 const GONE: Duration = Duration::from_mins(2);
 
@@ -32,6 +34,8 @@ pub struct Guest {
     pub client: Client,
     /// The namespace that was made for this stay.
     pub namespace: String,
+    /// What the cluster is, and where.
+    found: String,
     folder: TempDir,
     namespace_made: bool,
     crds: Vec<CustomResourceDefinition>,
@@ -50,11 +54,30 @@ impl std::fmt::Debug for Guest {
 impl Guest {
     /// Looks at the cluster of the kubeconfig, and changes nothing yet.
     pub async fn look() -> Result<Self> {
-        let client = Client::try_default().await.context("no cluster found; set KUBECONFIG")?;
+        let config = Config::infer().await.map_err(|error| {
+            // Its source is what is wrong with the kubeconfig; that this is no Pod either goes without saying.
+            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            anyhow!("no cluster is configured: {source}; set KUBECONFIG, or run 'make demo', which needs no cluster")
+        })?;
+        let url = config.cluster_url.to_string();
+        let client = Client::try_from(config).map_err(|error| anyhow!("cannot call {url}: {}", innermost(&error)))?;
+        let answer = tokio::time::timeout(ANSWER, client.apiserver_version()).await;
+        let problem = match answer {
+            Ok(Ok(version)) => return Self::at(client, format!("Kubernetes {} at {url}", version.git_version)),
+            Ok(Err(error)) => innermost(&error),
+            Err(_) => format!("no answer within {} s", ANSWER.as_secs()),
+        };
+        bail!(
+            "the cluster of your kubeconfig does not answer at {url}: {problem}; start it, or set KUBECONFIG to that of \
+             another ('kubectl version' tries the same)"
+        )
+    }
+
+    fn at(client: Client, found: String) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let unique: String = folder.path().to_string_lossy().chars().rev().take(6).collect();
         let namespace = format!("portcullis-demo-{}", unique.to_lowercase());
-        Ok(Self { client, namespace, folder, namespace_made: false, crds: Vec::new(), operator: None })
+        Ok(Self { client, namespace, found, folder, namespace_made: false, crds: Vec::new(), operator: None })
     }
 
     /// Logs and files of this run.
@@ -66,8 +89,7 @@ impl Guest {
     /// what it does. However it ends, [`leave`](Self::leave) puts the cluster in order.
     pub async fn settle(&mut self, step: impl Fn(&str)) -> Result<()> {
         let program = binary("mcp-operator")?;
-        let version = self.client.apiserver_version().await.context("the cluster does not answer")?;
-        step(&format!("using the cluster of your kubeconfig (Kubernetes {}), as a guest", version.git_version));
+        step(&format!("using the cluster of your kubeconfig ({}), as a guest", self.found));
         let crds = generate(&program, &["crds"]).await?;
         let crds =
             crds.into_iter().map(serde_json::from_value).collect::<Result<Vec<CustomResourceDefinition>, _>>()?;
@@ -183,6 +205,15 @@ impl Guest {
         }
         Ok(())
     }
+}
+
+/// What went wrong at the bottom: each layer above says it again in its own sentence.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
 }
 
 /// Deletes an object and waits until it is gone.

@@ -115,7 +115,19 @@ async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
         })
         .await;
     }
+
+    // Where no cluster answers, it says so in one sentence, and where it looked.
+    let (server, kubeconfig) = (cluster.kubeconfig_path(), tempfile::NamedTempFile::new().unwrap());
+    std::fs::copy(server, kubeconfig.path()).unwrap();
+    let mut nowhere = demo(&cluster, folder.path());
+    nowhere.env("KUBECONFIG", kubeconfig.path());
     cluster.stop().await;
+    let output = nowhere.output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && text.contains("does not answer at https://"), "{text}");
+    assert_eq!(text.matches("Connection refused").count(), 1, "{text}");
+    assert!(!text.contains("1. "), "a chapter has begun:\n{text}");
+    assert!(is_empty(folder.path()));
 }
 
 #[test]

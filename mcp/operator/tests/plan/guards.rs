@@ -1,4 +1,4 @@
-//! A server never runs without the guard that its author asked for (DESIGN §7).
+//! A server never runs without the guard that its author asked for.
 
 use mcp_operator::plan::{ChildKind, EventType};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Objects that do not read as the version they are in, and converters that panic.
-//! Spec §6 issues 13, 14 and 15: one bad object must not hide the others, nor block deletion and garbage collection.
+//! Issues 13, 14 and 15 of docs/src/reference/issues.md: one bad object must not hide the others, nor block deletion and garbage collection.
 
 use portcullis_convert::{Engine, Hub, PROBLEM};
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ fn panicking() -> Engine {
         .unwrap()
 }
 
-// Spec §6 issue 13: users saw EOF.
+// Issue 13 of docs/src/reference/issues.md: users saw EOF.
 #[test]
 fn a_panic_of_a_converter_is_not_a_lost_answer() {
     let bad = entity("v1", json!({ "name": "s3cret" }));

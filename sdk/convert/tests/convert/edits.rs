@@ -1,5 +1,5 @@
 //! Edits between two conversions: what was kept must not overwrite them, nor come back where they took its place away.
-//! Spec §6 issue 16 (cluster-api #9375, #3923, #4655; cluster-api-provider-openstack #1508).
+//! Issue 16 of docs/src/reference/issues.md (cluster-api #9375, #3923, #4655; cluster-api-provider-openstack #1508).
 
 use serde_json::{Value, json};
 

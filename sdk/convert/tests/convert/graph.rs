@@ -16,7 +16,6 @@ fn an_engine_says_what_it_converts() {
     assert_eq!(format!("{engine:?}"), r#"Engine { kind: "Entity", versions: ["v3", "v1", "v2"], .. }"#);
 }
 
-// Spec §5 row 35.
 #[test]
 fn a_version_without_converters_does_not_go_unnoticed() {
     assert_eq!(engine().cover(["v1", "v2", "v3"]), Ok(()));

@@ -48,7 +48,7 @@ proptest! {
         }
     }
 
-    // Spec §6 issue 1: one hop was all there was, and the object was lost.
+    // Issue 1 of docs/src/reference/issues.md: one hop was all there was, and the object was lost.
     #[test]
     fn an_entity_is_not_lost_on_a_chain_of_versions(object in entity::any_entity()) {
         comes_back(&entity::engine(), &object, &["v2", "v3"])?;
@@ -100,7 +100,7 @@ proptest! {
         }
     }
 
-    // Spec §6 issue 16: what an annotation brought back overwrote newer edits.
+    // Issue 16 of docs/src/reference/issues.md: what an annotation brought back overwrote newer edits.
     #[test]
     fn an_edit_on_a_spoke_is_not_overwritten_and_nothing_else_is_lost(
         hub in nasty_object("v2"), other in generate::typed("v1"), pick in any::<prop::sample::Index>(),

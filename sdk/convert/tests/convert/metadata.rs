@@ -15,7 +15,6 @@ fn object(version: &str, metadata: &str, spec: &str) -> String {
     format!(r#" {{ "kind" : "Entity", "spec" : {spec} ,"apiVersion":"demo.example/{version}","metadata":{metadata}}} "#)
 }
 
-// Spec §5 rows 36 and 37.
 #[test]
 fn no_byte_of_the_metadata_is_changed_on_the_fast_way() {
     for (from, spec, to) in [

@@ -83,7 +83,7 @@ fn engine() -> Engine {
     Hub::<v2::Field>::new().spoke(there, back).build().unwrap()
 }
 
-// Spec §6 issue 13: users saw EOF.
+// Issue 13 of docs/src/reference/issues.md: users saw EOF.
 #[test]
 fn no_panic_gets_out_of_the_engine_wherever_and_whatever_it_is() {
     for at in ["read", "write", "drop", "there", "back", "nowhere"] {

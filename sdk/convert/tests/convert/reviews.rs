@@ -1,4 +1,4 @@
-//! The review on the wire. Spec §1.
+//! The review on the wire.
 
 use portcullis_convert::{Review, ReviewVersion};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Members that the types do not know. Spec §5 row 38: no other SDK keeps them.
+//! Members that the types do not know. No other SDK keeps them.
 
 use serde_json::{Value, json};
 

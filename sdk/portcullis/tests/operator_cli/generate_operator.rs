@@ -177,7 +177,7 @@ async fn a_bundle_that_nobody_could_be_verified_with_is_refused_with_what_to_giv
     fails(&[&["generate", "operator", "--format", "kustomize"], &IMAGE[..]].concat(), 2).await;
 }
 
-// K5, issue 23: nothing is left to be filled in or rewritten.
+// K5, and issue 23 of docs/src/reference/issues.md: nothing is left to be filled in or rewritten.
 #[tokio::test]
 async fn a_kustomization_lists_each_file_and_the_check_knows_them_all() {
     let home = tempfile::tempdir().unwrap();

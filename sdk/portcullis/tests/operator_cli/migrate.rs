@@ -44,7 +44,7 @@ async fn old_versions_can_be_removed(home: &Home, manifest: &Value, people: usiz
     assert!(read.items.iter().all(|person| person.data["spec"]["name"]["first"] == "Ada"));
 }
 
-// Spec §5 row 45: what no other SDK does.
+// What no other SDK does.
 #[tokio::test]
 async fn no_object_is_left_in_an_old_version_when_the_list_of_stored_versions_is_pruned() {
     let home = Home::new().await;
