@@ -67,7 +67,7 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     let (outcome, mut told) = tokio::sync::mpsc::unbounded_channel();
     let shared = (begun.clone(), go.clone());
     let mark = place.cluster.audit().mark();
-    let running = place.run(place.controller(), runtime, move |pass| {
+    let running = Running::start(place.controller(), runtime, move |pass| {
         let ((begun, go), outcome) = (shared.clone(), outcome.clone());
         async move {
             begun.add_permits(1);
