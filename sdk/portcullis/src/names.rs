@@ -18,5 +18,9 @@ fn is_part(text: &str) -> bool {
 
 /// The annotation by which a development session marks what it put into a cluster.
 pub(crate) const DEV_SESSION: &str = "portcullis.dev/dev-session";
+/// The label that says whose session it is.
+pub(crate) const DEV_OWNER: &str = "portcullis.dev/dev-owner";
+/// The annotation that says when it ends at the latest (RFC 3339).
+pub(crate) const DEV_EXPIRES: &str = "portcullis.dev/dev-expires";
 /// The label that says which release's webhooks a development session serves.
 pub(crate) const DEV_OF: &str = "portcullis.dev/dev-of";

@@ -57,7 +57,7 @@ use crate::server::{TlsError, tls_config};
 #[non_exhaustive]
 pub enum CertificateError {
     /// The API server refused, or did not answer. Try again, unless the message names what has to be mended first.
-    #[error("cannot {action} Secret {namespace}/{name}: {source}{}", fix(source))]
+    #[error("cannot {action} Secret {namespace}/{name}: {}{}", said(source), fix(action, namespace, source))]
     Api {
         /// `read`, `create` or `update`.
         action: &'static str,
@@ -129,12 +129,24 @@ impl CertificateError {
     }
 }
 
-/// What a person has to do about a refusal; nothing where trying again may help.
-fn fix(error: &kube::Error) -> &'static str {
+/// The API server's own sentence; kube's would repeat the whole status.
+fn said(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) if status.code == 403 => "; compare the roles with 'generate rbac'",
-        kube::Error::Api(status) if status.code == 422 => "; delete this Secret, and it is made anew",
-        _ => "",
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What a person has to do about a refusal; nothing where trying again may help.
+fn fix(action: &str, namespace: &str, error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => "; compare the roles with 'generate rbac'".to_owned(),
+        kube::Error::Api(status) if status.code == 422 => "; delete this Secret, and it is made anew".to_owned(),
+        // A Secret that is to be made cannot be what was not found.
+        kube::Error::Api(status) if status.code == 404 && action == "create" => {
+            format!("; namespace {namespace} does not exist: kubectl create namespace {namespace}")
+        }
+        _ => String::new(),
     }
 }
 

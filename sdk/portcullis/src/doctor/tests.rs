@@ -399,6 +399,19 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
         ("H4", Verdict::Fail, "ServiceAccount shop cannot patch x", "generate rbac", |s| {
             s.rights = Look::Seen(vec![super::Right { what: "patch x".to_owned(), allowed: false }]);
         }),
+        ("C1", Verdict::Fail, "namespace shop-system does not exist", "kubectl create namespace shop-system", |s| {
+            s.namespaces = list(&[json!({ "metadata": { "name": "default" } })]);
+        }),
+        ("L1", Verdict::Info, "development session of ann, until 2026-01-01T13:00:00Z", "", |s| develop(s)),
+        ("C5", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),
+        ("X6", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),
+        ("C8", Verdict::Info, "not looked: there is no log of a pod", "", |_| {}),
+        ("X15", Verdict::Info, "not looked: there is no log of a pod", "", |_| {}),
+        ("C8", Verdict::Ok, "the operator's log is without errors", "", |s| s.logs.push(said("shop-0", true, "ready"))),
+        ("H5", Verdict::Info, "not looked: there is no log of a Job", "", |_| {}),
+        ("H6", Verdict::Info, "not looked: there is no log of a Job", "", |_| {}),
+        ("L7", Verdict::Info, "not looked: this installation is not restricted", "", |_| {}),
+        ("V3", Verdict::Info, "the message names no webhook", "", |s| s.denial = Some("spec: Required".to_owned())),
         ("X1", Verdict::Warn, "could not look: needs get secrets", "", |s| {
             s.secret = Look::Refused("get secrets".to_owned());
         }),
@@ -417,6 +430,30 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
         });
         assert!(said, "{id} {verdict} '{message}' '{fix}': {of:#?}");
     }
+}
+
+/// A session of `dev --only-namespace a` beside the installation.
+fn develop(snapshot: &mut Snapshot) {
+    change(&mut snapshot.configurations, |all| {
+        let mut session = all[0].clone();
+        let only = json!({ "matchLabels": { "kubernetes.io/metadata.name": "a" } });
+        session.entries.iter_mut().for_each(|entry| entry.namespaces = Some(of(only.clone())));
+        session.metadata = of(json!({
+            "name": "shop-dev-ann-validating",
+            "labels": { "portcullis.dev/dev-of": "shop", "portcullis.dev/dev-owner": "ann" },
+            "annotations": { "portcullis.dev/dev-expires": "2026-01-01T13:00:00Z" },
+        }));
+        all.push(session);
+    });
+}
+
+#[test]
+fn a_development_session_is_not_taken_for_a_restricted_operator_that_is_gone() {
+    let mut snapshot = well();
+    develop(&mut snapshot);
+    let findings = examine(&subject(), &snapshot).findings;
+    let bad: Vec<_> = findings.iter().filter(|one| one.id.starts_with('L') && one.verdict > Verdict::Info).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
 }
 
 /// A self-signed issuer of cert-manager makes such, and the operator serves it.

@@ -13,7 +13,7 @@ use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
 use super::certs::{self, CertsFlags};
-use super::connect::connect;
+use super::connect::answering;
 use super::dev::{self, DevFlags};
 use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
@@ -109,10 +109,10 @@ pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
     /// Address of the webhooks (HTTPS)
-    #[arg(long, default_value_t = BIND, value_name = "ADDR")]
+    #[arg(long, default_value_t = BIND, value_name = "ADDR", value_parser = address)]
     pub(super) bind: SocketAddr,
     /// Address of /healthz, /readyz and /metrics (HTTP)
-    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR")]
+    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
     pub(super) health_bind: SocketAddr,
     #[command(flatten)]
     pub(super) rotation: RotationFlags,
@@ -171,6 +171,10 @@ fn drain_delay(text: &str) -> Result<Duration, String> {
     if delay <= run::LONGEST_DRAIN { Ok(delay) } else { Err(format!("{:?} at most", run::LONGEST_DRAIN)) }
 }
 
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give an IP address and a port, as in 0.0.0.0:9443")
+}
+
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
@@ -190,13 +194,25 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
 
 /// An error and its causes. Many errors tell what their cause says, which is not said again.
 pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut said = error.to_string();
-    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string) {
-        if !said.contains(&cause) {
-            said = format!("{said}: {cause}");
+    let mut text = said(error);
+    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(said) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
         }
     }
-    plain(&said.split_whitespace().collect::<Vec<_>>().join(" "))
+    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// What one error says by itself: of the API server's answers its own sentence, where kube shows all that there is.
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    fn find<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
+        error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
+    }
+    match (find::<kube::Error>(error), find::<kube::core::Status>(error)) {
+        (Some(kube::Error::Api(status)), _) => status.message.clone(),
+        (_, Some(status)) => status.message.clone(),
+        _ => error.to_string(),
+    }
 }
 
 fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
@@ -211,13 +227,13 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
             Ok(generate::perform(&operator, &parts, what, &flags, own.unwrap_or_default())?)
         }
         Command::Certs { flags, args } => {
-            init_log("warn", LogFormat::Text)?;
+            init_log("warn,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
             let parts = (operator.setup)(&args)?;
             on_runtime(certs::perform(&operator, parts, flags, provider))
         }
         Command::Dev { flags, args } => {
-            init_log("info", LogFormat::Text)?;
+            init_log("info,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
             let parts = (operator.setup)(&args)?;
             convertible(&parts.webhooks, &operator.crds)?;
@@ -234,7 +250,7 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
             on_runtime(async {
                 let mut signals = Signals::new()?;
                 let migration = async {
-                    let client = connect(flags.kubeconfig.as_deref()).await?;
+                    let client = answering(flags.kubeconfig.as_deref()).await?;
                     migrate::migrate(operator.name, client, &operator.crds, &flags).await
                 };
                 tokio::select! {
@@ -310,6 +326,20 @@ mod tests {
         assert_eq!(in_one_line(error.as_ref()), "cannot start: cannot read a: no such file");
         let steering = anyhow::anyhow!("denied: \x1b]0;mine\x07");
         assert_eq!(in_one_line(steering.as_ref()), "denied: \\u{1b}]0;mine\\u{7}");
+    }
+
+    #[test]
+    fn of_a_refusal_of_the_api_server_its_own_sentence_is_said() {
+        let status = kube::core::Status::failure("namespaces \"a\" not found", "NotFound").with_code(404).boxed();
+        let source = Box::new(kube::Error::Api(status.clone()));
+        let (namespace, name) = ("a".to_owned(), "b".to_owned());
+        let error = crate::certificates::CertificateError::Api { action: "create", namespace, name, source };
+        assert_eq!(
+            in_one_line(&error),
+            "cannot create Secret a/b: namespaces \"a\" not found; namespace a does not exist: kubectl create namespace a"
+        );
+        let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot ask");
+        assert_eq!(in_one_line(error.as_ref()), "cannot ask: namespaces \"a\" not found");
     }
 
     #[test]

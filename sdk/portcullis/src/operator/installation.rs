@@ -3,6 +3,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
 
 use crate::certificates::{CertificateMode, Configurations};
@@ -27,14 +28,20 @@ pub(super) fn secret_of(release: &str) -> String {
 /// A feature that is on unless it is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// As it should be.
+    /// It is there.
     #[default]
     On,
-    /// Left out.
+    /// It is left out.
     Off,
 }
 
 impl Switch {
+    /// Reads a flag of which these are the two meanings.
+    pub(super) fn parser(on: &'static str, off: &'static str) -> impl TypedValueParser<Value = Self> {
+        let values = [PossibleValue::new("on").help(on), PossibleValue::new("off").help(off)];
+        PossibleValuesParser::new(values).map(|word| if word == "on" { Self::On } else { Self::Off })
+    }
+
     /// Whether it is on.
     pub fn is_on(self) -> bool {
         self == Self::On
@@ -74,7 +81,7 @@ pub(super) struct InstallationFlags {
     #[arg(long, value_name = "NAME", value_parser = label)]
     pub(super) certificate_secret: Option<String>,
     /// Whether there are webhooks; without them controllers validate
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, default_value_t, value_parser = Switch::parser("Webhooks validate", "Controllers validate instead"))]
     pub(super) webhooks: Switch,
 }
 

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct LeaseFlags {
     /// Whether one replica at a time runs the controllers; a restricted operator always elects one
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, default_value_t, value_parser = Switch::parser("One replica runs the controllers", "Every replica does"))]
     leader_elect: Switch,
     /// Name of this replica, for people who read its Leases [default: the release's]
     #[arg(long, env = "POD_NAME", value_name = "NAME")]

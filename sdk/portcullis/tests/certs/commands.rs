@@ -74,6 +74,7 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     let before = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
     let said = place.says(&["rotate"]).await;
     assert!(said.starts_with(&format!("{}: a rotation has begun: publishing", place.name)), "{said}");
+    assert!(said.ends_with("none running? start the operator\n"), "{said}");
     let next = place.secret("-ca").await["next.crt"].clone();
     let said = place.says(&["rotate"]).await;
     assert!(said.starts_with(&format!("{}: a rotation is under way already: publishing", place.name)), "{said}");

@@ -131,7 +131,7 @@ async fn a_denial_is_told_apart(clinic: &Clinic) {
         ("admission webhook \"sober.orders.doctor.example\" denied the request: no", "a rule of this operator"),
         ("admission webhook \"x.y.z\" denied the request: no", "denied by x.y.z, not by this operator"),
         ("failed calling webhook \"sober.orders.doctor.example\": EOF", "could not be called; see the C and X checks"),
-        ("spec.beer: Required value", "no webhook refused it"),
+        ("spec.beer: Required value", "names no webhook"),
     ] {
         let examined = clinic.examine(&["--denial", denial]).await;
         assert!(examined.of("V3")[0].message.contains(words), "{denial}: {:?}", examined.of("V3"));

@@ -11,7 +11,10 @@ use crate::process::{Running, fails, output};
 async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
     let long = "a".repeat(64);
     let cases: [(&[&str], &str); 15] = [
-        (&["run", "--bind", "everywhere"], "invalid value 'everywhere' for '--bind <ADDR>'"),
+        (
+            &["run", "--bind", "everywhere"],
+            "'everywhere' for '--bind <ADDR>': give an IP address and a port, as in 0.0.0.0:9443",
+        ),
         (&["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (&["run", "--log-format", "xml"], "possible values: text, json"),
         (&["run", "--think", "long"], "invalid value 'long' for '--think <THINK>'"),

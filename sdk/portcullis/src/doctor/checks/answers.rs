@@ -5,7 +5,7 @@ use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 
-use super::{Said, View, fail, fine, info, warn};
+use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Entry, selects};
 use crate::doctor::observe::ready;
 use crate::doctor::snapshot::{Listener, Look, Reached, Snapshot};
@@ -131,6 +131,9 @@ pub(super) fn reached(view: &View<'_>) -> Said {
 /// C5
 pub(super) fn ourselves(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
+    if !snapshot.listeners.iter().any(|listener| matches!(listener.reached, Reached::Answered(_))) {
+        return unseen("no listener was called that answered, see C4");
+    }
     let served = subject.paths();
     let mut notes = Vec::new();
     for Listener { target, reached, .. } in &snapshot.listeners {

@@ -2,7 +2,7 @@
 
 use portcullis_manifest::WebhookKind;
 
-use super::{Note, Said, View, fail, fine, info, note, warn};
+use super::{Note, Said, View, fail, fine, info, note, unseen, warn};
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::{Look, Probe};
 
@@ -127,8 +127,12 @@ pub(super) fn refused_by(view: &View<'_>) -> Said {
             "nobody decided: webhook {name}{} could not be called; it is not this operator's",
             elsewhere(name)
         )),
+        Refusal::Other if denial.trim().is_empty() => return unseen("the message is empty"),
         Refusal::Other => {
-            info("no webhook refused it: it was the kind's schema or a CEL rule of it, a policy, or a missing right")
+            // Judged by the words alone: no configuration need be seen for it.
+            info(
+                "the message names no webhook, so none refused it: it was the kind's schema or a CEL rule of it, a policy, or a missing right",
+            )
         }
     };
     Ok(vec![note])

@@ -5,7 +5,7 @@ use k8s_openapi::api::rbac::v1::Subject as Bound;
 use kube::ResourceExt as _;
 
 use super::rollout::state;
-use super::{Said, View, fail, fine, info, note, warn};
+use super::{Said, View, fail, fine, info, no_namespace, note, unseen, warn};
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::Look;
 use crate::doctor::trust::span;
@@ -142,6 +142,9 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
             "the operator runs outside of the cluster: its rights are not those of a ServiceAccount",
         )]);
     }
+    if let Some(missing) = no_namespace(view) {
+        return if subject.is_called() { unseen("there is no namespace, see C1") } else { Ok(vec![missing]) };
+    }
     let (namespace, account) = (subject.namespace(), snapshot.account(subject));
     let accounts = &snapshot.accounts.known()?.items;
     let mut notes = Vec::new();
@@ -195,6 +198,9 @@ pub(super) fn rights(view: &View<'_>) -> Said {
     Ok(refused.iter().map(note).collect())
 }
 
+/// Why nothing can be said from the Jobs' logs.
+const SILENT: &str = "there is no log of a Job that did not succeed";
+
 /// The lines of the Jobs' logs.
 fn said<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
     let logs = view.snapshot.logs.iter().filter_map(|(pod, log)| Some((pod.as_str(), log.seen()?)));
@@ -206,6 +212,9 @@ fn said<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
 pub(super) fn secret(view: &View<'_>) -> Said {
     let missing = said(view)
         .find(|(_, line)| line.contains("not found after") || line.contains("NotFound") && line.contains("secrets"));
+    if said(view).next().is_none() {
+        return unseen(SILENT);
+    }
     let Some((pod, line)) = missing else { return Ok(Vec::new()) };
     let message = format!("{pod} says: {line}: what should have made the Secret did not");
     Ok(vec![fail(message, view.subject.command("certs ensure"))])
@@ -213,6 +222,9 @@ pub(super) fn secret(view: &View<'_>) -> Said {
 
 /// H6
 pub(super) fn tools(view: &View<'_>) -> Said {
+    if said(view).next().is_none() {
+        return unseen(SILENT);
+    }
     let mut notes = Vec::new();
     for (sign, meaning) in TOOLS {
         if let Some((pod, line)) = said(view).find(|(_, line)| line.contains(sign)) {

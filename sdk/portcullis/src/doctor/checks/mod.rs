@@ -13,6 +13,7 @@ mod trusted;
 mod writers;
 
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use super::report::{Finding, Report, Verdict};
 use super::snapshot::{Blind, Snapshot};
@@ -53,6 +54,20 @@ fn info(message: impl Into<String>) -> Note {
 
 fn fine(message: impl Into<String>) -> Note {
     note(Verdict::Ok, message, None)
+}
+
+/// Not all is well, and nothing is wrong: there was nothing from which to tell.
+fn unseen(why: &str) -> Said {
+    Ok(vec![info(format!("not looked: {why}"))])
+}
+
+/// The operator's namespace, where all that are there were listed, and it is not among them.
+fn no_namespace(view: &View<'_>) -> Option<Note> {
+    let (own, listed) = (view.subject.namespace(), view.snapshot.namespaces.seen()?);
+    let all = view.snapshot.in_namespace.as_deref().is_none_or(|only| only == own) && !listed.more;
+    // A cluster without any has not been looked at.
+    let missing = all && !listed.items.is_empty() && !listed.items.iter().any(|one| one.name_any() == own);
+    missing.then(|| fail(format!("namespace {own} does not exist"), format!("kubectl create namespace {own}")))
 }
 
 struct Check {

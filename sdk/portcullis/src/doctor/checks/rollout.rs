@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 
-use super::{Said, View, fail, info, note, warn};
+use super::{Said, View, fail, info, no_namespace, note, unseen, warn};
 use crate::doctor::observe::ready;
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::{Blind, Look};
@@ -62,6 +62,9 @@ pub(super) fn pods(view: &View<'_>) -> Said {
     if snapshot.is_external(subject) {
         return Ok(vec![info("the webhooks are served from outside of the cluster: no pods are expected")]);
     }
+    if let Some(missing) = no_namespace(view) {
+        return Ok(vec![missing]);
+    }
     snapshot.pods.known()?;
     let pods = snapshot.operator_pods(subject);
     if pods.iter().any(|pod| ready(pod)) {
@@ -98,6 +101,14 @@ pub(super) fn state(pod: &Pod) -> String {
     [status.phase, reason].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// Why nothing can be said from the operator's logs.
+const SILENT: &str = "there is no log of a pod of the operator that could be read";
+
+/// Whether any log of the operator was read.
+fn heard(view: &View<'_>) -> bool {
+    view.snapshot.logs.iter().any(|(_, log)| log.seen().is_some_and(|log| log.of_operator))
+}
+
 /// C8
 pub(super) fn logs(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
@@ -129,6 +140,9 @@ pub(super) fn logs(view: &View<'_>) -> Said {
             let message = format!("{pod} says: {}", line.chars().take(300).collect::<String>());
             notes.push(fail(message, format!("kubectl -n {} logs {pod}", subject.namespace())));
         }
+    }
+    if notes.is_empty() && !heard(view) {
+        return unseen(SILENT);
     }
     Ok(notes)
 }
@@ -196,6 +210,9 @@ pub(super) fn readiness(view: &View<'_>) -> Said {
 /// X15
 pub(super) fn handshakes(view: &View<'_>) -> Said {
     let View { subject, snapshot, now } = *view;
+    if !heard(view) {
+        return unseen(SILENT);
+    }
     let mut notes = Vec::new();
     for (pod, log) in &snapshot.logs {
         let Some(log) = log.seen().filter(|log| log.of_operator) else { continue };

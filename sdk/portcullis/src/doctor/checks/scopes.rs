@@ -7,10 +7,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use portcullis_lease::Record;
 
-use super::{Said, View, fail, fine, info, warn};
+use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Configuration, shown};
 use crate::doctor::snapshot::Blind;
 use crate::doctor::trust::span;
+use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER};
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -56,8 +57,13 @@ fn claim(lease: &Lease) -> Claim<'_> {
 /// The configurations of restricted installations of this operator, by namespace.
 fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, &'a Configuration>, Blind> {
     view.snapshot.configurations.known()?;
-    let family = view.snapshot.family(view.subject);
+    let family = view.snapshot.family(view.subject).filter(|one| !is_development(one));
     Ok(family.filter_map(|one| Some((one.entries.first()?.restricted_to()?, one))).collect())
+}
+
+/// Whether a development session put it there: that claims no namespace, and takes it away again.
+fn is_development(configuration: &Configuration) -> bool {
+    configuration.metadata.labels.iter().flatten().any(|(key, _)| key == DEV_OF)
 }
 
 /// W7
@@ -114,6 +120,12 @@ pub(super) fn lost(view: &View<'_>) -> Said {
             configuration.resource()
         );
         notes.push(fail(message, fix));
+    }
+    for session in view.snapshot.family(view.subject).filter(|one| is_development(one)) {
+        let of = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().and_then(|map| map.get(key).cloned());
+        let owner = of(&session.metadata.labels, DEV_OWNER).unwrap_or_else(|| "somebody".to_owned());
+        let until = of(&session.metadata.annotations, DEV_EXPIRES).unwrap_or_else(|| "an unknown time".to_owned());
+        notes.push(info(format!("development session of {owner}, until {until}: {}", session.name())));
     }
     Ok(notes)
 }
@@ -225,10 +237,10 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     snapshot.configurations.known()?;
     let mut others = Vec::new();
     for configuration in snapshot.family(subject) {
-        let development = configuration.metadata.labels.iter().flatten().any(|(key, _)| key == crate::names::DEV_OF);
         let everywhere = configuration.entries.iter().any(|entry| entry.restricted_to().is_none());
         let service = configuration.entries.first().and_then(crate::doctor::configuration::Entry::service);
-        if everywhere && !development && service.as_ref().is_some_and(|place| !others.contains(place)) {
+        if everywhere && !is_development(configuration) && service.as_ref().is_some_and(|place| !others.contains(place))
+        {
             others.extend(service);
         }
     }
@@ -246,8 +258,13 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
 /// L7
 pub(super) fn selectors(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
-    let Some(only) = &subject.installation.restricted_to else { return Ok(Vec::new()) };
+    let Some(only) = &subject.installation.restricted_to else {
+        return unseen("this installation is not restricted to a namespace");
+    };
     snapshot.configurations.known()?;
+    if snapshot.ours(subject).is_empty() {
+        return unseen("there is no configuration of this installation, see W1");
+    }
     let foreign = snapshot.ours(subject).into_iter().filter(|(_, entry)| entry.restricted_to() != Some(only.as_str()));
     let note = |(label, entry): (String, crate::doctor::configuration::Entry)| {
         let message =

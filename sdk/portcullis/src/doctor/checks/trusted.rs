@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Certificate, PairProblem, bundle_fingerprints};
 
-use super::{Note, Said, View, fail, fine, warn};
+use super::{Note, Said, View, fail, fine, unseen, warn};
 use crate::certificates::CertificateMode;
 use crate::doctor::snapshot::{Reached, Served, Snapshot};
 use crate::doctor::subject::Subject;
@@ -173,7 +173,7 @@ fn short(fingerprint: &str) -> &str {
 pub(super) fn served(view: &View<'_>) -> Said {
     let View { subject, snapshot, now } = *view;
     if answered(snapshot).next().is_none() {
-        return Ok(vec![fine("the listener was not called: see C4")]);
+        return unseen("no listener was called that answered, see C4");
     }
     let Some(stored_leaf) = stored(snapshot)?.and_then(leaf) else { return Ok(vec![fine("see X1")]) };
     let since = written(snapshot).map(|at| now.duration_since(at));
@@ -209,7 +209,7 @@ pub(super) fn replicas(view: &View<'_>) -> Said {
     let name = subject.installation.server_name();
     snapshot.configurations.known()?;
     if answered(snapshot).next().is_none() {
-        return Ok(vec![fine("the listener was not called: see C4")]);
+        return unseen("no listener was called that answered, see C4");
     }
     let ours = snapshot.ours(subject);
     let mut notes = Vec::new();

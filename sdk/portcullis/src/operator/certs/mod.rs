@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::cli::Output;
-use super::connect::connect;
+use super::connect::answering;
 use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
 use crate::certificates::{Automatic, CertificateMode, CertificateSource, Material};
@@ -83,12 +83,12 @@ pub(super) async fn perform<A: clap::Args>(
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    let client = connect(flags.kubeconfig.as_deref()).await?;
+    let patience =
+        Patience { time: Duration::from_secs(flags.timeout), end: Instant::now() + Duration::from_secs(flags.timeout) };
+    let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
     let configurations = installation.configurations(&parts.webhooks)?;
     let routes = parts.webhooks.routes()?;
     let source = installation.certificate_source(client, provider, configurations, routes.metrics());
-    let patience =
-        Patience { time: Duration::from_secs(flags.timeout), end: Instant::now() + Duration::from_secs(flags.timeout) };
     match flags.what {
         What::Ensure => {
             let material = patience.answer(source.ensure()).await??;
@@ -176,7 +176,7 @@ async fn rotate(
         name(phase)
     ))?;
     if !wait {
-        return Ok(());
+        return say("the running replicas carry it on; none running? start the operator\n");
     }
     while phase != Phase::Steady {
         if Instant::now() >= patience.end {

@@ -7,12 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::names::DEV_SESSION;
 
-pub(super) use crate::names::DEV_OF as OF;
-
-/// Who serves them.
-pub(super) const OWNER: &str = "portcullis.dev/dev-owner";
-/// When the session ends at the latest (RFC 3339).
-pub(super) const EXPIRES: &str = "portcullis.dev/dev-expires";
+pub(super) use crate::names::{DEV_EXPIRES as EXPIRES, DEV_OF as OF, DEV_OWNER as OWNER};
 
 /// How far another machine's clock may be off: so long after its end another's session is taken for over.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
