@@ -179,6 +179,8 @@ async fn rotate(
         return say("the running replicas carry it on; none running? start the operator\n");
     }
     while phase != Phase::Steady {
+        // Before the clock is looked at: a question asked too late would be taken for one without an answer.
+        sleep(LOOK).await;
         if Instant::now() >= patience.end {
             anyhow::bail!(
                 "waited {} s; the rotation goes on while replicas run, now {}: wait longer with --timeout, or see 'certs show'",
@@ -186,7 +188,6 @@ async fn rotate(
                 name(phase)
             );
         }
-        sleep(LOOK).await;
         let stored = patience.answer(automatic.stored()).await??;
         let now = stored
             .authorities
