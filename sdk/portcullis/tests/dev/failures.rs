@@ -89,7 +89,7 @@ async fn a_controller_that_fails_ends_the_session_in_order() {
     let arguments = ["--controllers", "--only-namespace", "nobody-s"];
     let dev = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments);
     let error = dev.fails().await;
-    assert!(error.contains("controller census failed: cannot list entities"), "{error}");
+    assert!(error.contains("controller greeter failed: cannot list entities"), "{error}");
     assert_eq!(configurations(cluster, "failing").await, [""; 0]);
 }
 
