@@ -1,12 +1,14 @@
 //! Sessions from their start to their end.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use portcullis_testing::wait_until;
 use serde_json::json;
 
 use crate::fixture::{
-    PEOPLE, alone, cluster, cluster_with_people, configurations, entities, generate, judged, lasting, object, people,
-    people_crd, start, try_create,
+    PEOPLE, alone, cluster, cluster_with_people, configurations, entities, entity, generate, judged, lasting, object,
+    people, people_crd, start, try_create,
 };
 use crate::process::{Dev, ENTITIES, PATIENCE, VERSIONS};
 
@@ -187,8 +189,8 @@ async fn the_installed_operator_keeps_its_configurations_and_people_are_told_tha
     // Nothing serves them here, and others share this cluster.
     for object in after {
         let kind = kube::core::GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
-        let api: kube::Api<kube::core::DynamicObject> =
-            kube::Api::all_with(cluster.admin(), &kube::core::ApiResource::from_gvk(&kind));
+        let api: Api<kube::core::DynamicObject> =
+            Api::all_with(cluster.admin(), &kube::core::ApiResource::from_gvk(&kind));
         api.delete(object.metadata.name.as_ref().unwrap(), &DeleteParams::default()).await.unwrap();
     }
 }
@@ -196,11 +198,22 @@ async fn the_installed_operator_keeps_its_configurations_and_people_are_told_tha
 #[tokio::test]
 async fn controllers_run_where_they_are_asked_for() {
     let cluster = cluster().await;
-    let mut dev = start(cluster, ENTITIES, "both", &["--controllers", "--only-namespace", "nobody-s"]);
-    dev.says("counted").await;
+    let team = cluster.namespace("team").await;
+    let only = ["--only-namespace", &team];
+    let (entities, maps) = (entities(cluster, &team), Api::<ConfigMap>::namespaced(cluster.admin(), &team));
+    let make = async |username: &str| {
+        let mut made = entity(username);
+        made.metadata.name = Some(username.to_owned());
+        entities.create(&PostParams::default(), &made).await.unwrap();
+    };
+    let dev = start(cluster, ENTITIES, "both", &[&["--controllers"], &only[..]].concat());
+    make("mary").await;
+    wait_until("the greeting", PATIENCE, || async { maps.get_opt("mary").await.unwrap() }).await;
     dev.end("-TERM").await;
-    let mut dev = start(cluster, ENTITIES, "webhooks", &["--only-namespace", "nobody-s"]);
+    let mut dev = start(cluster, ENTITIES, "webhooks", &only);
     dev.open().await;
-    let said = dev.end("-TERM").await;
-    assert!(!said.contains("counted"), "{said}");
+    make("jane").await;
+    judged(&entities, true).await;
+    dev.end("-TERM").await;
+    assert!(maps.get_opt("jane").await.unwrap().is_none(), "nobody asked for controllers");
 }
