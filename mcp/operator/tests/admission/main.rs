@@ -11,6 +11,8 @@ mod answers;
 mod certificates;
 mod deletion;
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::{Api, DeleteParams, ListParams};
 use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -36,7 +38,23 @@ impl Gate {
         let home = cluster.namespace(&format!("{prefix}-home")).await;
         let namespace = cluster.namespace(prefix).await;
         let user = shipped_user(cluster, &home).await;
-        Self { cluster, user, home, objects: Objects::new(cluster.admin(), &namespace), _turn: turn }
+        let gate = Self { cluster, user, home, objects: Objects::new(cluster.admin(), &namespace), _turn: turn };
+        gate.open().await;
+        gate
+    }
+
+    /// Takes out of the API server's way what an earlier turn left there: its operator answers no more.
+    async fn open(&self) {
+        let installed: Api<ValidatingWebhookConfiguration> = Api::all(self.cluster.admin());
+        installed.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+        wait_until("no webhook to be called", DEADLINE, || async { (!self.judged().await).then_some(()) }).await;
+    }
+
+    /// Whether a webhook, or its absence, has a say in what is created.
+    async fn judged(&self) -> bool {
+        let probe = webhook_config("probe", json!({"url": "ftp://nowhere"}));
+        let answer = self.objects.post(probe, true).await;
+        answer.code != 201 || !answer.warnings.is_empty()
     }
 
     /// Starts an operator with these flags. Nothing calls it yet.
@@ -53,12 +71,7 @@ impl Gate {
         operator.ready().await;
         // It need not lead to be called.
         operator.logged("the stores are filled").await;
-        let probe = webhook_config("probe", json!({"url": "ftp://nowhere"}));
-        wait_until("the webhooks to be called", DEADLINE, || async {
-            let answer = self.objects.post(probe.clone(), true).await;
-            (answer.code != 201 || !answer.warnings.is_empty()).then_some(())
-        })
-        .await;
+        wait_until("the webhooks to be called", DEADLINE, || async { self.judged().await.then_some(()) }).await;
     }
 
     /// An operator with these flags, in the API server's way.

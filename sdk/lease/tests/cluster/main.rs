@@ -89,6 +89,11 @@ impl Observer {
         Self { most, done, thread }
     }
 
+    /// How many were seen to act at once until now, at most.
+    fn seen(&self) -> usize {
+        self.most.load(Ordering::Acquire)
+    }
+
     fn most(self) -> usize {
         self.done.store(true, Ordering::Release);
         self.thread.join().unwrap();

@@ -113,6 +113,7 @@ async fn a_rolling_update_of_a_restricted_operator_gives_the_cluster_wide_one_no
     let observer = watch(&wide, &[&old, &new], &team);
     old.end().await.unwrap();
     new.holds().await;
+    wait_until("the observer to see one that acts", DEADLINE, || async { (observer.seen() > 0).then_some(()) }).await;
     assert_eq!(observer.most(), 1);
     while let Some(change) = changes.next().now_or_never() {
         assert_ne!(change, Some(Change::Namespace(team.clone())), "it changed hands in between");
