@@ -131,9 +131,9 @@ async fn a_replica_that_does_not_lead_knows_what_its_webhooks_judge_by() {
     let gate = Gate::new("follower").await;
     let config = gate.objects.post(webhook_config("stored", json!({"url": "https://example.com/"})), false).await;
     assert_eq!(config.code, 201, "{}", config.body);
-    let leader = gate.start(&["--identity", "first"]);
+    let leader = gate.start(&["--leader-elect", "on", "--identity", "first"]);
     leader.reconciles().await;
-    let follower = gate.start(&["--identity", "second"]);
+    let follower = gate.start(&["--leader-elect", "on", "--identity", "second"]);
     gate.install(&follower).await;
     let refers = |name: &str, config: &str| labelled(name, json!({"webhookConfigRef": {"name": config}}));
     let known = gate.objects.post(refers("known", "stored"), true).await;
