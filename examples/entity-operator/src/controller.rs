@@ -33,11 +33,8 @@ async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
 }
 
 /// Runs the controller until the process is to end.
-///
-/// # Errors
-/// None so far: what fails is tried again.
-pub async fn run(runtime: Runtime) -> anyhow::Result<()> {
-    Controller::<Entity>::named("entity-operator").run(runtime, reconcile).await
+pub async fn run(runtime: Runtime) {
+    Controller::<Entity>::named("entity-operator").run(runtime, reconcile).await;
 }
 
 /// What it may do: read entities, write their status, and tell what is wrong with one.

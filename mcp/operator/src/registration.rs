@@ -51,17 +51,11 @@ pub fn operator() -> Operator<Args> {
             // Webhooks read the stores, and every replica serves them.
             let parts = Parts::new(webhooks).on_every_replica("the stores", move |runtime| {
                 let stores = stores.clone();
-                async move {
-                    stores.watch(runtime).await;
-                    Ok(())
-                }
+                async move { stores.watch(runtime).await }
             });
             Ok(parts.controller("mcp", move |runtime| {
                 let controllers = controllers.clone();
-                async move {
-                    controllers.work(runtime).await;
-                    Ok(())
-                }
+                async move { controllers.work(runtime).await }
             }))
         },
     )

@@ -103,7 +103,8 @@ async fn greet(runtime: Runtime) -> anyhow::Result<()> {
     let (entities, one) = (Api::<Entity>::all(runtime.client.clone()), ListParams::default().limit(1));
     let Some(found) = runtime.stop.run_until_cancelled(entities.list(&one)).await else { return Ok(()) };
     found.context("cannot list entities; is the CRD installed?")?;
-    Controller::named("greeter").owns::<ConfigMap>().run(runtime, reconcile).await
+    Controller::named("greeter").owns::<ConfigMap>().run(runtime, reconcile).await;
+    Ok(())
 }
 
 fn main() -> ExitCode {

@@ -186,12 +186,9 @@ impl<K: Kind> Controller<K> {
         self.store.clone()
     }
 
-    /// Watches, and reconciles until [`Runtime::stop`]; then waits for the reconciles under way.
-    ///
-    /// # Errors
-    /// None so far: what fails is tried again. The type is what
-    /// [`Parts::controller`](crate::operator::Parts::controller) takes.
-    pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F) -> anyhow::Result<()>
+    /// Watches, and reconciles until [`Runtime::stop`]; then waits for the reconciles under way. What fails is tried
+    /// again.
+    pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Pass<K>) -> R,
         R: Future<Output = Result<Next, E>>,
@@ -202,7 +199,6 @@ impl<K: Kind> Controller<K> {
         self.follow(&feeds);
         self.work(&feeds, runtime, reconcile).await;
         feeds.ended().await;
-        Ok(())
     }
 
     /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `feeds` have

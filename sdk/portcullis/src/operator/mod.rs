@@ -174,11 +174,11 @@ impl Parts {
     pub fn controller<F, R>(mut self, name: &str, controller: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
-        R: Future<Output = anyhow::Result<()>> + Send + 'static,
+        R: Future<Output: Outcome> + Send + 'static,
     {
         let webhooks = self.webhooks.clone();
-        self.controllers
-            .insert(name.to_owned(), Box::new(move |runtime| Box::pin(controller(runtime.validated_by(&webhooks)))));
+        let controller = boxed(move |runtime: Runtime| controller(runtime.validated_by(&webhooks)));
+        self.controllers.insert(name.to_owned(), controller);
         self
     }
 
@@ -187,9 +187,42 @@ impl Parts {
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
-        R: Future<Output = anyhow::Result<()>> + Send + 'static,
+        R: Future<Output: Outcome> + Send + 'static,
     {
-        self.everywhere.insert(name.to_owned(), Box::new(move |runtime| Box::pin(task(runtime))));
+        self.everywhere.insert(name.to_owned(), boxed(task));
+        self
+    }
+}
+
+fn boxed<F, R>(task: F) -> Controller
+where
+    F: Fn(Runtime) -> R + Send + Sync + 'static,
+    R: Future<Output: Outcome> + Send + 'static,
+{
+    Box::new(move |runtime| {
+        let task = task(runtime);
+        Box::pin(async move { task.await.result() })
+    })
+}
+
+/// What a part of an operator ends with: nothing, as [`Controller::run`](crate::controller::Controller::run), which
+/// tries again what fails; or an [`anyhow::Result`], whose error ends the process.
+pub trait Outcome {
+    /// The error that ends the process, if there is one.
+    ///
+    /// # Errors
+    /// That one.
+    fn result(self) -> anyhow::Result<()>;
+}
+
+impl Outcome for () {
+    fn result(self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+impl Outcome for anyhow::Result<()> {
+    fn result(self) -> anyhow::Result<()> {
         self
     }
 }
@@ -334,5 +367,21 @@ impl std::fmt::Debug for Parts {
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runtime").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
+        let parts = Parts::default()
+            .controller("silent", |runtime| async move { runtime.stop.cancelled().await })
+            .controller("failing", |_| async move {
+                "no number".parse::<u8>()?;
+                Ok(())
+            });
+        assert_eq!(parts.controllers.len(), 2);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Place {
 /// A controller that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
-    task: JoinHandle<anyhow::Result<()>>,
+    task: JoinHandle<()>,
 }
 
 impl Place {
@@ -132,7 +132,7 @@ impl Running {
     }
 
     pub(crate) async fn ended(self) {
-        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
