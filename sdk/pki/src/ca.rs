@@ -12,6 +12,7 @@ use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
 use crate::certificate::{Certificate, parse, parse_pem, spki};
+use crate::trust::{TrustProblem, signed_by};
 use crate::{PkiError, der};
 
 /// What a certificate may be used for (extended key usage, RFC 5280 §4.2.1.12).
@@ -178,11 +179,11 @@ fn issues_what_verifies(issuer: &Issuer<'static, KeyPair>, authority: &[u8]) -> 
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     let trial = params.signed_by(issuer.key(), issuer).map_err(issue)?;
-    let (trial, authority) = (parse(trial.der())?, parse(authority)?);
-    if trial.issuer().as_raw() != authority.subject().as_raw() {
-        return Err(strange_subject());
-    }
-    trial.verify_signature(Some(authority.public_key())).map_err(|_| PkiError::KeyMismatch)
+    signed_by(&parse(trial.der())?, &parse(authority)?).map_err(|problem| match problem {
+        TrustProblem::Foreign { .. } => strange_subject(),
+        TrustProblem::OtherKey { .. } => PkiError::KeyMismatch,
+        problem => PkiError::Certificate(problem.to_string()),
+    })
 }
 
 fn issue(error: rcgen::Error) -> PkiError {

@@ -2,12 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{KeyPair, PublicKeyData as _};
-use rustls_pki_types::CertificateDer;
 
 use crate::certificate::{Certificate, parse, parse_pem, spki};
-
-/// The most intermediate certificates followed from a leaf to an authority.
-const MAX_INTERMEDIATES: usize = 8;
+use crate::trust::{TrustProblem, verify};
 
 /// Why a stored pair cannot be used; each says in one sentence what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,17 +53,14 @@ pub enum PairProblem {
     /// The certificate is an authority's, or made for clients only.
     #[error("the certificate is not one for servers (no 'TLS server' in its extended key usage, or a CA's)")]
     NotForServers,
-    /// No authority of the bundle, valid now, stands behind the certificate.
-    #[error("no CA in the bundle that is valid now has signed the certificate (its issuer is '{issuer}')")]
-    UnknownIssuer {
-        /// The issuer that the last certificate of the chain names.
-        issuer: String,
-    },
+    /// Callers that trust the bundle refuse the certificate.
+    #[error("no CA in the bundle that is valid now has signed the certificate (its issuer is '{}')", .0.issuer())]
+    Untrusted(TrustProblem),
 }
 
 /// Checks a server's certificate (or chain, leaf first), its key and the CA bundle that clients trust: the key
 /// belongs to the leaf, the leaf is for servers and names every one of `dns_names`, it is valid at `now` and stays so
-/// for longer than `min_left`, and an authority of the bundle that is valid at `now` has signed it.
+/// for longer than `min_left`, and callers that trust the bundle accept it ([`check_trust`](crate::check_trust)).
 ///
 /// Returns what the leaf says, or the first problem found. The order goes from "unusable" to "usable for a while":
 /// [`PairProblem::EndsSoon`] is returned only when nothing else is wrong, so a caller may go on serving on it.
@@ -100,39 +94,14 @@ pub fn check_server_pair(
         return Err(PairProblem::MissingName { name: name.clone(), has: leaf.dns_names });
     }
     let roots = parse_pem(ca_pem).map_err(|e| PairProblem::Bundle(e.to_string()))?;
-    check_chain(&chain, &roots, now)?;
+    verify(&chain, &roots, now).map_err(|problem| match problem {
+        TrustProblem::Bundle(problem) => PairProblem::Bundle(problem),
+        problem => PairProblem::Untrusted(problem),
+    })?;
     if leaf.not_after.duration_since(now) <= min_left {
         return Err(PairProblem::EndsSoon { not_after: leaf.not_after, min_left });
     }
     Ok(leaf)
-}
-
-/// Walks from the leaf over the chain's intermediates to an authority of the bundle.
-fn check_chain(chain: &[CertificateDer<'_>], roots: &[CertificateDer<'_>], now: Timestamp) -> Result<(), PairProblem> {
-    let mut current = chain[0].as_ref();
-    for _ in 0..=MAX_INTERMEDIATES {
-        if roots.iter().any(|root| signed_by(current, root, now)) {
-            return Ok(());
-        }
-        let Some(next) = chain[1..].iter().find(|next| next.as_ref() != current && signed_by(current, next, now))
-        else {
-            break;
-        };
-        current = next;
-    }
-    let issuer = parse(current).map(|x509| x509.issuer().to_string()).unwrap_or_default();
-    Err(PairProblem::UnknownIssuer { issuer })
-}
-
-/// Whether `authority` may sign, is valid now, bears the name that `der` gives its issuer, and has signed it.
-fn signed_by(der: &[u8], authority: &[u8], now: Timestamp) -> bool {
-    let (Ok(x509), Ok(ca)) = (parse(der), parse(authority)) else { return false };
-    let now = now.as_second();
-    ca.is_ca()
-        && ca.validity().not_before.timestamp() <= now
-        && now <= ca.validity().not_after.timestamp()
-        && ca.subject().as_raw() == x509.issuer().as_raw()
-        && x509.verify_signature(Some(ca.public_key())).is_ok()
 }
 
 /// Whether the extended key usage lets the certificate serve; a certificate without one may do anything.

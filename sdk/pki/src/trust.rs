@@ -1,12 +1,20 @@
 //! Whether callers that trust a bundle accept a chain, and why not.
+//!
+//! The callers are API servers, so the rules are those of Go's `crypto/x509` (1.25), each cited where it is applied:
+//! `Certificate.Verify` tries every way from the leaf over the intermediates to a root, `Certificate.CheckSignatureFrom`
+//! asks of each signer whether it has signed and may, and `Certificate.isValid` for whom, when and how deep below it. Not
+//! looked at are constraints on names, extensions that Go does not know, and weak signatures: a TLS handshake finds those.
+
+use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 
+use crate::PkiError;
 use crate::certificate::{Certificate, parse, parse_pem, timestamp};
 
-/// The most intermediate certificates followed from a leaf to an authority.
+/// The most intermediate certificates of a chain that are looked at. Go tries 100 signatures.
 const MAX_INTERMEDIATES: usize = 8;
 
 /// Why callers that trust a bundle refuse a certificate; each says in one sentence what is wrong.
@@ -54,6 +62,16 @@ pub enum TrustProblem {
         /// The issuer's name.
         issuer: String,
     },
+    /// More intermediate certificates stand between the authority and the leaf than it allows.
+    #[error(
+        "the CA '{issuer}' does not allow {intermediates} intermediate certificates below it (path length constraint)"
+    )]
+    TooManyIntermediates {
+        /// The issuer's name.
+        issuer: String,
+        /// How many there are.
+        intermediates: usize,
+    },
     /// The authority's validity lies in the past.
     #[error("the CA '{issuer}' expired at {not_after}")]
     Expired {
@@ -72,6 +90,32 @@ pub enum TrustProblem {
     },
 }
 
+impl TrustProblem {
+    /// The issuer that was looked for in the bundle; empty where it did not come to that.
+    pub(crate) fn issuer(&self) -> &str {
+        match self {
+            Self::Empty | Self::Bundle(_) | Self::Certificate(_) => "",
+            Self::Foreign { issuer, .. }
+            | Self::OtherKey { issuer }
+            | Self::NotACa { issuer }
+            | Self::MayNotSign { issuer }
+            | Self::NotForServers { issuer }
+            | Self::TooManyIntermediates { issuer, .. }
+            | Self::Expired { issuer, .. }
+            | Self::NotYetValid { issuer, .. } => issuer,
+        }
+    }
+
+    /// Of several problems, the one that comes closest to trust says most.
+    fn closeness(&self) -> u8 {
+        match self {
+            Self::Foreign { .. } => 0,
+            Self::OtherKey { .. } => 1,
+            _ => 2,
+        }
+    }
+}
+
 /// Checks that callers which trust `ca_pem`, and nothing else, accept the chain (leaf first) at `now`: an authority of the
 /// bundle has signed it, directly or over the chain's intermediates, or the bundle holds the leaf itself. Of the leaf
 /// itself nothing else is checked; see [`check_server_pair`](crate::check_server_pair). Returns what they trust it by.
@@ -82,94 +126,74 @@ pub fn check_trust(chain_pem: &[u8], ca_pem: &[u8], now: Timestamp) -> Result<Ce
     if ca_pem.iter().all(u8::is_ascii_whitespace) {
         return Err(TrustProblem::Empty);
     }
-    let chain = parse_pem(chain_pem).map_err(|error| TrustProblem::Certificate(error.to_string()))?;
-    let roots = parse_pem(ca_pem).map_err(|error| TrustProblem::Bundle(error.to_string()))?;
+    let chain = parse_pem(chain_pem).map_err(unreadable_chain)?;
+    let roots = parse_pem(ca_pem).map_err(unreadable_bundle)?;
+    verify(&chain, &roots, now)
+}
+
+/// Finds a way from the leaf to a root, the shortest one (Go's `Certificate.Verify` and `buildChains`).
+pub(crate) fn verify(
+    chain: &[CertificateDer<'_>],
+    roots: &[CertificateDer<'_>],
+    now: Timestamp,
+) -> Result<Certificate, TrustProblem> {
+    let leaf = parse(&chain[0]).map_err(unreadable_chain)?;
     // A bundle is read whole or not at all: one that is cut off must not pass for what is left of it.
-    let parsed = roots.iter().map(|der| parse(der)).collect::<Result<Vec<_>, _>>();
-    let parsed = parsed.map_err(|error| TrustProblem::Bundle(error.to_string()))?;
-    let unreadable = |error: crate::PkiError| TrustProblem::Bundle(error.to_string());
+    let authorities: Vec<_> =
+        roots.iter().map(|der| parse(der)).collect::<Result<_, _>>().map_err(unreadable_bundle)?;
     if roots.contains(&chain[0]) {
-        return Certificate::from_der(&chain[0]).map_err(unreadable);
+        return Certificate::from_der(&chain[0]).map_err(unreadable_bundle);
     }
-    let mut current = &chain[0];
-    let mut closest = None;
-    for _ in 0..=MAX_INTERMEDIATES {
-        let read = |der| parse(der).map_err(|error| TrustProblem::Certificate(error.to_string()));
-        let certificate = read(current)?;
-        match signer(&certificate, &parsed, now) {
-            Ok(at) => return Certificate::from_der(&roots[at]).map_err(unreadable),
-            Err(problem) => {
-                closest = closest.filter(|_| matches!(problem, TrustProblem::Foreign { .. })).or(Some(problem));
+    // Intermediates that do not read lead nowhere.
+    let intermediates = chain[1..].iter().take(MAX_INTERMEDIATES);
+    let mut untried: Vec<_> = intermediates.filter_map(|der| parse(der).ok()).collect();
+    let held = || authorities.iter().map(|ca| format!("'{}'", ca.subject())).collect();
+    let mut closest: Option<TrustProblem> = None;
+    // Each certificate is reached once, with as few others below it as can be.
+    let mut reached = VecDeque::from([(leaf, 0)]);
+    while let Some((certificate, below)) = reached.pop_front() {
+        let issuer = certificate.issuer();
+        let mut problems = vec![TrustProblem::Foreign { issuer: issuer.to_string(), held: held() }];
+        for (der, ca) in roots.iter().zip(&authorities).filter(|(_, ca)| ca.subject().as_raw() == issuer.as_raw()) {
+            match accepts(ca, &certificate, below, now) {
+                Ok(()) => return Certificate::from_der(der).map_err(unreadable_bundle),
+                Err(problem) => problems.push(problem),
             }
         }
-        let next = chain[1..].iter().find(|next| {
-            let usable = |next: &CertificateDer<'_>| signed_by(&certificate, &parse(next).ok()?, now).ok();
-            *next != current && usable(next).is_some()
-        });
-        match next {
-            Some(next) => current = next,
-            None => break,
-        }
+        closest = closest.into_iter().chain(problems).max_by_key(TrustProblem::closeness);
+        let (signers, others) =
+            untried.into_iter().partition::<Vec<_>, _>(|next| accepts(next, &certificate, below, now).is_ok());
+        untried = others;
+        reached.extend(signers.into_iter().map(|signer| (signer, below + 1)));
     }
     Err(closest.unwrap_or(TrustProblem::Empty))
 }
 
-/// Which of the authorities has signed the certificate; the problem of the one that comes closest if none.
-fn signer(
+/// Whether this authority vouches at `now` for the certificate, which has so many intermediates below it.
+fn accepts(
+    ca: &X509Certificate<'_>,
     certificate: &X509Certificate<'_>,
-    authorities: &[X509Certificate<'_>],
+    below: usize,
     now: Timestamp,
-) -> Result<usize, TrustProblem> {
-    let issuer = certificate.issuer();
-    let named = authorities.iter().enumerate().filter(|(_, ca)| ca.subject().as_raw() == issuer.as_raw());
-    let mut closest = TrustProblem::Foreign {
-        issuer: issuer.to_string(),
-        held: authorities.iter().map(|ca| format!("'{}'", ca.subject())).collect(),
-    };
-    for (at, ca) in named {
-        match signed_by(certificate, ca, now) {
-            Ok(()) => return Ok(at),
-            Err(problem) => {
-                // Of several with the issuer's name, the one with the right key says most.
-                if !matches!(problem, TrustProblem::OtherKey { .. }) || matches!(closest, TrustProblem::Foreign { .. })
-                {
-                    closest = problem;
-                }
-            }
-        }
-    }
-    Err(closest)
-}
-
-/// Whether this authority has signed the certificate and may, now.
-fn signed_by(certificate: &X509Certificate<'_>, ca: &X509Certificate<'_>, now: Timestamp) -> Result<(), TrustProblem> {
+) -> Result<(), TrustProblem> {
+    signed_by(certificate, ca)?;
     let issuer = ca.subject().to_string();
-    if ca.subject().as_raw() != certificate.issuer().as_raw() {
-        return Err(TrustProblem::Foreign {
-            issuer: certificate.issuer().to_string(),
-            held: vec![format!("'{issuer}'")],
-        });
-    }
-    if certificate.verify_signature(Some(ca.public_key())).is_err() {
-        return Err(TrustProblem::OtherKey { issuer });
-    }
-    if !ca.is_ca() {
-        return Err(TrustProblem::NotACa { issuer });
-    }
-    if let Ok(Some(usage)) = ca.key_usage()
-        && !usage.value.key_cert_sign()
-    {
-        return Err(TrustProblem::MayNotSign { issuer });
-    }
+    // isValid: an extended key usage, also of a root, names what all below it may be used for.
     if let Ok(Some(usage)) = ca.extended_key_usage()
         && !usage.value.any
         && !usage.value.server_auth
     {
         return Err(TrustProblem::NotForServers { issuer });
     }
-    let unreadable = |error: crate::PkiError| TrustProblem::Bundle(error.to_string());
-    let not_before = timestamp(ca.validity().not_before).map_err(unreadable)?;
-    let not_after = timestamp(ca.validity().not_after).map_err(unreadable)?;
+    // isValid: MaxPathLen.
+    if let Ok(Some(constraints)) = ca.basic_constraints()
+        && constraints.value.path_len_constraint.is_some_and(|most| u64::from(most) < below as u64)
+    {
+        return Err(TrustProblem::TooManyIntermediates { issuer, intermediates: below });
+    }
+    // isValid: both ends belong to the validity.
+    let not_before = timestamp(ca.validity().not_before).map_err(unreadable_bundle)?;
+    let not_after = timestamp(ca.validity().not_after).map_err(unreadable_bundle)?;
     if now < not_before {
         return Err(TrustProblem::NotYetValid { issuer, not_before });
     }
@@ -179,117 +203,37 @@ fn signed_by(certificate: &X509Certificate<'_>, ca: &X509Certificate<'_>, now: T
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use jiff::SignedDuration;
-    use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-
-    use super::*;
-
-    const NOW: i64 = 1_800_000_000;
-    const DAY: SignedDuration = SignedDuration::from_hours(24);
-
-    type Change = fn(&mut rcgen::CertificateParams);
-
-    struct Authority {
-        pem: String,
-        issuer: Issuer<'static, KeyPair>,
+/// Whether this authority has signed the certificate, and may sign (Go's `Certificate.CheckSignatureFrom`).
+pub(crate) fn signed_by(certificate: &X509Certificate<'_>, ca: &X509Certificate<'_>) -> Result<(), TrustProblem> {
+    let issuer = ca.subject().to_string();
+    // isValid: names are compared byte for byte.
+    if ca.subject().as_raw() != certificate.issuer().as_raw() {
+        let held = vec![format!("'{issuer}'")];
+        return Err(TrustProblem::Foreign { issuer: certificate.issuer().to_string(), held });
     }
-
-    fn params(name: &str, from: SignedDuration, to: SignedDuration) -> rcgen::CertificateParams {
-        let mut params = rcgen::CertificateParams::new(["webhook.a.svc".to_owned()]).unwrap();
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let at = |off: SignedDuration| {
-            std::time::UNIX_EPOCH + std::time::Duration::from_secs((NOW + off.as_secs()).unsigned_abs())
-        };
-        params.not_before = at(from).into();
-        params.not_after = at(to).into();
-        params
+    if certificate.verify_signature(Some(ca.public_key())).is_err() {
+        return Err(TrustProblem::OtherKey { issuer });
     }
-
-    fn authority(name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Authority {
-        let mut params = params(name, -DAY, DAY * 30);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Authority { pem, issuer: Issuer::new(params, key) }
+    // Go lets a root of version 1 sign, which has no basic constraints. Nobody makes those any more.
+    if !ca.is_ca() {
+        return Err(TrustProblem::NotACa { issuer });
     }
-
-    impl Authority {
-        fn leaf(&self) -> String {
-            let key = KeyPair::generate().unwrap();
-            params("leaf", -DAY, DAY * 9).signed_by(&key, &self.issuer).unwrap().pem()
-        }
-
-        fn intermediate(&self, name: &str) -> Self {
-            let mut params = params(name, -DAY, DAY * 20);
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            let key = KeyPair::generate().unwrap();
-            let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-            Self { pem, issuer: Issuer::new(params, key) }
-        }
+    // A CA without key usages may do anything.
+    if let Ok(Some(usage)) = ca.key_usage()
+        && !usage.value.key_cert_sign()
+    {
+        return Err(TrustProblem::MayNotSign { issuer });
     }
-
-    fn check(chain: &str, bundle: &str) -> Result<String, String> {
-        let now = Timestamp::from_second(NOW).unwrap();
-        check_trust(chain.as_bytes(), bundle.as_bytes(), now)
-            .map(|ca| ca.common_name)
-            .map_err(|problem| problem.to_string())
-    }
-
-    #[test]
-    fn a_chain_is_accepted_by_any_authority_of_the_bundle_over_its_intermediates_or_as_itself() {
-        let (ca, other) = (authority("ca", |_| {}), authority("other", |_| {}));
-        let (leaf, below) = (ca.leaf(), ca.intermediate("below"));
-        let long = below.leaf() + &below.pem;
-        let same_name = authority("ca", |_| {});
-        for (chain, bundle, by) in [
-            (&leaf, ca.pem.clone(), "ca"),
-            (&leaf, other.pem.clone() + &ca.pem, "ca"),
-            (&leaf, same_name.pem.clone() + &ca.pem, "ca"),
-            (&long, ca.pem.clone(), "ca"),
-            (&long, below.pem.clone(), "below"),
-            (&leaf, leaf.clone(), "leaf"),
-        ] {
-            assert_eq!(check(chain, &bundle).as_deref(), Ok(by), "{bundle}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_says_what_stands_in_the_way() {
-        let ca = authority("ca", |_| {});
-        let cases: Vec<(String, String, &str)> = vec![
-            (ca.leaf(), " \n".to_owned(), "the CA bundle is empty"),
-            (ca.leaf(), "not PEM".to_owned(), "the CA bundle cannot be read: "),
-            (ca.leaf(), ca.pem[..ca.pem.len() - 20].to_owned(), "the CA bundle cannot be read: "),
-            (
-                ca.leaf(),
-                authority("b", |_| {}).pem,
-                "does not hold the issuer of the certificate, 'CN=ca' (it holds: 'CN=b')",
-            ),
-            (ca.leaf(), authority("ca", |_| {}).pem, "holds a 'CN=ca' with another key"),
-            (
-                ca.intermediate("between").leaf(),
-                ca.pem.clone(),
-                "does not hold the issuer of the certificate, 'CN=between'",
-            ),
-        ];
-        let made: [(Change, &str); 5] = [
-            (|ca| ca.is_ca = IsCa::ExplicitNoCa, "'CN=ca' in the CA bundle is not a CA"),
-            (|ca| ca.key_usages = vec![KeyUsagePurpose::CrlSign], "may not sign certificates"),
-            (|ca| ca.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth], "may not sign for servers"),
-            (|ca| ca.not_after = params("", -DAY * 9, -DAY).not_after, "the CA 'CN=ca' expired at 2027-01-14"),
-            (|ca| ca.not_before = params("", DAY, DAY * 9).not_before, "the CA 'CN=ca' is not valid before 2027-01-16"),
-        ];
-        let made = made.into_iter().map(|(change, wanted)| {
-            let ca = authority("ca", change);
-            (ca.leaf(), ca.pem, wanted)
-        });
-        for (chain, bundle, wanted) in cases.into_iter().chain(made) {
-            let said = check(&chain, &bundle).unwrap_err();
-            assert!(said.contains(wanted), "{wanted}: {said}");
-        }
-    }
+    Ok(())
 }
+
+fn unreadable_chain(error: PkiError) -> TrustProblem {
+    TrustProblem::Certificate(error.to_string())
+}
+
+fn unreadable_bundle(error: PkiError) -> TrustProblem {
+    TrustProblem::Bundle(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -191,6 +191,13 @@ fn a_pair_is_good_under_a_bundle_of_several_authorities() {
     }
 }
 
+// As an issuer that is self-signed makes them.
+#[test]
+fn a_pair_is_good_under_a_bundle_that_holds_its_certificate() {
+    let pair = server(&ca());
+    check(&pair, &pair.cert_pem, &names(), days(1)).unwrap();
+}
+
 #[test]
 fn a_wildcard_covers_one_label() {
     let ca = ca();
@@ -233,7 +240,7 @@ fn damaged(pem: &str, skip: usize, from: &[u8], to: &[u8]) -> String {
 #[test]
 fn an_authority_is_not_taken_up_when_what_it_issues_would_not_verify() {
     let ca = Ca::generate("test ca", start(), days(3650)).unwrap();
-    let cases: [(usize, &[u8], &[u8]); 5] = [
+    let cases: [(usize, &[u8], &[u8]); 6] = [
         // The subject's set holds a set, which is read, and never written so again.
         (1, &[0x30, 0x0e, 0x06, 3, 0x55, 4, 3], &[0x31, 0x0e, 0x06, 3, 0x55, 4, 3]),
         // The subject is sets of nothing.
@@ -243,6 +250,8 @@ fn an_authority_is_not_taken_up_when_what_it_issues_would_not_verify() {
         (1, &[0x55, 4, 3], &[0x79, 4, 3]),
         // The key is said to be on another curve (secp256k1) than it is.
         (0, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7], &[0x2b, 0x81, 4, 0, 0x0a, 3, 1, 7]),
+        // Its key usage is to sign lists of revoked certificates, and none else.
+        (0, &[0x55, 0x1d, 0x0f, 1, 1, 0xff, 4, 4, 3, 2, 1, 6], &[0x55, 0x1d, 0x0f, 1, 1, 0xff, 4, 4, 3, 2, 1, 2]),
     ];
     for (skip, from, to) in cases {
         let cert = damaged(ca.cert_pem(), skip, from, to);

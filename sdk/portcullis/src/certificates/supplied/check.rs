@@ -69,15 +69,12 @@ pub(crate) fn check(
     };
     let material = Material { cert_pem: text("tls.crt")?, key_pem: text("tls.key")?, ca_pem: text("ca.crt")? };
     let (cert, key, ca) = (material.cert_pem.as_bytes(), material.key_pem.as_bytes(), material.ca_pem.as_bytes());
-    let leaf = match check_server_pair(cert, key, ca, &[server_name.to_owned()], now, SignedDuration::ZERO) {
-        Ok(leaf) => leaf,
-        // What stands in its way is found out below; a leaf may also be trusted as itself.
-        Err(PairProblem::UnknownIssuer { .. }) => {
-            let unreadable = |error: portcullis_pki::PkiError| PairProblem::Certificate(error.to_string());
-            Certificate::from_pem(cert).map_err(|error| Problem::Pair { problem: unreadable(error) })?
-        }
-        Err(problem) => return Err(Problem::Pair { problem }),
-    };
+    let names = [server_name.to_owned()];
+    let leaf =
+        check_server_pair(cert, key, ca, &names, now, SignedDuration::ZERO).map_err(|problem| match problem {
+            PairProblem::Untrusted(problem) => Problem::Trust(problem),
+            problem => Problem::Pair { problem },
+        })?;
     let ca = check_trust(cert, ca, now).map_err(Problem::Trust)?;
     accepted(&material, server_name, provider, now).map_err(Problem::Refused)?;
     Ok(Sound { material, leaf, ca })
