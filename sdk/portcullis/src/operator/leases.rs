@@ -31,6 +31,13 @@ pub(super) struct LeaseFlags {
     lease_timing: Option<LeaseTiming>,
 }
 
+impl LeaseFlags {
+    /// Those of a development session: it takes part where there is an election.
+    pub(super) fn of_session(identity: String, timing: Option<LeaseTiming>) -> Self {
+        Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing }
+    }
+}
+
 /// The durations of all leases of one process. All operators of a cluster keep to the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeaseTiming {

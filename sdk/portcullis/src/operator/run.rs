@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use futures::future::join;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -105,10 +105,21 @@ pub(super) async fn run<A: clap::Args>(
     });
     let leases = leases.work(health.part("leases"), give_back, end.serving.clone());
     tasks.spawn("the leases", &end.serving, leases);
-    let result = until_the_end(tasks, &mut signals, &health, &end, drain_delay).await;
-    probes_stop.cancel();
-    probes.await?;
-    result
+    let (result, asked) = tokio::select! {
+        name = signals.next() => { info!("{name}: ending"); (Ok(()), true) }
+        Some(ended) = tasks.next() => (ended, false),
+    };
+    let failed = result.as_ref().err().map(|error| format!("{error:#}; ")).unwrap_or_default();
+    let ending = async {
+        let result = until_the_end(result, tasks, &health, &end, drain_delay).await;
+        probes_stop.cancel();
+        probes.await?;
+        result
+    };
+    tokio::select! {
+        result = ending => result,
+        name = signals.once_more(asked) => bail!("{failed}{name} once more: ended at once, with calls and reconciles cut off"),
+    }
 }
 
 /// What ends when.
@@ -141,21 +152,25 @@ impl Signals {
             _ = self.interrupt.recv() => "SIGINT",
         }
     }
+
+    /// The second one: whoever sends it does not want to wait for an orderly end.
+    async fn once_more(&mut self, asked: bool) -> &'static str {
+        if !asked {
+            let _ = self.next().await;
+        }
+        self.next().await
+    }
 }
 
-/// Waits for a signal or for the first task that ends, then asks all to end and gives them time: the webhooks are still
-/// served for `drain_delay`, because they are still called.
+/// Asks all to end and gives them time: the webhooks are still served for `drain_delay`, because they are still called.
+/// Returns the first error, beginning with `result`.
 async fn until_the_end(
+    mut result: anyhow::Result<()>,
     mut tasks: Tasks,
-    signals: &mut Signals,
     health: &Health,
     end: &End,
     drain_delay: Duration,
 ) -> anyhow::Result<()> {
-    let mut result = tokio::select! {
-        name = signals.next() => { info!("{name}: ending"); Ok(()) }
-        Some(ended) = tasks.next() => ended,
-    };
     // Nobody calls what was never ready.
     let drain_delay = if health.is_ready() { drain_delay } else { Duration::ZERO };
     end.working.cancel();

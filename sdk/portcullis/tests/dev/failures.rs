@@ -82,18 +82,33 @@ async fn a_session_that_fails_at_its_last_step_takes_back_the_ones_before() {
 #[tokio::test]
 async fn a_controller_that_fails_ends_the_session_in_order() {
     let cluster = cluster().await;
-    // It may serve webhooks, and may not do what the controller does.
-    let user = cluster
-        .user_with("ann", &[Grant::ClusterRules(&[on_configurations(&["list", "get", "create", "delete"])])])
-        .await;
+    // It may serve webhooks and take part in the election, and may not do what the controller does.
+    let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..PolicyRule::default()
+    };
+    let mut rules = vec![on_configurations(&["list", "get", "create", "delete"])];
     let arguments = ["--controllers", "--only-namespace", "nobody-s"];
-    let dev = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments);
-    let error = dev.fails().await;
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let error = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments).fails().await;
+    assert!(
+        error.contains(
+            "may not get namespaces in entity-operator-system; nor get, create, patch, delete \
+             leases.coordination.k8s.io in entity-operator-system; nor list, watch leases.coordination.k8s.io: use one"
+        ),
+        "{error}"
+    );
+    rules.push(rule("", "namespaces", &["get"]));
+    rules.push(rule("coordination.k8s.io", "leases", &["get", "create", "patch", "delete", "list", "watch"]));
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let error = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments).fails().await;
     assert!(error.contains("controller greeter failed: cannot list entities"), "{error}");
     assert_eq!(configurations(cluster, "failing").await, [""; 0]);
 }
 
-fn on_configurations(verbs: &[&str]) -> PolicyRule {
+pub(crate) fn on_configurations(verbs: &[&str]) -> PolicyRule {
     let resources = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"];
     PolicyRule {
         api_groups: Some(vec!["admissionregistration.k8s.io".to_owned()]),

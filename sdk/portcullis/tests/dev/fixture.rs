@@ -39,6 +39,12 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
+/// Controllers reconcile what is in any namespace: one test at a time has them to itself.
+pub(crate) async fn controllers_alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
+
 /// The shared control plane with the kind that has versions, as it was installed.
 pub(crate) async fn cluster_with_people() -> &'static ControlPlane {
     let cluster = cluster().await;

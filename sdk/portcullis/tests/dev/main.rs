@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod election;
 mod failures;
 mod fixture;
 mod leftovers;
 mod process;
 mod sessions;
+mod signals;
 mod tunnel;

@@ -7,8 +7,8 @@ use portcullis_testing::wait_until;
 use serde_json::json;
 
 use crate::fixture::{
-    PEOPLE, alone, cluster, cluster_with_people, configurations, entities, entity, generate, judged, lasting, object,
-    people, people_crd, start, try_create,
+    PEOPLE, alone, cluster, cluster_with_people, configurations, controllers_alone, entities, entity, generate, judged,
+    lasting, object, people, people_crd, start, try_create,
 };
 use crate::process::{Dev, ENTITIES, PATIENCE, VERSIONS};
 
@@ -197,7 +197,7 @@ async fn the_installed_operator_keeps_its_configurations_and_people_are_told_tha
 
 #[tokio::test]
 async fn controllers_run_where_they_are_asked_for() {
-    let cluster = cluster().await;
+    let (_alone, cluster) = (controllers_alone().await, cluster().await);
     let team = cluster.namespace("team").await;
     let only = ["--only-namespace", &team];
     let (entities, maps) = (entities(cluster, &team), Api::<ConfigMap>::namespaced(cluster.admin(), &team));
@@ -209,7 +209,8 @@ async fn controllers_run_where_they_are_asked_for() {
     let dev = start(cluster, ENTITIES, "both", &[&["--controllers"], &only[..]].concat());
     make("mary").await;
     wait_until("the greeting", PATIENCE, || async { maps.get_opt("mary").await.unwrap() }).await;
-    dev.end("-TERM").await;
+    let said = dev.end("-TERM").await;
+    assert!(said.contains("run here too, with your rights; beside no others: there is no namespace"), "{said}");
     let mut dev = start(cluster, ENTITIES, "webhooks", &only);
     dev.open().await;
     make("jane").await;

@@ -199,6 +199,6 @@ impl Cluster {
 }
 
 /// Whether the API server answered with one of these codes.
-fn is_code(error: &anyhow::Error, codes: &[u16]) -> bool {
+pub(super) fn is_code(error: &anyhow::Error, codes: &[u16]) -> bool {
     matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if codes.contains(&status.code))
 }

@@ -5,6 +5,7 @@
 //! belongs to it stay as they are.
 
 mod cluster;
+mod election;
 mod entries;
 mod host;
 mod mark;
@@ -14,11 +15,12 @@ mod session;
 mod stanza;
 mod text;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,14 +28,18 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{self, cluster as connect_to};
+use super::controllers::Controllers;
 use super::installation::{InstallationFlags, label};
+use super::leases::LeaseTiming;
 use super::run::Signals;
 use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
 use crate::pauses::Pauses;
 use crate::scopes::Leadership;
 use cluster::Cluster;
+use election::Candidate;
 use mark::Mark;
+use rights::Does;
 use session::Session;
 use text::say;
 
@@ -43,6 +49,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const SHUTDOWN: Duration = Duration::from_secs(10);
 /// How long removing what was put in is tried.
 const REMOVE: Duration = Duration::from_secs(30);
+/// What a session leaves that cannot put the cluster in order.
+const LEFT: &str = "what was put into the cluster may still be there; remove it with: dev --sweep";
 /// How often the clock is looked at: one that runs on while this machine sleeps.
 const CLOCK: Duration = Duration::from_secs(5);
 
@@ -77,9 +85,12 @@ pub(super) struct DevFlags {
     /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
     #[arg(long)]
     fail: bool,
-    /// Run the controllers too, with the rights of the kubeconfig's user
+    /// Run the controllers too, with the rights of the kubeconfig's user, while no installed replica leads
     #[arg(long)]
     controllers: bool,
+    /// For tests that cannot wait: as of `run`
+    #[arg(long, hide = true, value_name = "DURATIONS", requires = "controllers")]
+    lease_timing: Option<LeaseTiming>,
     /// Who you are: it names what is put into the cluster
     #[arg(long, env = "USER", value_name = "NAME")]
     owner: Option<String>,
@@ -103,46 +114,37 @@ pub(super) async fn perform<A: clap::Args>(
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
     let prepare = prepare(operator, &parts, &flags, provider);
-    let (connection, mut session) = tokio::select! {
+    let Prepared { connection, mut session, candidate } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
-    for line in &session.cluster.sweep().await? {
-        say(line);
-    }
+    let swept = tokio::select! {
+        swept = session.cluster.sweep() => swept?,
+        name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
+    };
+    swept.iter().for_each(|line| say(line));
     if flags.sweep {
         return Ok(());
     }
 
+    let elected = candidate.is_some();
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
     let (served, metrics) = session.serve(&parts.webhooks, &serving)?;
     tasks.spawn("the webhook server", &serving, served);
-    // What puts something into the cluster is never cut off half-way: nobody would know then what is there.
     let opening = session.open(&stop);
     tokio::pin!(opening);
     let opened = tokio::select! {
-        opened = &mut opening => opened,
-        _ = ends.next() => {
-            stop.cancel();
-            opening.await
-        }
+        opened = &mut opening => Some(opened),
+        _ = ends.next() => None,
     };
+    let cut_off = opened.is_none();
     let result = match opened {
-        _ if stop.is_cancelled() => Ok(()),
-        Err(error) => Err(error),
-        Ok(opened) => {
-            opened.tell(&connection, &flags);
-            let runtime = |leadership| {
-                let of = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
-                Runtime { leadership, metrics: metrics.clone(), ..of }
-            };
-            // What webhooks read from is as much a part of them as what they call.
-            for (name, task) in parts.everywhere {
-                tasks.spawn(name, &stop, task(runtime(Leadership::follower())));
-            }
-            for (name, controller) in parts.controllers.into_iter().filter(|_| flags.controllers) {
-                tasks.spawn(format!("controller {name}"), &stop, controller(runtime(Leadership::alone())));
-            }
+        None => Ok(()),
+        Some(Err(error)) => Err(error),
+        Some(Ok(opened)) => {
+            opened.tell(&connection, candidate.as_ref().map(|candidate| candidate.told.as_str()));
+            let runtime = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
+            work(parts, Runtime { metrics, ..runtime }, candidate, &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
@@ -151,18 +153,64 @@ pub(super) async fn perform<A: clap::Args>(
         }
     };
     stop.cancel();
-    let removed = tokio::select! {
-        removed = remove(&session.cluster) => removed,
-        name = ends.next() => Err(anyhow::anyhow!("{name} while the cluster was being put in order")),
+    let left = Cell::new(LEFT);
+    let ending = async {
+        // What puts something into the cluster is not cut off half-way: nobody would know then what is there.
+        if cut_off {
+            let _ = opening.await;
+        }
+        remove(&session.cluster).await.context(LEFT)?;
+        left.set(if elected { "all but the Lease, which lapses, is removed" } else { "all is removed" });
+        sleep(LINGER).await;
+        serving.cancel();
+        let rest = async { while tasks.next().await.is_some() {} };
+        let _ = timeout(SHUTDOWN, rest).await;
+        anyhow::Ok(())
     };
-    if removed.is_ok() {
-        tokio::select! { () = sleep(LINGER) => {}, _ = ends.next() => {} }
+    let ended = tokio::select! {
+        ended = ending => ended,
+        // A terminal that is closed may say so twice.
+        name = ends.signals.next() => Err(anyhow!("{name} once more: ended at once; {}", left.get())),
+    };
+    match (result, ended) {
+        (Err(error), Err(left)) => Err(left.context(error)),
+        (result, ended) => result.and(ended),
     }
-    serving.cancel();
-    let rest = async { while tasks.next().await.is_some() {} };
-    let _ = timeout(SHUTDOWN, rest).await;
-    let left = "what was put into the cluster may still be there; remove it with: dev --sweep";
-    result.and(removed.context(left))
+}
+
+/// Starts what works beside the webhooks.
+fn work(parts: Parts, mut runtime: Runtime, candidate: Option<Candidate>, tasks: &mut Tasks) {
+    let stop = runtime.stop.clone();
+    if let Some(candidate) = &candidate {
+        runtime.scope = candidate.scope();
+    }
+    runtime.leadership = Leadership::follower();
+    // What webhooks read from is as much a part of them as what they call.
+    for (name, task) in parts.everywhere {
+        let scope = runtime.scope.led_by(Leadership::follower());
+        tasks.spawn(name, &stop, task(Runtime { scope, ..runtime.clone() }));
+    }
+    let Some(candidate) = candidate else { return };
+    let (election, metrics) = (candidate.election(), runtime.metrics.clone());
+    let controllers = Controllers { controllers: parts.controllers, runtime };
+    // The Lease is given back when nothing is written any more, however that comes.
+    let give_back = CancellationToken::new();
+    let ended = give_back.clone().drop_guard();
+    let working = stop.clone();
+    tasks.adopt(async move {
+        let result = controllers.lead(election, working).await;
+        drop(ended);
+        result
+    });
+    candidate.work(tasks, metrics, give_back, &stop);
+}
+
+/// What a session begins with.
+struct Prepared {
+    connection: connect::Cluster,
+    session: Session,
+    /// With controllers.
+    candidate: Option<Candidate>,
 }
 
 /// Everything that can fail before anything is put into the cluster.
@@ -171,7 +219,7 @@ async fn prepare<A: clap::Args>(
     parts: &Parts,
     flags: &DevFlags,
     provider: Arc<CryptoProvider>,
-) -> anyhow::Result<(connect::Cluster, Session)> {
+) -> anyhow::Result<Prepared> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
     ensure!(
         !parts.webhooks.is_empty() && installation.webhooks.is_on(),
@@ -183,7 +231,15 @@ async fn prepare<A: clap::Args>(
         owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
     let connection = connect_to(flags.kubeconfig.as_deref()).await?;
     let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
-    rights::check(&connection.client, !crds.is_empty()).await?;
+    let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
+    let does = Does { conversions: !crds.is_empty(), controllers: controllers.then_some(&installation) };
+    rights::check(&connection.client, does).await?;
+    let candidate = if controllers {
+        let others = &operator.scope_leases;
+        Some(Candidate::new(&connection.client, &installation, others, &owner, flags.lease_timing).await?)
+    } else {
+        None
+    };
     let me = Mark {
         of: installation.release.clone(),
         owner,
@@ -192,7 +248,7 @@ async fn prepare<A: clap::Args>(
     };
     let cluster = Cluster { client: connection.client.clone(), me, crds };
     let session = Session::prepare(cluster, &connection, installation, flags, provider).await?;
-    Ok((connection, session))
+    Ok(Prepared { connection, session, candidate })
 }
 
 /// Tries to remove what the session put in, until that succeeds or is of no use.

@@ -5,41 +5,65 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::cluster::call;
+use crate::operator::Installation;
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
+const COORDINATION: &str = "coordination.k8s.io";
 const ON_CONFIGURATIONS: &[&str] = &["list", "get", "create", "delete"];
 const ON_CRDS: &[&str] = &["get", "patch"];
 
+const ON_LEASE: &[&str] = &["get", "create", "patch", "delete"];
+const ON_LEASES: &[&str] = &["list", "watch"];
+
+/// What a session does, beside serving webhooks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Does<'a> {
+    /// It converts.
+    pub(super) conversions: bool,
+    /// It runs controllers of this installation.
+    pub(super) controllers: Option<&'a Installation>,
+}
+
 /// Verbs on a resource of a group.
-struct Need {
+struct Need<'a> {
     group: &'static str,
     resource: &'static str,
     verbs: &'static [&'static str],
+    namespace: Option<&'a str>,
 }
 
 /// All that is needed.
-fn needs(conversions: bool) -> Vec<Need> {
+fn needs(does: Does<'_>) -> Vec<Need<'_>> {
+    let need = |group, resource, verbs| Need { group, resource, verbs, namespace: None };
     let mut needs: Vec<_> = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"]
-        .map(|resource| Need { group: ADMISSION, resource, verbs: ON_CONFIGURATIONS })
+        .map(|resource| need(ADMISSION, resource, ON_CONFIGURATIONS))
         .into();
-    if conversions {
-        let resource = "customresourcedefinitions";
-        needs.push(Need { group: "apiextensions.k8s.io", resource, verbs: ON_CRDS });
+    if does.conversions {
+        needs.push(need("apiextensions.k8s.io", "customresourcedefinitions", ON_CRDS));
+    }
+    if let Some(Installation { namespace, restricted_to, .. }) = does.controllers {
+        let namespace = Some(restricted_to.as_ref().unwrap_or(namespace).as_str());
+        needs.push(Need { namespace, ..need("", "namespaces", &["get"]) });
+        needs.push(Need { namespace, ..need(COORDINATION, "leases", ON_LEASE) });
+        if restricted_to.is_none() {
+            needs.push(need(COORDINATION, "leases", ON_LEASES));
+        }
     }
     needs
 }
 
 /// Fails with the rights that are missing, all of them by name.
-pub(super) async fn check(client: &Client, conversions: bool) -> anyhow::Result<()> {
+pub(super) async fn check(client: &Client, does: Does<'_>) -> anyhow::Result<()> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut missing = Vec::new();
-    for Need { group, resource, verbs } in needs(conversions) {
+    for Need { group, resource, verbs, namespace } in needs(does) {
         let mut refused = Vec::new();
         for verb in verbs {
             let attributes = ResourceAttributes {
                 group: Some(group.to_owned()),
                 resource: Some(resource.to_owned()),
                 verb: Some((*verb).to_owned()),
+                namespace: namespace.map(str::to_owned),
                 ..ResourceAttributes::default()
             };
             let spec = SelfSubjectAccessReviewSpec {
@@ -53,7 +77,9 @@ pub(super) async fn check(client: &Client, conversions: bool) -> anyhow::Result<
             }
         }
         if !refused.is_empty() {
-            missing.push(format!("{} {resource}.{group}", refused.join(", ")));
+            let dot = if group.is_empty() { "" } else { "." };
+            let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+            missing.push(format!("{} {resource}{dot}{group}{place}", refused.join(", ")));
         }
     }
     anyhow::ensure!(

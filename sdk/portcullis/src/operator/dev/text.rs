@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 
-use super::DevFlags;
 use super::session::Opened;
 use crate::operator::connect;
 use crate::terminal::plain;
@@ -14,11 +13,11 @@ pub(super) fn say(line: &str) {
 
 impl Opened {
     /// What is served, where, until when, and how it ends.
-    pub(super) fn tell(&self, connection: &connect::Cluster, flags: &DevFlags) {
-        self.lines(connection, flags).iter().for_each(|line| say(line));
+    pub(super) fn tell(&self, connection: &connect::Cluster, controllers: Option<&str>) {
+        self.lines(connection, controllers).iter().for_each(|line| say(line));
     }
 
-    fn lines(&self, connection: &connect::Cluster, flags: &DevFlags) -> Vec<String> {
+    fn lines(&self, connection: &connect::Cluster, controllers: Option<&str>) -> Vec<String> {
         let context = if connection.context.is_empty() { "this cluster" } else { connection.context.as_str() };
         let mut lines = vec![
             format!("Webhooks of {context} ({}) are served from this machine.", connection.url),
@@ -42,9 +41,7 @@ impl Opened {
             "  failures    ignored: while this machine does not answer, requests pass unjudged; --fail refuses them"
                 .to_owned()
         });
-        if flags.controllers {
-            lines.push("  controllers run here too, with your rights".to_owned());
-        }
+        lines.extend(controllers.map(|controllers| format!("  controllers {controllers}")));
         for crd in &self.converting {
             lines.push(format!(
                 "Note: objects of {} cannot be read in other versions while this machine does not answer; no policy helps.",

@@ -1,0 +1,181 @@
+//! The controllers of a session: a candidate in the same election as the installed operator's replicas.
+
+use anyhow::Context as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+use portcullis_lease::LeaseHandle;
+use tokio::time::{Duration, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{call, is_code};
+use super::text::say;
+use crate::metrics::Metrics;
+use crate::operator::Installation;
+use crate::operator::health::Health;
+use crate::operator::leases::{Election, LeaseFlags, LeaseTiming, Leases};
+use crate::operator::tasks::Tasks;
+use crate::scopes::Scope;
+
+/// How often it is looked at who leads.
+const LOOK: Duration = Duration::from_millis(200);
+/// How the identities of sessions begin. No Pod has such a name.
+const SESSION: &str = "dev/";
+
+/// What a session has to do with leases.
+pub(super) struct Candidate {
+    leases: Leases,
+    seat: Option<Seat>,
+    /// What people are told of it at first.
+    pub(super) told: String,
+}
+
+/// The Lease by which one process at a time runs the controllers.
+struct Seat {
+    api: Api<Lease>,
+    namespace: String,
+    name: String,
+    /// What ends the installed replicas.
+    room: String,
+    /// Nobody but sessions has ever held it.
+    ours: bool,
+}
+
+impl Candidate {
+    /// Takes the leases of this installation, as `run` does. Where the namespace that it lives in is not there, no
+    /// replica is either, and no Lease could be made in it.
+    pub(super) async fn new(
+        client: &Client,
+        installation: &Installation,
+        other_names: &[&'static str],
+        owner: &str,
+        timing: Option<LeaseTiming>,
+    ) -> anyhow::Result<Self> {
+        let home = &installation.namespace;
+        let (namespace, name) = match &installation.restricted_to {
+            Some(namespace) => (namespace, installation.scope_lease()),
+            None => (home, installation.leader_lease()),
+        };
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let elects = call(&format!("read Namespace {namespace}"), namespaces.get_opt(namespace)).await?.is_some();
+        let flags = LeaseFlags::of_session(format!("{SESSION}{owner}"), timing);
+        let leases = Leases::new(client, installation, other_names, elects, &flags)?;
+        if !elects {
+            let told = format!("run here too, with your rights; beside no others: there is no namespace {namespace}");
+            return Ok(Self { leases, seat: None, told });
+        }
+        let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
+        let found = call(&format!("read Lease {namespace}/{name}"), api.get_opt(&name)).await?;
+        let seat = Seat {
+            ours: found.is_none_or(|lease| held_by_sessions_alone(&lease)),
+            room: format!("kubectl -n {home} scale deployment {} --replicas=0", installation.release),
+            namespace: namespace.clone(),
+            api,
+            name,
+        };
+        let told = format!("run here while this session holds the Lease {namespace}/{}, with your rights", seat.name);
+        Ok(Self { leases, seat: Some(seat), told })
+    }
+
+    /// What of the cluster is this session's.
+    pub(super) fn scope(&self) -> Scope {
+        self.leases.scope.clone()
+    }
+
+    /// By which it leads; none where nobody else can.
+    pub(super) fn election(&self) -> Option<Election> {
+        self.leases.election.clone()
+    }
+
+    /// Takes part until `stop`, gives the Lease back when `give_back` says that the controllers have ended, and takes it
+    /// away if nobody else has had it.
+    pub(super) fn work(
+        self,
+        tasks: &mut Tasks,
+        metrics: Metrics,
+        give_back: CancellationToken,
+        stop: &CancellationToken,
+    ) {
+        let Self { leases, seat, .. } = self;
+        let election = leases.election.clone();
+        let work = leases.work(Health::new("the leases", metrics), give_back, stop.clone());
+        let ended = stop.clone();
+        tasks.spawn("the leases", stop, async move {
+            let told = async {
+                if let (Some(election), Some(seat)) = (&election, &seat) {
+                    ended.run_until_cancelled(seat.tell(&election.lease)).await;
+                }
+            };
+            let (result, ()) = tokio::join!(work, told);
+            if let Some(seat) = seat.filter(|seat| seat.ours) {
+                seat.clear().await.unwrap_or_else(|error| say(&format!("left Lease {}: {error:#}", seat.name)));
+            }
+            result
+        });
+    }
+}
+
+/// Whether sessions that were killed left it, and nobody else had it before.
+fn held_by_sessions_alone(lease: &Lease) -> bool {
+    let spec = lease.spec.as_ref();
+    let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+    holder.starts_with(SESSION) && spec.and_then(|spec| spec.lease_transitions).unwrap_or_default() <= 1
+}
+
+impl Seat {
+    /// Says who leads, and again whenever that changes.
+    async fn tell(&self, lease: &LeaseHandle) {
+        let mut last = None;
+        loop {
+            let now = self.state(lease);
+            if let Some(line) = now.filter(|line| last.as_ref() != Some(line)) {
+                say(&line);
+                last = Some(line);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// One line; nothing while it is not known, or about to change.
+    fn state(&self, lease: &LeaseHandle) -> Option<String> {
+        let Self { namespace, name, room, .. } = self;
+        let health = lease.health();
+        if health.held {
+            return Some(format!("Controllers run here: this session holds the Lease {namespace}/{name}."));
+        }
+        let Some(holder) = health.holder else {
+            let error = health.last_error.filter(|_| !health.answered)?;
+            return Some(format!("Controllers wait for the Lease {namespace}/{name}: {error}"));
+        };
+        if holder == lease.identity() {
+            return None;
+        }
+        let who = holder.rsplit_once('_').map_or(holder.as_str(), |(who, _)| who);
+        let room = match who.strip_prefix(SESSION) {
+            Some(owner) => format!("it is the session of {owner}, which has to end first"),
+            None => format!("to make room: {room}"),
+        };
+        Some(format!("Controllers wait: {who} leads, by the Lease {namespace}/{name}; {room}"))
+    }
+
+    /// Takes the Lease away that was given back, unless somebody else has taken it.
+    async fn clear(&self) -> anyhow::Result<()> {
+        let Self { api, namespace, name, .. } = self;
+        let Some(lease) = call(&format!("read Lease {namespace}/{name}"), api.get_opt(name)).await? else {
+            return Ok(());
+        };
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
+        if !holder.is_empty() {
+            return Ok(());
+        }
+        let (uid, resource_version) = (lease.uid(), lease.resource_version());
+        let this = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+        match call(&format!("delete Lease {namespace}/{name}"), api.delete(name, &this)).await {
+            Ok(_) => say(&format!("removed Lease {namespace}/{name}")),
+            Err(error) if is_code(&error, &[404, 409]) => {}
+            Err(error) => return Err(error).context("it is free, and may stay"),
+        }
+        Ok(())
+    }
+}

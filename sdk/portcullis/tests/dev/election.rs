@@ -1,0 +1,182 @@
+//! Controllers of sessions beside those of an installed operator: one of them acts.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
+
+use crate::fixture::{cluster, controllers_alone, entities, entity};
+use crate::process::{Dev, ENTITIES, PATIENCE};
+
+/// Durations of all leases here: seconds where an operator has many.
+const TIMING: [&str; 2] = ["--lease-timing", "3s,2s,400ms,1200ms,1s,1s"];
+/// The Leases of the example.
+const LEADER: &str = "entity-operator-leader";
+const SCOPE: &str = "entity-operator-namespace-scope";
+
+/// A namespace for the operator, one for its objects, and somebody whose writes are known by the name.
+struct Place {
+    cluster: &'static ControlPlane,
+    home: String,
+    team: String,
+    ann: User,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let cluster = cluster().await;
+        let (home, team) = (cluster.namespace("home").await, cluster.namespace("team").await);
+        let all = Some(vec!["*".to_owned()]);
+        let everything = PolicyRule {
+            api_groups: all.clone(),
+            resources: all,
+            verbs: vec!["*".to_owned()],
+            ..PolicyRule::default()
+        };
+        let ann = cluster.user_with("ann", &[Grant::ClusterRules(&[everything])]).await;
+        Self { cluster, home, team, ann }
+    }
+
+    /// A replica of an installed operator. Webhooks have no part in this.
+    fn installed(&self, arguments: &[&str]) -> Dev {
+        let kubeconfig = self.cluster.kubeconfig_path();
+        let fixed = ["run", "--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", &self.home];
+        let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--webhooks", "off"];
+        Dev::spawn(ENTITIES, &[&fixed[..], &listen, &TIMING, arguments].concat())
+    }
+
+    /// A session with controllers; its webhooks are called for nobody.
+    fn session(&self, arguments: &[&str]) -> Dev {
+        let fixed = ["--controllers", "--namespace", &self.home, "--only-namespace", "nobody-s"];
+        Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &[&fixed[..], &TIMING, arguments].concat())
+    }
+
+    /// Makes an entity, and waits until somebody has greeted it.
+    async fn greeted(&self, namespace: &str, name: &str) {
+        let mut made: DynamicObject = entity(name);
+        made.metadata.name = Some(name.to_owned());
+        entities(self.cluster, namespace).create(&PostParams::default(), &made).await.unwrap();
+        let maps = Api::<ConfigMap>::namespaced(self.cluster.admin(), namespace);
+        wait_until("the greeting", PATIENCE, || async { maps.get_opt(name).await.unwrap() }).await;
+        // The status is written after it, by the same.
+        let entities = entities(self.cluster, namespace);
+        wait_until("the status", PATIENCE, || async {
+            entities.get(name).await.unwrap().data.get("status").is_some().then_some(())
+        })
+        .await;
+    }
+
+    /// The namespaces in which controllers of the session wrote since then.
+    async fn written(&self, mark: Mark) -> Vec<String> {
+        let mut found: Vec<String> = self
+            .cluster
+            .audit()
+            .writes_by(&self.ann.name, mark)
+            .await
+            .into_iter()
+            .filter(|event| matches!(event.resource.as_str(), "configmaps" | "entities"))
+            .map(|event| event.namespace)
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// The Leases in a namespace, with their holders.
+    async fn leases(&self, namespace: &str) -> Vec<(String, String)> {
+        let leases =
+            Api::<Lease>::namespaced(self.cluster.admin(), namespace).list(&ListParams::default()).await.unwrap();
+        let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+        leases.iter().map(|lease| (lease.name_any(), holder(lease).unwrap_or_default())).collect()
+    }
+}
+
+// K6, D6
+#[tokio::test]
+async fn beside_an_installed_leader_a_session_waits_says_so_goes_on_when_there_is_room_and_makes_room_itself() {
+    let _alone = controllers_alone().await;
+    let place = Place::new().await;
+    let mut installed = place.installed(&[]);
+    installed.says("leading: this replica runs the controllers").await;
+    let mark = place.cluster.audit().mark();
+    let mut session = place.session(&[]);
+    session.open().await;
+    session
+        .says(&format!(
+            "Controllers wait: entity-operator leads, by the Lease {0}/{LEADER}; to make room: kubectl -n {0} scale \
+             deployment entity-operator --replicas=0",
+            place.home
+        ))
+        .await;
+    place.greeted(&place.team, "mary").await;
+    assert_eq!(place.written(mark).await, [""; 0], "two operators wrote");
+
+    installed.end("-TERM").await;
+    session.says("Controllers run here: this session holds the Lease").await;
+    let mark = place.cluster.audit().mark();
+    place.greeted(&place.team, "jane").await;
+    assert!(place.written(mark).await.contains(&place.team));
+
+    // A replica that comes now waits in its turn, and need not wait for a lapse.
+    let mut installed = place.installed(&[]);
+    installed.says("the leases are known").await;
+    session.end("-TERM").await;
+    installed.says("leading: this replica runs the controllers").await;
+    installed.end("-TERM").await;
+    assert_eq!(
+        place.leases(&place.home).await,
+        [(LEADER.to_owned(), String::new())],
+        "the installed operator's Lease stays"
+    );
+}
+
+#[tokio::test]
+async fn without_an_installed_operator_nothing_is_left_not_even_of_a_session_that_was_killed() {
+    let _alone = controllers_alone().await;
+    let place = Place::new().await;
+    for signal in ["-TERM", "-KILL", "-INT"] {
+        let mut session = place.session(&[]);
+        session.says("Controllers run here: this session holds the Lease").await;
+        place.greeted(&place.team, &format!("mary{}", signal.to_lowercase())).await;
+        if signal == "-KILL" {
+            session.signal(signal).await;
+            session.ended().await;
+            assert_eq!(place.leases(&place.home).await.len(), 1);
+        } else {
+            let said = session.end(signal).await;
+            assert!(said.contains(&format!("removed Lease {}/{LEADER}", place.home)), "{said}");
+            assert_eq!(place.leases(&place.home).await, []);
+        }
+    }
+}
+
+// D7
+#[tokio::test]
+async fn a_session_keeps_to_the_namespaces_of_restricted_operators_and_a_restricted_one_says_which_is_its_own() {
+    let _alone = controllers_alone().await;
+    let place = Place::new().await;
+    let others = place.cluster.namespace("others").await;
+    let restrict = ["--restrict-to-namespace", &place.team];
+    let mut restricted = place.installed(&restrict);
+    restricted.says("leading: this replica runs the controllers").await;
+    let mark = place.cluster.audit().mark();
+    let mut wide = place.session(&[]);
+    wide.says("Controllers run here: this session holds the Lease").await;
+    place.greeted(&others, "mary").await;
+    place.greeted(&place.team, "mary").await;
+    // What former tests made is looked at too, and mended where it was made without webhooks.
+    let written = place.written(mark).await;
+    assert!(written.contains(&others) && !written.contains(&place.team), "{written:?}");
+
+    // Its own replicas are those of the restricted operator.
+    let mut narrow = place.session(&restrict);
+    narrow.says(&format!("Controllers wait: entity-operator leads, by the Lease {}/{SCOPE}", place.team)).await;
+    restricted.end("-TERM").await;
+    narrow.says(&format!("Controllers run here: this session holds the Lease {}/{SCOPE}", place.team)).await;
+    narrow.end("-TERM").await;
+    wide.end("-TERM").await;
+    assert_eq!(place.leases(&place.home).await, []);
+    assert_eq!(place.leases(&place.team).await, [(SCOPE.to_owned(), String::new())]);
+}
