@@ -23,15 +23,11 @@
 
 mod automatic;
 mod bundle;
-mod carrier;
-mod clock;
-mod keeper;
-mod look;
+mod caller;
+mod follow;
 mod metrics;
-mod probe;
-mod round;
-mod store;
 mod supplied;
+mod time_of_day;
 
 use std::sync::Arc;
 
@@ -42,13 +38,14 @@ use rustls::crypto::CryptoProvider;
 use tokio_util::sync::CancellationToken;
 
 pub use automatic::Automatic;
+pub(crate) use bundle::published;
 pub use bundle::{Bundle, Configurations};
-pub use clock::Clock;
-pub(crate) use look::published;
+pub(crate) use caller::verify;
+pub use caller::{ProbeError, probe};
 pub(crate) use metrics::CertificateMetrics;
 pub use portcullis_pki::rotation::{Phase, RotationTiming};
-pub use probe::{ProbeError, probe};
 pub use supplied::{Supplied, Supplier};
+pub use time_of_day::TimeOfDay;
 
 use crate::server::{TlsError, tls_config};
 
@@ -163,7 +160,10 @@ pub struct Material {
 
 impl Material {
     /// The listener's configuration for it.
-    pub(crate) fn tls_config(&self, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
+    ///
+    /// # Errors
+    /// When it does not read, or key and certificate do not belong together.
+    pub fn tls_config(&self, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
         tls_config(Arc::clone(provider), self.cert_pem.as_bytes(), self.key_pem.as_bytes())
     }
 }
@@ -238,14 +238,6 @@ impl CertificateSource {
             Self::Automatic(automatic) => automatic.bundle(operator, material),
             Self::Supplied(supplied) => supplied.bundle(material),
         }
-    }
-
-    /// The listener's configuration for `material`.
-    ///
-    /// # Errors
-    /// When it does not read, or key and certificate do not belong together.
-    pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
-        material.tls_config(self.provider())
     }
 
     pub(crate) fn client(&self) -> &Client {

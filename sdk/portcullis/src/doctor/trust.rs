@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Certificate, PairProblem, TrustProblem, check_server_pair, check_trust};
-use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::snapshot::{Served, Stored};
+use crate::certificates::verify;
 
 /// Fewer days than this are worth a warning.
 pub(super) const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -59,20 +56,9 @@ impl Pair<'_> {
 impl Served {
     /// Whether a caller that trusts `bundle` would go on after the handshake.
     pub(super) fn trusted_by(&self, bundle: &[u8], server_name: &str, now: Timestamp) -> bool {
-        let verify = || {
-            let mut roots = RootCertStore::empty();
-            for authority in CertificateDer::pem_slice_iter(bundle) {
-                roots.add(authority.ok()?).ok()?;
-            }
-            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
-            let chain: Vec<_> = self.chain.iter().map(|der| CertificateDer::from_slice(der)).collect();
-            let (leaf, rest) = chain.split_first()?;
-            let name = ServerName::try_from(server_name.to_owned()).ok()?;
-            let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).ok()?));
-            verifier.verify_server_cert(leaf, rest, &name, &[], now).ok()
-        };
-        verify().is_some()
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let chain: Vec<_> = self.chain.iter().map(|der| CertificateDer::from_slice(der)).collect();
+        verify(&provider, &chain, server_name, bundle, now).is_ok()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use crate::certificates::{CertificateSource, Clock};
+use crate::certificates::{CertificateSource, TimeOfDay};
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct RotationFlags {
@@ -27,11 +27,11 @@ impl RotationFlags {
             timing.drain = milliseconds(self.ca_drain).unwrap_or(timing.drain);
         }
         if let Some(seconds) = self.clock_skew {
-            let clock = match &mut source {
-                CertificateSource::Automatic(automatic) => &mut automatic.clock,
-                CertificateSource::Supplied(supplied) => &mut supplied.clock,
+            let time_of_day = match &mut source {
+                CertificateSource::Automatic(automatic) => &mut automatic.time_of_day,
+                CertificateSource::Supplied(supplied) => &mut supplied.time_of_day,
             };
-            *clock = Clock::off_by(SignedDuration::from_secs(seconds));
+            *time_of_day = TimeOfDay::off_by(SignedDuration::from_secs(seconds));
         }
         source
     }

@@ -246,7 +246,7 @@ pub(crate) async fn serve(place: &Place) -> Serving {
     let (stop, configurations) = (CancellationToken::new(), place.configurations(&["a"]));
     let source = place.quick_source();
     let material = source.ensure().await.unwrap();
-    let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material).unwrap()));
+    let tls = Arc::new(ArcSwap::from_pointee(material.tls_config(&source.provider).unwrap()));
     let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Limits::default()).await.unwrap();
     let address = server.local_addr().unwrap();
     let hello = |_: Request<RequestBody>| async { Response::new(Full::new(Bytes::new())) };
@@ -290,7 +290,7 @@ async fn is_repaired(place: &Place, serving: &Serving, before: &Material, left: 
         Nothing => stored.ca_pem != before.ca_pem && stored.cert_pem != before.cert_pem,
     })?;
     let ca: Vec<_> = place.read(&place.ca_secret()).await?.data?.into_keys().collect();
-    let sound = ca == ["ca.crt", "ca.key"] && place.source().tls_config(&stored).is_ok();
+    let sound = ca == ["ca.crt", "ca.key"] && stored.tls_config(&place.source().provider).is_ok();
     let published = place.bundles().await == [("a".to_owned(), Some(stored.ca_pem.clone()))];
     let served = probe(place.source().provider, serving.address, &place.server_name(), &stored.ca_pem).await.is_ok();
     let mark = place.cluster.audit().mark();

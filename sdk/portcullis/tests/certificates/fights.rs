@@ -81,7 +81,7 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
     place.install(&["a"]).await;
     let source = place.source();
     let made = source.ensure().await.unwrap();
-    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
     let mark = place.cluster.audit().mark();
     let fight = async {
@@ -110,7 +110,7 @@ async fn a_step_that_is_undone_again_and_again_is_taken_ever_more_slowly() {
     let made = source.ensure().await.unwrap();
     store_pair(&place, 20).await;
     let old = place.stored().await.unwrap();
-    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
     let mark = place.cluster.audit().mark();
     let fight = async {
@@ -155,7 +155,7 @@ async fn a_repair_that_is_refused_is_tried_again_until_it_is_granted() {
     wait_until("the right to be gone", PATIENCE, refused).await;
 
     let source = place.source();
-    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
     let mark = place.cluster.audit().mark();
     let story = async {

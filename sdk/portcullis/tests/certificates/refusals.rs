@@ -86,7 +86,7 @@ async fn a_replica_that_cannot_repair_goes_on_serving() {
     place.install(&["a"]).await;
     let source = place.quick_source();
     let made = source.ensure().await.unwrap();
-    let tls = ArcSwap::from_pointee(source.tls_config(&made).unwrap());
+    let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
     let (before, bundle, stop) = (tls.load_full(), source.bundle(&place.name, &made), CancellationToken::new());
     let reads = place.cluster.audit().mark();
     let story = async {

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use portcullis::certificates::{Automatic, Bundle, Clock, Material, Phase};
+use portcullis::certificates::{Automatic, Bundle, Material, Phase, TimeOfDay};
 use portcullis_testing::wait_until;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ async fn phase(source: &Automatic) -> Phase {
 /// A replica: the source, and what it publishes.
 async fn replica(place: &Place, source: Automatic, stop: &CancellationToken) -> Material {
     let material = source.ensure().await.unwrap();
-    let tls = ArcSwap::from_pointee(source.tls_config(&material).unwrap());
+    let tls = ArcSwap::from_pointee(material.tls_config(&source.provider).unwrap());
     let bundle: Bundle = source.bundle(&place.name, &material);
     let (made, stop, client) = (material.clone(), stop.clone(), source.client.clone());
     tokio::spawn(async move {
@@ -64,7 +64,7 @@ async fn a_ca_is_rotated_before_it_ends_and_once_for_all_replicas() {
     let nine_years = SignedDuration::from_hours(9 * 365 * 24);
     let mut late = place.quick_source();
     // The leaf has long expired then, so it is issued anew first.
-    late.clock = Clock::off_by(nine_years);
+    late.time_of_day = TimeOfDay::off_by(nine_years);
     // Long enough for each to go over: one that does not would have the old CA trusted again.
     late.timing.drain = Duration::from_secs(3);
     for _ in 0..3 {
@@ -182,13 +182,13 @@ async fn the_old_ca_stays_trusted_while_it_drains() {
     stop.cancel();
 }
 
-// Clocks 5 minutes off on either side agree about every certificate that is made.
+// TimeOfDays 5 minutes off on either side agree about every certificate that is made.
 #[tokio::test]
 async fn clocks_that_are_minutes_off_make_nobody_write() {
     let place = Place::new().await;
     let skewed = |minutes| {
         let mut source = place.source();
-        source.clock = Clock::off_by(SignedDuration::from_mins(minutes));
+        source.time_of_day = TimeOfDay::off_by(SignedDuration::from_mins(minutes));
         source
     };
     let made = skewed(5).ensure().await.unwrap();

@@ -1,19 +1,16 @@
 //! Every part of a Secret that somebody else fills.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use portcullis_pki::{Certificate, PairProblem, TrustProblem, check_server_pair, check_trust};
-use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::CryptoProvider;
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::super::Material;
+use crate::certificates::Material;
+use crate::certificates::caller::verify;
 
 /// What is wrong with the Secret.
 #[derive(Debug, thiserror::Error)]
@@ -76,30 +73,10 @@ pub(crate) fn check(
             problem => Problem::Pair { problem },
         })?;
     let ca = check_trust(cert, ca, now).map_err(Problem::Trust)?;
-    accepted(&material, server_name, provider, now).map_err(Problem::Refused)?;
+    // What is left is found by those who would serve it and call it.
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(cert).filter_map(Result::ok).collect();
+    let bundle = material.ca_pem.as_bytes();
+    verify(provider, &chain, server_name, bundle, now).map_err(|error| Problem::Refused(error.to_string()))?;
+    material.tls_config(provider).map_err(|error| Problem::Refused(error.to_string()))?;
     Ok(Sound { material, leaf, ca })
-}
-
-/// Asks the verifier that the probe of our own listener uses: weak keys and signatures, constraints on names and paths.
-fn accepted(
-    material: &Material,
-    server_name: &str,
-    provider: &Arc<CryptoProvider>,
-    now: Timestamp,
-) -> Result<(), String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
-    let read = |pem: &str| CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
-    let mut roots = RootCertStore::empty();
-    for root in read(&material.ca_pem).map_err(|error| said(&error))? {
-        roots.add(root).map_err(|error| said(&error))?;
-    }
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
-    let chain = read(&material.cert_pem).map_err(|error| said(&error))?;
-    let Some((leaf, intermediates)) = chain.split_first() else { return Err("it holds no certificate".to_owned()) };
-    let name = ServerName::try_from(server_name).map_err(|error| said(&error))?;
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap_or_default()));
-    let verifier = verifier.map_err(|error| said(&error))?;
-    verifier.verify_server_cert(leaf, intermediates, &name, &[], now).map_err(|error| said(&error))?;
-    material.tls_config(provider).map_err(|error| said(&error))?;
-    Ok(())
 }

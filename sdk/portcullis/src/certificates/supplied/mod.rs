@@ -10,7 +10,6 @@ use arc_swap::ArcSwap;
 use futures::StreamExt as _;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt as _};
 use portcullis_pki::Certificate;
 use rustls::ServerConfig;
@@ -21,10 +20,10 @@ use tracing::{info, warn};
 
 pub use cure::Supplier;
 
-use super::bundle::{Bundle, Configurations, watch_one};
-use super::clock::Clock;
+use super::bundle::{Bundle, Configurations};
+use super::follow::follow;
 use super::metrics::CertificateMetrics;
-use super::{CertificateError, Material};
+use super::{CertificateError, Material, TimeOfDay};
 use crate::metrics::Metrics;
 use check::{Problem, Sound};
 use cure::Place;
@@ -69,7 +68,7 @@ pub struct Supplied {
     /// configuration a little later.
     pub settle: Duration,
     /// What time it is.
-    pub clock: Clock,
+    pub time_of_day: TimeOfDay,
     metrics: CertificateMetrics,
 }
 
@@ -99,7 +98,7 @@ impl Supplied {
             supplier,
             configurations: Configurations::default(),
             settle: SETTLE,
-            clock: Clock::system(),
+            time_of_day: TimeOfDay::system(),
             metrics: CertificateMetrics::default(),
         }
     }
@@ -121,7 +120,7 @@ impl Supplied {
     /// What looks on whether callers accept `material`, in the entries that call a Service of this namespace.
     pub fn bundle(&self, material: &Material) -> Bundle {
         let bundle = Bundle::observing(material, &self.place(None).publish()).of_services_in(&self.namespace);
-        bundle.judged_by(self.clock.clone())
+        bundle.judged_by(self.time_of_day.clone())
     }
 
     /// Reads and checks the Secret.
@@ -167,7 +166,7 @@ impl Supplied {
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.report(bundle) => {}
-            () = self.follow(current, tls, bundle) => stop.cancelled().await,
+            () = self.take_up(current, tls, bundle) => stop.cancelled().await,
         }
     }
 
@@ -187,22 +186,17 @@ impl Supplied {
         bundle.report(&self.configurations, tell).await;
     }
 
-    async fn follow(&self, mut current: Material, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
+    async fn take_up(&self, mut current: Material, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let mut events = std::pin::pin!(watch_one(api, &self.secret));
+        let mut versions = std::pin::pin!(follow(api, &self.secret));
         // Until the watch has begun, what was read at start is what there is.
-        let (mut live, mut listed): (Option<Secret>, Option<Secret>) = (None, None);
-        let mut begun = false;
+        let (mut live, mut seen): (Option<Secret>, bool) = (None, false);
         let mut next: Option<Candidate> = None;
         let mut told = String::new();
         loop {
             tokio::select! {
-                event = events.next() => match event {
-                    Some(Ok(Event::Init)) => { listed = None; continue }
-                    Some(Ok(Event::InitApply(secret))) => { listed = Some(secret); continue }
-                    Some(Ok(Event::InitDone)) => { live = listed.take(); begun = true }
-                    Some(Ok(Event::Apply(secret))) => live = Some(secret),
-                    Some(Ok(Event::Delete(_))) => live = None,
+                version = versions.next() => match version {
+                    Some(Ok(version)) => (live, seen) = (version, true),
                     Some(Err(error)) => {
                         warn!(%error, secret = self.secret, "cannot watch the certificate Secret");
                         continue;
@@ -221,7 +215,7 @@ impl Supplied {
                 }
                 () = sleep_until(Instant::now() + LOOK_AGAIN) => {}
             }
-            if !begun {
+            if !seen {
                 continue;
             }
             let candidate = self.check(live.as_ref()).and_then(|sound| {
@@ -269,7 +263,7 @@ impl Supplied {
         // What was served once reads.
         let Ok(leaf) = Certificate::from_pem(material.cert_pem.as_bytes()) else { return };
         loop {
-            let left = leaf.not_after.duration_since(self.clock.now());
+            let left = leaf.not_after.duration_since(self.time_of_day.now());
             let Ok(left) = Duration::try_from(left) else { return };
             if left.is_zero() {
                 return;
@@ -282,14 +276,14 @@ impl Supplied {
     fn serves(&self, sound: &Sound) {
         self.metrics.ends("leaf", sound.leaf.not_after);
         self.metrics.ends("ca", sound.ca.not_after);
-        let left = sound.leaf.not_after.duration_since(self.clock.now());
+        let left = sound.leaf.not_after.duration_since(self.time_of_day.now());
         if self.supplier == Supplier::User && left < SOON {
             warn!(secret = self.secret, ends = %sound.leaf.not_after, "the certificate ends soon: have a new one issued and put it into the Secret");
         }
     }
 
     fn check(&self, secret: Option<&Secret>) -> Result<Sound, CertificateError> {
-        check::check(secret, &self.server_name, &self.provider, self.clock.now())
+        check::check(secret, &self.server_name, &self.provider, self.time_of_day.now())
             .map_err(|problem| self.refused(secret, &problem))
     }
 

@@ -76,15 +76,18 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
             }
         },
     };
-    for found in published(source.client(), source.configurations()).await? {
-        let problem = match (found.bundle, &chain) {
-            (Err(problem), _) => Some(problem),
-            (Ok(_), None) => Some("there is no certificate that could be trusted by it".to_owned()),
-            (Ok(bundle), Some(chain)) => {
-                check_trust(chain.as_bytes(), &bundle, Timestamp::now()).err().map(|problem| problem.to_string())
-            }
-        };
-        shown.published.push(Published { object: found.object, entry: found.entry, problem });
+    for object in published(source.client(), source.configurations()).await {
+        let name = object.object.clone();
+        for (entry, bundle) in object.ours()? {
+            let problem = match (bundle, &chain) {
+                (Err(problem), _) => Some(problem),
+                (Ok(_), None) => Some("there is no certificate that could be trusted by it".to_owned()),
+                (Ok(bundle), Some(chain)) => {
+                    check_trust(chain.as_bytes(), &bundle, Timestamp::now()).err().map(|problem| problem.to_string())
+                }
+            };
+            shown.published.push(Published { object: name.clone(), entry, problem });
+        }
     }
     Ok(shown)
 }

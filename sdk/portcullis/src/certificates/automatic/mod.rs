@@ -1,4 +1,11 @@
 //! Certificates that the operator makes and keeps by itself.
+//!
+//! A `round` reads both Secrets (`store`), repairs them and takes the steps of a rotation; `keeper` makes rounds for as long
+//! as the process lives, and decides when the listener goes over to a new pair.
+
+mod keeper;
+mod round;
+mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +21,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::bundle::{Bundle, Configurations, Origin};
-use super::clock::Clock;
-use super::keeper::Keeper;
 use super::metrics::CertificateMetrics;
-use super::store::{ca_data, pair_data};
-use super::{CertificateError, Material};
+use super::{CertificateError, Material, TimeOfDay};
 use crate::metrics::Metrics;
-use crate::server::TlsError;
+use keeper::Keeper;
+use store::{ca_data, pair_data};
 
 /// How long one round of reading and writing may take.
-pub(super) const ROUND: Duration = Duration::from_mins(1);
+const ROUND: Duration = Duration::from_mins(1);
 
 /// Certificates made and kept by the operator itself.
 #[derive(Clone)]
@@ -43,7 +48,7 @@ pub struct Automatic {
     /// When certificates are replaced, and how long a rotation takes.
     pub timing: RotationTiming,
     /// What time it is.
-    pub clock: Clock,
+    pub time_of_day: TimeOfDay,
     pub(crate) metrics: CertificateMetrics,
 }
 
@@ -71,7 +76,7 @@ impl Automatic {
             provider,
             configurations: Configurations::default(),
             timing: RotationTiming::default(),
-            clock: Clock::system(),
+            time_of_day: TimeOfDay::system(),
             metrics: CertificateMetrics::default(),
         }
     }
@@ -149,7 +154,7 @@ impl Automatic {
     /// When the API server does not let the Secrets be read.
     pub async fn stored(&self) -> Result<Stored, CertificateError> {
         let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
-        Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.clock.now()))
+        Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.time_of_day.now()))
     }
 
     /// The certificate that is stored, whatever it is worth.
@@ -157,14 +162,6 @@ impl Automatic {
         let pair = self.read(&self.secret).await?;
         let chain = pair_data(pair.as_ref()).tls_crt.map(|chain| String::from_utf8_lossy(chain).into_owned());
         Ok(chain)
-    }
-
-    /// The listener's configuration for `material`.
-    ///
-    /// # Errors
-    /// When it does not read, or key and certificate do not belong together.
-    pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
-        material.tls_config(&self.provider)
     }
 
     /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is
@@ -184,15 +181,15 @@ impl Automatic {
         }
     }
 
-    pub(super) fn secrets(&self) -> Api<Secret> {
+    fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub(super) fn ca_secret(&self) -> String {
+    fn ca_secret(&self) -> String {
         format!("{}-ca", self.secret)
     }
 
-    pub(super) fn unsettled(&self) -> CertificateError {
+    fn unsettled(&self) -> CertificateError {
         CertificateError::Unsettled { namespace: self.namespace.clone(), name: self.secret.clone() }
     }
 }

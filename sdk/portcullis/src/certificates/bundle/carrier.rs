@@ -51,6 +51,11 @@ pub(super) trait Carrier:
     fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value>;
 }
 
+/// Kind and name of an object.
+pub(super) fn object<C: Carrier>(name: &str) -> String {
+    format!("{} {name}", C::kind(&()))
+}
+
 /// What matters here of one entry.
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,

@@ -3,19 +3,15 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
-use kube::api::ListParams;
 use portcullis_pki::rotation::{Anchor, Authorities, Lost, Observed, Step, Stored, bundle, step};
 use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_server_pair};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::carrier::Carrier;
+use super::Automatic;
 use super::store::{ca_data, pair_data};
-use super::{Automatic, CertificateError, Material};
+use crate::certificates::{CertificateError, Material, published};
 use crate::pauses::Pauses;
 
 /// Clocks of API servers differ a little from ours.
@@ -49,7 +45,7 @@ impl Found {
     /// What is to be done next.
     pub(super) fn step(&self, source: &Automatic, observed: Observed) -> Step {
         let Some(Sound { authorities, leaf }) = &self.sound else { return Step::Wait(None) };
-        step(authorities, self.material.cert_pem.as_bytes(), leaf, &source.timing, observed, source.clock.now())
+        step(authorities, self.material.cert_pem.as_bytes(), leaf, &source.timing, observed, source.time_of_day.now())
     }
 }
 
@@ -61,7 +57,7 @@ impl Automatic {
         let (mut repaired, mut refused) = (false, None);
         loop {
             let (ca_secret, pair_secret) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
-            let (now, pair) = (self.clock.now(), pair_data(pair_secret.as_ref()));
+            let (now, pair) = (self.time_of_day.now(), pair_data(pair_secret.as_ref()));
             let Stored { authorities, damage, leaf, publishes_all, .. } =
                 Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
             let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
@@ -69,7 +65,7 @@ impl Automatic {
             // The listener has the last word on what it can serve.
             let material = Material { cert_pem, key_pem, ca_pem: String::new() };
             let leaf = match leaf {
-                Ok(leaf) => self.tls_config(&material).map(|_| leaf).map_err(|error| error.to_string()),
+                Ok(leaf) => material.tls_config(&self.provider).map(|_| leaf).map_err(|error| error.to_string()),
                 Err(problem) => Err(problem.to_string()),
             };
             let written = match authorities {
@@ -178,7 +174,7 @@ impl Automatic {
 
     /// Issues a leaf under the current authority, and stores it. Says whether this writer won.
     async fn issue(&self, authorities: &Authorities, read: Option<&Secret>) -> Result<bool, CertificateError> {
-        let (now, ca) = (self.clock.now(), &authorities.current);
+        let (now, ca) = (self.time_of_day.now(), &authorities.current);
         let first = self.dns_names.first().map_or("webhook", String::as_str);
         let Pair { cert_pem, key_pem } = ca.issue(&CertificateParams {
             common_name: if first.len() > COMMON_NAME { "" } else { first },
@@ -197,7 +193,7 @@ impl Automatic {
         let (cert, key, bundle) = (cert.as_bytes(), key.as_bytes(), bundle.as_bytes());
         check_server_pair(cert, key, bundle, &self.dns_names, now, SignedDuration::ZERO)
             .map_err(|problem| unusable(problem.to_string()))?;
-        self.tls_config(&material)?;
+        material.tls_config(&self.provider)?;
         let written = self.write_pair(read, &material).await?;
         if written {
             info!(secret = self.secret, names = ?self.dns_names, "issued a certificate");
@@ -206,7 +202,7 @@ impl Automatic {
     }
 
     fn new_authority(&self) -> Result<Ca, CertificateError> {
-        let now = self.clock.now();
+        let now = self.time_of_day.now();
         Ok(Ca::generate(&self.authority_name(), now - BACKDATED, now + self.timing.ca_validity)?)
     }
 
@@ -225,7 +221,7 @@ impl Automatic {
         stored: &Material,
         served: Option<&Material>,
     ) -> Vec<Anchor> {
-        let (now, name) = (self.clock.now(), self.authority_name());
+        let (now, name) = (self.time_of_day.now(), self.authority_name());
         let mut known = lost.remains.clone();
         known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
         known.extend(self.published(now).await);
@@ -242,35 +238,21 @@ impl Automatic {
         once
     }
 
-    /// What callers are told to trust now. Nothing where that cannot be read.
+    /// What callers of our Service are told to trust now. Nothing where that cannot be read.
     async fn published(&self, now: Timestamp) -> Vec<Anchor> {
-        let (mut found, configurations) = (Vec::new(), &self.configurations);
-        if let Some((name, _)) = &configurations.validating {
-            found.extend(self.bundles_of::<ValidatingWebhookConfiguration>(name, now).await);
-        }
-        if let Some((name, _)) = &configurations.mutating {
-            found.extend(self.bundles_of::<MutatingWebhookConfiguration>(name, now).await);
-        }
-        for name in &configurations.crds {
-            found.extend(self.bundles_of::<CustomResourceDefinition>(name, now).await);
+        let mut found = Vec::new();
+        for published in published(&self.client, &self.configurations).await {
+            match published.entries {
+                Ok(entries) => {
+                    let entries = entries.into_iter().flatten();
+                    let ours =
+                        entries.filter(|entry| entry.namespace.as_ref().is_none_or(|one| *one == self.namespace));
+                    found.extend(ours.flat_map(|entry| Anchor::read(&entry.bundle, now)));
+                }
+                Err(error) => warn!(%error, object = published.object, "cannot read what is published"),
+            }
         }
         found
-    }
-
-    async fn bundles_of<C: Carrier>(&self, name: &str, now: Timestamp) -> Vec<Anchor> {
-        // Reading one by its name would take another right than the watch has.
-        let one = ListParams::default().fields(&format!("metadata.name={name}"));
-        match Api::<C>::all(self.client.clone()).list(&one).await {
-            Ok(list) => {
-                let entries = list.items.iter().flat_map(Carrier::entries);
-                let ours = entries.filter(|entry| entry.namespace.is_none_or(|namespace| *namespace == self.namespace));
-                ours.filter_map(|entry| entry.bundle).flat_map(|pem| Anchor::read(pem, now)).collect()
-            }
-            Err(error) => {
-                warn!(%error, name, "cannot read what is published");
-                Vec::new()
-            }
-        }
     }
 }
 

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::{StreamExt as _, stream};
-use kube::runtime::watcher::Event;
 use portcullis_pki::Certificate;
 use portcullis_pki::rotation::{Anchor, Observed, Phase, Step};
 use rustls::ServerConfig;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::automatic::ROUND;
-use super::bundle::{Bundle, watch_one};
 use super::round::Found;
-use super::{Automatic, CertificateError, Material};
+use super::{Automatic, ROUND};
+use crate::certificates::bundle::Bundle;
+use crate::certificates::follow::follow;
+use crate::certificates::{CertificateError, Material};
 use crate::pauses::Pauses;
 
 /// How often what is stored is looked at when nothing happens to it.
@@ -56,20 +56,18 @@ impl<'a> Keeper<'a> {
     /// Never ends by itself.
     pub(super) async fn keep(mut self) {
         let source = self.source;
-        let (pair, ca) =
-            (watch_one(source.secrets(), &source.secret), watch_one(source.secrets(), &source.ca_secret()));
-        let mut events = std::pin::pin!(stream::select(pair, ca));
+        let (pair, ca) = (follow(source.secrets(), &source.secret), follow(source.secrets(), &source.ca_secret()));
+        let mut secrets = std::pin::pin!(stream::select(pair, ca));
         let mut published = self.bundle.changes();
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let (mut due, mut not_before) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {
-                event = events.next() => match event {
-                    Some(Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) => {
+                changed = secrets.next() => match changed {
+                    Some(Ok(_)) => {
                         due = due.min(Instant::now().max(not_before));
                         continue;
                     }
-                    Some(Ok(Event::Init | Event::InitApply(_))) => continue,
                     Some(Err(error)) => {
                         warn!(%error, secret = source.secret, "cannot watch the certificate Secrets");
                         continue;
@@ -146,7 +144,7 @@ impl<'a> Keeper<'a> {
             self.waiting = None;
             return LOOK_AGAIN;
         }
-        let now = self.source.clock.now();
+        let now = self.source.time_of_day.now();
         let (old, new) = (self.served.cert_pem.as_bytes(), self.stored.cert_pem.as_bytes());
         let anchors = Anchor::read(self.stored.ca_pem.as_bytes(), now);
         let trusted: Vec<_> = anchors.iter().filter(|anchor| anchor.stands_behind(old, now)).collect();
@@ -167,7 +165,7 @@ impl<'a> Keeper<'a> {
             return held.map_or(settle + PATIENCE, |time| settle.saturating_sub(time));
         }
         self.waiting = None;
-        match self.source.tls_config(&self.stored) {
+        match self.stored.tls_config(&self.source.provider) {
             Ok(config) => {
                 self.tls.store(config.into());
                 self.served = self.stored.clone();

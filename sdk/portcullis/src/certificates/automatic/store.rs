@@ -9,7 +9,8 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use portcullis_pki::rotation::{Anchor, Authorities, CaData, PairData, bundle};
 use serde_json::json;
 
-use super::{Automatic, CertificateError, Material};
+use super::Automatic;
+use crate::certificates::{CertificateError, Material};
 
 /// Values of a Secret; those that are `None` are taken out.
 type Values<'a> = [(&'a str, Option<String>)];

@@ -1,0 +1,77 @@
+//! What is published now, read once.
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use super::Configurations;
+use super::carrier::{CONVERSION, Carrier, object};
+
+/// An object that should carry the bundle, as it is now.
+pub(crate) struct PublishedObject {
+    /// Kind and name.
+    pub(crate) object: String,
+    /// All of its entries, whoever they call; nothing where there is no such object.
+    pub(crate) entries: kube::Result<Option<Vec<PublishedEntry>>>,
+    /// The names of those that should be ours.
+    ours: Vec<String>,
+    /// What writes its manifest.
+    command: &'static str,
+}
+
+/// One entry in which callers find what they trust.
+pub(crate) struct PublishedEntry {
+    name: String,
+    pub(crate) bundle: Vec<u8>,
+    /// Of the Service that is called; none for a URL.
+    pub(crate) namespace: Option<String>,
+}
+
+impl PublishedObject {
+    /// The name of every entry that should be ours, and its bundle; or why there is none.
+    pub(crate) fn ours(self) -> kube::Result<Vec<(String, Result<Vec<u8>, String>)>> {
+        let Self { entries, ours, command, .. } = self;
+        let mut entries = entries?;
+        let bundle = |name: &String| {
+            let Some(entries) = &mut entries else { return Err(format!("it is not installed; see '{command}'")) };
+            let entry = entries.iter_mut().find(|entry| entry.name == *name);
+            let entry = entry.ok_or_else(|| format!("it is not registered; see '{command}'"))?;
+            Ok(std::mem::take(&mut entry.bundle))
+        };
+        let bundles: Vec<_> = ours.iter().map(bundle).collect();
+        Ok(ours.into_iter().zip(bundles).collect())
+    }
+}
+
+/// Reads each of these objects.
+pub(crate) async fn published(client: &Client, configurations: &Configurations) -> Vec<PublishedObject> {
+    let Configurations { validating, mutating, crds } = configurations;
+    let mut found = Vec::new();
+    if let Some((name, ours)) = validating {
+        found.push(read::<ValidatingWebhookConfiguration>(client, name, ours).await);
+    }
+    if let Some((name, ours)) = mutating {
+        found.push(read::<MutatingWebhookConfiguration>(client, name, ours).await);
+    }
+    for name in crds {
+        found.push(read::<CustomResourceDefinition>(client, name, &[CONVERSION.to_owned()]).await);
+    }
+    found
+}
+
+async fn read<C: Carrier>(client: &Client, name: &str, ours: &[String]) -> PublishedObject {
+    // A `get` would take another right than the watch has.
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let list = Api::<C>::all(client.clone()).list(&one).await;
+    let entries = list.map(|list| {
+        let found = list.items.first()?;
+        let entries = found.entries().into_iter().map(|entry| PublishedEntry {
+            name: entry.name.to_owned(),
+            bundle: entry.bundle.unwrap_or_default().to_vec(),
+            namespace: entry.namespace.cloned(),
+        });
+        Some(entries.collect())
+    });
+    PublishedObject { object: object::<C>(name), entries, ours: ours.to_vec(), command: C::COMMAND }
+}
