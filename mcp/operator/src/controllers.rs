@@ -78,7 +78,7 @@ impl Controllers {
         let servers = Arc::new(ServerController::new(runtime.client.clone(), stores.clone(), settings));
         let configs = Arc::new(WebhookConfigController::new(stores.clone()));
         let (cleaned, released) = (servers.clone(), configs.clone());
-        let of_servers = Controller::named("mcpserver-controller")
+        let of_servers = owning_children(Controller::named("mcpserver-controller"), &stores)
             .marks(traces::marks())
             .stored_in(stores.servers.clone())
             .found_by(tokens_of_server)
@@ -128,6 +128,19 @@ impl Controllers {
         let on_configs = of_configs.work(feeds, runtime.clone(), |pass| configs.reconcile(pass));
         join3(ready, on_servers, on_configs).await;
     }
+}
+
+/// What the controller of servers may make, each kind in the store that webhooks and plans read.
+fn owning_children(controller: Controller<MCPServer>, stores: &Stores) -> Controller<MCPServer> {
+    let of = |kind| stores.children(kind).clone();
+    controller
+        .owns_in::<ConfigMap, _>(of(ChildKind::ConfigMap))
+        .owns_in::<Service, _>(of(ChildKind::Service))
+        .owns_in::<ServiceAccount, _>(of(ChildKind::ServiceAccount))
+        .owns_in::<Role, _>(of(ChildKind::Role))
+        .owns_in::<RoleBinding, _>(of(ChildKind::RoleBinding))
+        .owns_in::<Deployment, _>(of(ChildKind::Deployment))
+        .owns_in::<StatefulSet, _>(of(ChildKind::StatefulSet))
 }
 
 fn follow_all(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>) {

@@ -12,16 +12,12 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
 use mcp_api::v1beta1::{MCPServer, Phase};
-use portcullis::controller::{
-    Cleanup, ControllerError, Key, Leaving, Next, Pass,
-    apply::{Applier, DeleteOutcome, Desired, Ensured, refusal},
-};
+use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, apply::refusal};
 use tokio::time::Instant;
 
 use super::{
-    Stores, Trace,
+    Stores,
     failure::{self, Trouble},
-    traces::marks,
 };
 use crate::plan::{Child, ChildKind, ChildRef, Plan, ServerInputs, Settings, digest, plan_server, references};
 
@@ -36,7 +32,6 @@ pub(super) struct ServerController {
     client: Client,
     stores: Arc<Stores>,
     settings: Settings,
-    applier: Applier,
     /// Servers whose status waits for their first pods, and until when.
     settling: Mutex<HashMap<Key, Instant>>,
 }
@@ -55,7 +50,7 @@ struct Children {
 
 impl ServerController {
     pub(super) fn new(client: Client, stores: Arc<Stores>, settings: Settings) -> Self {
-        Self { stores, settings, applier: Applier::new(client.clone(), marks()), settling: Mutex::default(), client }
+        Self { stores, settings, settling: Mutex::default(), client }
     }
 
     /// Makes a server what its plan says.
@@ -136,33 +131,25 @@ impl ServerController {
         children: &[Child],
         done: &mut Children,
     ) -> Result<(), ControllerError> {
-        let owner = pass.object.uid().unwrap_or_default();
-        for child in children {
-            pass.may_write()?;
-            let kind = child.reference.kind;
-            let desired = Desired::new(&kind.api_resource(), child.object.clone(), self.applier.marks())?;
-            let store = self.stores.children(kind);
-            let live = store.get(desired.namespace(), desired.name());
-            match self.applier.ensure(live.as_ref().map(|trace| &trace.live), &desired, &owner).await {
-                Ok(Ensured::Kept) => {}
-                Ok(Ensured::Written(live)) => {
-                    done.writes += 1;
-                    store.written(Trace::written(&desired, live));
-                }
+        for Child { reference: ChildRef { kind, name }, object } in children {
+            match pass.apply_dynamic(&kind.api_resource(), object.clone()).await {
+                Ok(Applied::Kept) => {}
+                Ok(Applied::Written) => done.writes += 1,
                 // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
                 // nor with one that is about to go and lacks the guard that the proxy is said to have.
-                Ok(Ensured::Waits) => {
-                    done.trouble = Some(Trouble::Waits(format!("{kind:?} {}", desired.name())));
+                Ok(Applied::Waits) => {
+                    done.trouble = Some(Trouble::Waits(format!("{kind:?} {name}")));
                     return Ok(());
                 }
-                Ok(Ensured::Refused(refusal)) => {
-                    done.trouble = Some(Trouble::NameTaken(format!("{kind:?} {}: {refusal}", desired.name())));
+                Err(ControllerError::NameTaken { refusal, .. }) => {
+                    done.trouble = Some(Trouble::NameTaken(format!("{kind:?} {name}: {refusal}")));
                     return Ok(());
                 }
-                Err(error) => {
-                    done.failed = Some(error.into());
+                Err(error @ ControllerError::Child(_)) => {
+                    done.failed = Some(error);
                     return Ok(());
                 }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -170,33 +157,15 @@ impl ServerController {
 
     /// Deletes those of `absent` that exist and are this server's.
     async fn remove(&self, pass: &Pass<MCPServer>, absent: &[ChildRef], done: &mut Children) {
-        let server = &pass.object;
-        let (namespace, owner) = (server.namespace().unwrap_or_default(), server.uid().unwrap_or_default());
-        for child in absent {
-            let store = self.stores.children(child.kind);
-            let Some(trace) = store.get(&namespace, &child.name) else { continue };
-            if trace.live.deleting || refusal(&trace.live, &owner).is_some() {
-                continue;
-            }
-            if let Err(error) = pass.may_write() {
-                done.failed.get_or_insert(error);
-                return;
-            }
+        for ChildRef { kind, name } in absent {
             // A Deployment stays until its pods are gone: the one that follows must not serve beside them.
-            let propagation = match child.kind {
+            let propagation = match kind {
                 ChildKind::Deployment => PropagationPolicy::Foreground,
                 _ => PropagationPolicy::Background,
             };
-            let resource = child.kind.api_resource();
-            match self.applier.delete(&resource, &namespace, &child.name, &trace.live, propagation).await {
-                Ok(DeleteOutcome::Accepted) => {
-                    done.writes += 1;
-                    store.amended(trace.deleting());
-                }
-                Ok(DeleteOutcome::AlreadyGone) => {}
-                Err(error) => {
-                    done.failed.get_or_insert(error.into());
-                }
+            match pass.delete_dynamic(&kind.api_resource(), name, propagation).await {
+                Ok(deleted) => done.writes += usize::from(deleted),
+                Err(error) => _ = done.failed.get_or_insert(error),
             }
         }
     }

@@ -12,7 +12,7 @@ use k8s_openapi::{
 use kube::api::PartialObjectMeta;
 use mcp_api::names::label;
 use portcullis::controller::{
-    Stored,
+    ChildTrace, Stored,
     apply::{Desired, Live, Marks, version_number},
 };
 use tokio::sync::OnceCell;
@@ -76,20 +76,6 @@ impl Trace {
         Self { namespace, name, live, gate, content: OnceCell::new() }
     }
 
-    /// What is known of a child after `desired` was applied.
-    pub fn written(desired: &Desired, live: Live) -> Self {
-        let gate = desired.document().pointer("/metadata/annotations").and_then(|all| all.get(GATE));
-        let gate = gate.and_then(|gate| gate.as_str()).map(str::to_owned);
-        Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live, gate)
-    }
-
-    /// The same object, about to go.
-    #[must_use]
-    pub fn deleting(&self) -> Self {
-        let live = Live { deleting: true, ..self.live.clone() };
-        Self::new(self.namespace.clone(), self.name.clone(), live, self.gate.clone())
-    }
-
     /// As much of the Deployment as a plan reads.
     pub fn deployment(&self) -> Deployment {
         let gone = Time(jiff::Timestamp::UNIX_EPOCH);
@@ -110,6 +96,23 @@ impl Trace {
     pub fn same(&self, other: &Self) -> bool {
         let version = other.live.version;
         self.gate == other.gate && Live { version, ..self.live.clone() } == other.live
+    }
+}
+
+impl ChildTrace for Trace {
+    fn live(&self) -> &Live {
+        &self.live
+    }
+
+    fn written(desired: &Desired, live: Live) -> Self {
+        let gate = desired.document().pointer("/metadata/annotations").and_then(|all| all.get(GATE));
+        let gate = gate.and_then(|gate| gate.as_str()).map(str::to_owned);
+        Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live, gate)
+    }
+
+    fn deleting(&self) -> Self {
+        let live = Live { deleting: true, ..self.live.clone() };
+        Self::new(self.namespace.clone(), self.name.clone(), live, self.gate.clone())
     }
 }
 

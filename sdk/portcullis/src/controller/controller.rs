@@ -13,14 +13,15 @@ use kube::core::{ApiResource, DeserializeGuard, NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::apply::{Applier, Marks};
+use super::children::{Child, Children};
 use super::events::Events;
-use super::observed::{Child, Managers, same};
+use super::observed::{Managers, same};
 use super::validity::Validators;
 use super::work::{Farewell, Kit, failed};
 use super::writer::Writer;
 use super::{
-    Backoff, Change, Cleanup, Feeds, Key, Kind, Leaving, Namespaces, Next, Observed, Pass, Queue, Store, Stored as _,
-    paged,
+    Backoff, Change, ChildTrace, Cleanup, Feeds, Key, Kind, Leaving, Namespaces, Next, Observed, Pass, Queue, Store,
+    Stored as _, paged,
 };
 use crate::operator::Runtime;
 use crate::scopes;
@@ -32,10 +33,10 @@ const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Told of every change of an object that its controller is for.
 type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
-/// The children of one kind, and what starts their watch.
-type Owned<K> = (Arc<Store<Child>>, Follow<K>);
+/// The children of one kind, and what starts their watch, unless their controller's author does.
+type Owned<K> = (Children, Option<Follow<K>>);
 /// Starts the watch of one kind of children.
-type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Arc<Store<Child>>, &Woken<K>) + Send + Sync>;
+type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Woken<K>) + Send + Sync>;
 
 /// A controller for a namespaced kind: what it watches, and the limits of its work. See the [module](super).
 #[must_use = "a controller does nothing until it runs"]
@@ -108,13 +109,26 @@ impl<K: Kind> Controller<K> {
             + Sync
             + 'static,
     {
-        let follow: Follow<K> = Box::new(|feeds, marks, store, woken| {
+        let store: Arc<Store<Child>> = Arc::default();
+        let children = store.clone();
+        let follow: Follow<K> = Box::new(move |feeds, marks, woken| {
             let (marks, woken) = (marks.clone(), woken.clone());
             let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &marks, &K::kind(&()));
             feeds.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
         });
-        let ApiResource { api_version, kind, .. } = ApiResource::erase::<C>(&());
-        self.owned.insert((api_version, kind), (Arc::default(), follow));
+        self.owned.insert(named::<C>(), (children, Some(follow)));
+        self
+    }
+
+    /// Keeps children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that has more of
+    /// each child than the kit needs. Who calls this starts the watch that fills it ([`Feeds::follow`]), and says there
+    /// what a change wakes.
+    pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
+    where
+        C: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        T: ChildTrace,
+    {
+        self.owned.insert(named::<C>(), (store, None));
         self
     }
 
@@ -277,10 +291,16 @@ impl<K: Kind> Controller<K> {
         };
         feeds.follow(paged(), self.store.clone(), read, changed);
         let woken = Woken { queue: self.queue.clone(), store: self.store.clone() };
-        for (children, follow) in self.owned.values() {
-            follow(feeds, &self.marks, children, &woken);
+        for follow in self.owned.values().filter_map(|(_, follow)| follow.as_ref()) {
+            follow(feeds, &self.marks, &woken);
         }
     }
+}
+
+/// By what children of a kind are found.
+fn named<C: Resource<DynamicType = ()>>() -> (String, String) {
+    let ApiResource { api_version, kind, .. } = ApiResource::erase::<C>(&());
+    (api_version, kind)
 }
 
 impl<K: Kind> Woken<K> {

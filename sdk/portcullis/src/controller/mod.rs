@@ -84,6 +84,7 @@
 //! CEL in the CRD. And what a mutating webhook would have filled in is missing: let the controller take it as optional.
 
 pub mod apply;
+mod children;
 mod conditions;
 #[expect(clippy::module_inception, reason = "the module is private; its one type is what the folder is about")]
 mod controller;
@@ -98,13 +99,14 @@ mod validity;
 mod work;
 mod writer;
 
+pub use children::ChildTrace;
 pub use conditions::{Conditions, fitting};
 pub use controller::Controller;
 pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};
 pub use feed::{Feeds, Namespaces, paged};
 pub use observed::Observed;
-pub use pass::{Cleanup, Leaving, Pass};
+pub use pass::{Applied, Cleanup, Leaving, Pass};
 pub use queue::{Backoff, Key, Next, Queue};
 pub use store::{Change, Store, Stored};
 pub use validity::VALID;

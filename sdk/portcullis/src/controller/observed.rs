@@ -1,14 +1,13 @@
-//! What is kept of the objects that a controller is for, and of their children.
+//! What is kept of the objects that a controller is for.
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DeserializeGuard;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::apply::{Live, Marks, StatusState, held_by, version_number};
+use super::apply::{StatusState, held_by, version_number};
 use super::{Change, Stored};
 
 /// The field managers of one controller: one per concern, all named after it.
@@ -38,15 +37,6 @@ pub struct Observed<K> {
     pub(super) held_status: Option<Box<str>>,
     /// What our manager of the condition `Valid` holds of it.
     pub(super) held_validity: Option<Box<str>>,
-}
-
-/// A child: its traces, and who owns it.
-#[derive(Debug)]
-pub(super) struct Child {
-    namespace: String,
-    name: String,
-    pub(super) live: Live,
-    owner: Option<String>,
 }
 
 impl Managers {
@@ -137,54 +127,5 @@ impl<K: Send + Sync + 'static> Stored for Observed<K> {
 
     fn tokens(&self) -> Vec<String> {
         self.tokens.clone()
-    }
-}
-
-impl Child {
-    /// Keeps what matters of `metadata`. Owners are of the kind `owner`.
-    pub(super) fn read(metadata: &ObjectMeta, marks: &Marks, owner: &str) -> Self {
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let owner = owners.iter().find(|it| it.controller == Some(true) && it.kind == owner);
-        Self {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            live: marks.read(metadata),
-            owner: owner.map(|owner| owner.name.clone()),
-        }
-    }
-
-    /// What is known of a child of `owner` after a write.
-    pub(super) fn written(namespace: &str, name: &str, live: Live, owner: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned(), live, owner: Some(owner.to_owned()) }
-    }
-
-    /// The same object, about to go.
-    pub(super) fn deleting(&self) -> Self {
-        let live = Live { deleting: true, ..self.live.clone() };
-        Self { namespace: self.namespace.clone(), name: self.name.clone(), live, owner: self.owner.clone() }
-    }
-
-    /// The name of its owner.
-    pub(super) fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
-    }
-
-    /// True when nothing but the version differs.
-    pub(super) fn same(&self, other: &Self) -> bool {
-        self.owner == other.owner && Live { version: other.live.version, ..self.live.clone() } == other.live
-    }
-}
-
-impl Stored for Child {
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn version(&self) -> u64 {
-        self.live.version
     }
 }

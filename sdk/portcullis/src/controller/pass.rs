@@ -8,10 +8,10 @@ use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured};
-use super::observed::Child;
+use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, refusal};
+use super::children::Children;
 use super::work::Kit;
-use super::{ControllerError, Key, Kind, Next, Observed, PlannedEvent, Store, VALID};
+use super::{ControllerError, Key, Kind, Next, Observed, PlannedEvent, VALID};
 
 /// One reconcile of one object: the object as it was seen, and the writes about it. Every write is left out where the
 /// cluster already is as it should be.
@@ -32,6 +32,17 @@ pub struct Leaving<K> {
     pub key: Key,
     /// The object; or, when it does not decode, why.
     pub pass: Result<Pass<K>, String>,
+}
+
+/// What became of a child that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is as it should be; nothing was written.
+    Kept,
+    /// It was written.
+    Written,
+    /// The one that exists is being deleted. Its removal wakes the controller.
+    Waits,
 }
 
 /// What a cleanup came to.
@@ -59,37 +70,44 @@ impl<K: Kind> Pass<K> {
     }
 
     /// Makes `child` what it should be. Its namespace and owner reference are added; state in it what you want to own and
-    /// nothing else, and nothing taken from a fetched object. [`Ensured::Waits`] says that the one that exists is being
-    /// deleted: its removal wakes the controller.
+    /// nothing else, and nothing taken from a fetched object.
     ///
     /// # Errors
     /// When the API server does not take it, when an object of that name is not ours, and when its kind was not named by
     /// [`Controller::owns`](super::Controller::owns).
-    pub async fn apply<C>(&self, child: &C) -> Result<Ensured, ControllerError>
+    pub async fn apply<C>(&self, child: &C) -> Result<Applied, ControllerError>
     where
         C: Resource<DynamicType = ()> + Serialize,
     {
-        self.may_write()?;
-        let (resource, store) = self.children::<C>()?;
         let document = serde_json::to_value(child).map_err(|error| DocumentError::Json(error.to_string()))?;
-        let desired = Desired::child_of(&*self.object, &resource, document, self.kit.applier.marks())?;
-        let live = store.get(desired.namespace(), desired.name());
-        let ensured = self.kit.applier.ensure(live.as_ref().map(|child| &child.live), &desired, &self.observed.uid);
-        let ensured = ensured.await?;
-        match &ensured {
+        self.apply_dynamic(&ApiResource::erase::<C>(&()), document).await
+    }
+
+    /// The same for a plan that holds children of several kinds: `document` is one of `resource`.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply).
+    pub async fn apply_dynamic(&self, resource: &ApiResource, document: Value) -> Result<Applied, ControllerError> {
+        self.may_write()?;
+        let children = self.children(resource)?;
+        let desired = Desired::child_of(&*self.object, resource, document, self.kit.applier.marks())?;
+        let live = children.live(desired.namespace(), desired.name());
+        match self.kit.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
+            Ensured::Kept => Ok(Applied::Kept),
+            Ensured::Waits => Ok(Applied::Waits),
             Ensured::Written(live) => {
-                store.written(Child::written(desired.namespace(), desired.name(), live.clone(), &self.key.name));
+                children.written(&desired, live);
+                Ok(Applied::Written)
             }
             Ensured::Refused(refusal) => {
                 let object = format!("{} {}/{}", resource.kind, desired.namespace(), desired.name());
-                return Err(ControllerError::NameTaken { object, refusal: refusal.clone() });
+                Err(ControllerError::NameTaken { object, refusal })
             }
-            Ensured::Kept | Ensured::Waits => {}
         }
-        Ok(ensured)
     }
 
-    /// Deletes the child of this kind and name, if it exists and is this object's.
+    /// Deletes the child of this kind and name; returns whether there was one. An object of that name that is not ours is
+    /// left alone, and so is one that is being deleted already.
     ///
     /// # Errors
     /// When the API server does not do it, and when its kind was not named by
@@ -98,18 +116,34 @@ impl<K: Kind> Pass<K> {
         &self,
         name: &str,
         propagation: PropagationPolicy,
-    ) -> Result<(), ControllerError> {
+    ) -> Result<bool, ControllerError> {
+        self.delete_dynamic(&ApiResource::erase::<C>(&()), name, propagation).await
+    }
+
+    /// The same for a plan that holds children of several kinds.
+    ///
+    /// # Errors
+    /// Those of [`delete`](Self::delete).
+    pub async fn delete_dynamic(
+        &self,
+        resource: &ApiResource,
+        name: &str,
+        propagation: PropagationPolicy,
+    ) -> Result<bool, ControllerError> {
         self.may_write()?;
-        let (resource, store) = self.children::<C>()?;
-        let Some(child) = store.get(&self.key.namespace, name) else { return Ok(()) };
-        if child.live.deleting || child.live.controller.as_deref() != Some(&*self.observed.uid) {
-            return Ok(());
+        let children = self.children(resource)?;
+        let Some(live) = children.live(&self.key.namespace, name) else { return Ok(false) };
+        if live.deleting || refusal(&live, &self.observed.uid).is_some() {
+            return Ok(false);
         }
-        let delete = self.kit.applier.delete(&resource, &self.key.namespace, name, &child.live, propagation);
-        if delete.await? == DeleteOutcome::Accepted {
-            store.amended(child.deleting());
+        let delete = self.kit.applier.delete(resource, &self.key.namespace, name, &live, propagation);
+        match delete.await? {
+            DeleteOutcome::Accepted => {
+                children.deleting(&self.key.namespace, name, &live);
+                Ok(true)
+            }
+            DeleteOutcome::AlreadyGone => Ok(false),
         }
-        Ok(())
     }
 
     /// Applies the status, complete: what the last one had and this one has not is taken away. What others wrote beside
@@ -146,11 +180,9 @@ impl<K: Kind> Pass<K> {
         current.filter(|current| current.uid == self.observed.uid).unwrap_or_else(|| self.observed.clone())
     }
 
-    fn children<C: Resource<DynamicType = ()>>(&self) -> Result<(ApiResource, Arc<Store<Child>>), DocumentError> {
-        let resource = ApiResource::erase::<C>(&());
-        match self.kit.children.get(&(resource.api_version.clone(), resource.kind.clone())) {
-            Some(store) => Ok((resource, store.clone())),
-            None => Err(DocumentError::UnknownKind { api_version: resource.api_version, kind: resource.kind }),
-        }
+    fn children(&self, resource: &ApiResource) -> Result<&Children, DocumentError> {
+        let ApiResource { api_version, kind, .. } = resource;
+        let children = self.kit.children.get(&(api_version.clone(), kind.clone()));
+        children.ok_or_else(|| DocumentError::UnknownKind { api_version: api_version.clone(), kind: kind.clone() })
     }
 }

@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use tracing::warn;
 
 use super::apply::Applier;
+use super::children::Children;
 use super::events::Events;
-use super::observed::Child;
 use super::validity::Validators;
 use super::writer::Writer;
 use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Store};
@@ -32,7 +32,7 @@ pub(super) struct Kit<K> {
     pub(super) scope: Scope,
     pub(super) store: Arc<Store<Observed<K>>>,
     /// By `apiVersion` and `kind`.
-    pub(super) children: BTreeMap<(String, String), Arc<Store<Child>>>,
+    pub(super) children: BTreeMap<(String, String), Children>,
     pub(super) writer: Writer<K>,
     pub(super) applier: Applier,
     pub(super) events: Events,

@@ -22,7 +22,7 @@ fn log_book(boat: &Boat) -> ConfigMap {
 /// A boat with oars has a log book.
 async fn keep(pass: Pass<Boat>) -> anyhow::Result<Next> {
     match pass.object.spec.oars {
-        0 => pass.delete::<ConfigMap>(&pass.key.name, PropagationPolicy::Background).await?,
+        0 => _ = pass.delete::<ConfigMap>(&pass.key.name, PropagationPolicy::Background).await?,
         _ => _ = pass.apply(&log_book(&pass.object)).await?,
     }
     afloat(pass).await

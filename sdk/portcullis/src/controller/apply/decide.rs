@@ -6,7 +6,7 @@ use super::{Desired, Live, fields};
 
 /// What to do about one child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(super) enum Decision {
     /// The live object is what was applied last, and that is what is wanted.
     Keep,
     /// Send the document.
@@ -19,7 +19,7 @@ pub enum Decision {
 
 /// Why a child is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub(super) enum Reason {
     /// There is no such object.
     Absent,
     /// The desired document is another one than was applied last.
@@ -57,7 +57,7 @@ pub fn refusal(live: &Live, owner: &str) -> Option<Refusal> {
 }
 
 /// Decides about `desired`, a child of the object with uid `owner`.
-pub fn decide(live: Option<&Live>, desired: &Desired, owner: &str) -> Decision {
+pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str) -> Decision {
     let Some(live) = live else {
         return Decision::Apply(Reason::Absent);
     };

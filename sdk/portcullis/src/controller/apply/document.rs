@@ -67,7 +67,7 @@ impl Desired {
     }
 
     /// A child of `owner`, in its namespace and under its owner reference, which are added to the document: it is deleted
-    /// when its owner is, and its changes wake its owner.
+    /// when its owner is, before it when somebody deletes that in the foreground, and its changes wake its owner.
     ///
     /// # Errors
     /// When a member is missing, or the owner was read from no cluster.
@@ -77,7 +77,9 @@ impl Desired {
         mut document: Value,
         marks: &Marks,
     ) -> Result<Self, DocumentError> {
-        let reference = owner.controller_owner_ref(&()).ok_or(DocumentError::Missing("an owner with name and uid"))?;
+        let mut reference =
+            owner.controller_owner_ref(&()).ok_or(DocumentError::Missing("an owner with name and uid"))?;
+        reference.block_owner_deletion = Some(true);
         let metadata = document
             .as_object_mut()
             .map(|members| members.entry("metadata").or_insert_with(|| Value::Object(Map::new())))
@@ -103,6 +105,12 @@ impl Desired {
         &self.name
     }
 
+    /// The name of the owner that its reference names as its controller.
+    pub fn owner(&self) -> Option<&str> {
+        let references = self.document.pointer("/metadata/ownerReferences")?.as_array()?;
+        references.iter().find(|reference| reference["controller"] == true)?["name"].as_str()
+    }
+
     /// The digest that the applied child carries.
     pub fn digest(&self) -> &str {
         &self.digest
@@ -116,7 +124,7 @@ impl Desired {
 
 /// Drops null members and empty lists at every depth: server-side apply records no path for them. Empty objects stay:
 /// `emptyDir: {}` means something.
-pub fn prune(value: &mut Value) {
+pub(crate) fn prune(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| {
@@ -171,7 +179,11 @@ mod tests {
         let desired = Desired::child_of(&owner, &resource, child, &marks()).unwrap();
         assert_eq!(desired.namespace(), "team");
         let reference = &desired.document()["metadata"]["ownerReferences"][0];
-        assert_eq!((&reference["uid"], &reference["controller"]), (&json!("u"), &json!(true)));
+        assert_eq!(
+            reference,
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u", "controller": true, "blockOwnerDeletion": true})
+        );
+        assert_eq!(desired.owner(), Some("o"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// The first path of `desired` that `held` (the `fieldsV1` of one manager's entry) does not hold; `None` when it holds
 /// all of them. `apiVersion`, `kind`, `metadata.name` and `metadata.namespace` address a document and are never held.
-pub fn first_missing(held: &Value, desired: &Value) -> Option<String> {
+pub(super) fn first_missing(held: &Value, desired: &Value) -> Option<String> {
     let members = desired.as_object()?;
     members.iter().find_map(|(key, member)| match key.as_str() {
         "apiVersion" | "kind" => None,
@@ -28,7 +28,7 @@ pub fn first_missing(held: &Value, desired: &Value) -> Option<String> {
 }
 
 /// The first path that `held` holds and `desired` does not state: something of ours that has to go.
-pub fn first_excess(held: &Value, desired: &Value) -> Option<String> {
+pub(super) fn first_excess(held: &Value, desired: &Value) -> Option<String> {
     excess(held, desired, "")
 }
 

@@ -13,10 +13,12 @@ mod live;
 mod send;
 mod status;
 
-pub use decide::{Decision, Reason, Refusal, decide, refusal};
-pub use document::{Desired, DocumentError, prune};
-pub use fields::{first_excess, first_missing};
-pub(crate) use live::held_by;
+pub use decide::{Refusal, refusal};
+pub use document::{Desired, DocumentError};
 pub use live::{Live, Marks, version_number};
-pub use send::{Applier, ApplyError, DeleteOutcome, Ensured, said};
-pub use status::{StatusState, status_needs_apply};
+pub use send::ApplyError;
+
+pub(super) use document::prune;
+pub(super) use live::held_by;
+pub(super) use send::{Applier, DeleteOutcome, Ensured, said};
+pub(super) use status::{StatusState, status_needs_apply};

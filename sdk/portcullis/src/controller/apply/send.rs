@@ -13,7 +13,8 @@ use kube::{
 };
 use serde::Serialize;
 
-use super::{Decision, Desired, Live, Marks, Refusal, decide};
+use super::decide::{Decision, decide};
+use super::{Desired, Live, Marks, Refusal};
 
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -54,7 +55,7 @@ pub enum ApplyError {
 
 /// What became of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeleteOutcome {
+pub(crate) enum DeleteOutcome {
     /// The API server accepted it.
     Accepted,
     /// It was gone, or another object has its name now.
@@ -63,7 +64,7 @@ pub enum DeleteOutcome {
 
 /// What became of a child that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ensured {
+pub(crate) enum Ensured {
     /// It is as it should be; nothing was written.
     Kept,
     /// It was applied; these are the traces of the result.
@@ -76,7 +77,7 @@ pub enum Ensured {
 
 /// Writes children under one field manager.
 #[derive(Clone)]
-pub struct Applier {
+pub(crate) struct Applier {
     client: Client,
     marks: Marks,
     /// Field manager of the merge that makes way for an apply which others' list elements would make invalid.
@@ -98,13 +99,13 @@ impl Debug for Applier {
 
 impl Applier {
     /// An applier for the children of one controller.
-    pub fn new(client: Client, marks: Marks) -> Self {
+    pub(crate) fn new(client: Client, marks: Marks) -> Self {
         let merge = format!("{}-merge", marks.manager);
         Self { client, marks, merge }
     }
 
     /// The marks that it leaves.
-    pub fn marks(&self) -> &Marks {
+    pub(crate) fn marks(&self) -> &Marks {
         &self.marks
     }
 
@@ -113,7 +114,12 @@ impl Applier {
     ///
     /// # Errors
     /// When the API server does not take it.
-    pub async fn ensure(&self, live: Option<&Live>, desired: &Desired, owner: &str) -> Result<Ensured, ApplyError> {
+    pub(crate) async fn ensure(
+        &self,
+        live: Option<&Live>,
+        desired: &Desired,
+        owner: &str,
+    ) -> Result<Ensured, ApplyError> {
         match decide(live, desired, owner) {
             Decision::Keep => Ok(Ensured::Kept),
             Decision::Wait => Ok(Ensured::Waits),
@@ -134,7 +140,7 @@ impl Applier {
     ///
     /// # Errors
     /// When the API server does not take it.
-    pub async fn apply(&self, desired: &Desired, over: bool) -> Result<Live, ApplyError> {
+    pub(crate) async fn apply(&self, desired: &Desired, over: bool) -> Result<Live, ApplyError> {
         let metadata = match self.send(desired).await {
             Err(error) if over && error.is_invalid() => {
                 self.merge(desired).await.map_err(|_| error)?;
@@ -192,7 +198,7 @@ impl Applier {
     ///
     /// # Errors
     /// When the API server does not do it.
-    pub async fn delete(
+    pub(crate) async fn delete(
         &self,
         resource: &ApiResource,
         namespace: &str,
@@ -219,7 +225,7 @@ impl Applier {
 }
 
 /// The API server's own sentence; what else its answer holds repeats that.
-pub fn said(error: &kube::Error) -> String {
+pub(crate) fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => other.to_string(),

@@ -1,29 +1,21 @@
 //! Whether a status has to be written. A status is our own type without defaults, so here values are compared.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{fields, live};
+use super::fields;
 
 /// What is kept of a live status: its value and the paths our status manager holds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct StatusState {
+pub(crate) struct StatusState {
     /// `status` as it is.
-    pub value: Value,
+    pub(crate) value: Value,
     /// The `fieldsV1` of our entry for the status subresource, as compact JSON.
-    pub held: Option<Box<str>>,
-}
-
-impl StatusState {
-    /// Reads the state from an object's metadata and its status.
-    pub fn read(metadata: &ObjectMeta, status: Value, manager: &str) -> Self {
-        Self { value: status, held: live::held_by(metadata, manager, Some("status")) }
-    }
+    pub(crate) held: Option<Box<str>>,
 }
 
 /// True when `desired` (pruned) states a value that differs, or when our entry holds less or more than `desired` states.
 /// What others wrote beside it (an operator that ran here before) is neither seen nor fought.
-pub fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
+pub(crate) fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
     let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
     let document = json!({"status": desired});
     !states(&live.value, desired)

@@ -1,0 +1,115 @@
+//! What is kept of children, and where.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::apply::{Desired, Live, Marks};
+use super::{Store, Stored};
+
+/// What a store keeps of a child, when its controller's author keeps more of it than the kit does
+/// ([`Controller::owns_in`](super::Controller::owns_in)).
+pub trait ChildTrace: Stored {
+    /// What the decision to write needs, as [`Marks::read`] found it.
+    fn live(&self) -> &Live;
+
+    /// What is known of a child after `desired` was applied and left `live`.
+    fn written(desired: &Desired, live: Live) -> Self;
+
+    /// The same child, about to go.
+    #[must_use]
+    fn deleting(&self) -> Self;
+}
+
+/// The children of one kind, whatever is kept of each.
+pub(super) trait ChildStore: Send + Sync {
+    fn live(&self, namespace: &str, name: &str) -> Option<Live>;
+    fn written(&self, desired: &Desired, live: Live);
+    fn deleting(&self, namespace: &str, name: &str, live: &Live);
+}
+
+impl<T: ChildTrace> ChildStore for Store<T> {
+    fn live(&self, namespace: &str, name: &str) -> Option<Live> {
+        self.get(namespace, name).map(|child| child.live().clone())
+    }
+
+    fn written(&self, desired: &Desired, live: Live) {
+        Self::written(self, T::written(desired, live));
+    }
+
+    fn deleting(&self, namespace: &str, name: &str, live: &Live) {
+        if let Some(child) = self.get(namespace, name).filter(|child| child.version() == live.version) {
+            self.amended(child.deleting());
+        }
+    }
+}
+
+/// A child: its traces, and who owns it.
+#[derive(Debug)]
+pub(super) struct Child {
+    namespace: String,
+    name: String,
+    live: Live,
+    owner: Option<String>,
+}
+
+impl Child {
+    /// Keeps what matters of `metadata`. Owners are of the kind `owner`.
+    pub(super) fn read(metadata: &ObjectMeta, marks: &Marks, owner: &str) -> Self {
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|it| it.controller == Some(true) && it.kind == owner);
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            live: marks.read(metadata),
+            owner: owner.map(|owner| owner.name.clone()),
+        }
+    }
+
+    /// The name of its owner.
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// True when nothing but the version differs.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.owner == other.owner && Live { version: other.live.version, ..self.live.clone() } == other.live
+    }
+}
+
+impl ChildTrace for Child {
+    fn live(&self) -> &Live {
+        &self.live
+    }
+
+    fn written(desired: &Desired, live: Live) -> Self {
+        Self {
+            namespace: desired.namespace().to_owned(),
+            name: desired.name().to_owned(),
+            live,
+            owner: desired.owner().map(str::to_owned),
+        }
+    }
+
+    fn deleting(&self) -> Self {
+        let live = Live { deleting: true, ..self.live.clone() };
+        Self { namespace: self.namespace.clone(), name: self.name.clone(), live, owner: self.owner.clone() }
+    }
+}
+
+impl Stored for Child {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> u64 {
+        self.live.version
+    }
+}
+
+/// The children of one kind.
+pub(super) type Children = Arc<dyn ChildStore>;
