@@ -10,9 +10,12 @@ use std::process::ExitCode;
 
 use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
+use portcullis::controller::{Controller, ControllerError, Next, Pass};
 use portcullis::conversion::Convert;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::manifest::Grant;
+use portcullis::operator::{Operator, Parts};
 use portcullis::webhooks::Webhooks;
+use tracing::info;
 
 /// The first version: a name is a name.
 mod v1 {
@@ -98,13 +101,33 @@ fn v3_to_v2(new: v3::Person) -> v2::Person {
     v2::Person::new("", v2::PersonSpec { first_name: new.spec.name.first, last_name: new.spec.name.last })
 }
 
+#[derive(clap::Args, Clone, Debug)]
+struct Args {
+    /// Log everybody's name
+    #[arg(long)]
+    name: bool,
+}
+
+/// A controller that has not learnt of later versions yet: the API server has what it reads converted.
+async fn name(pass: Pass<v1::Person>) -> Result<Next, ControllerError> {
+    info!(name = pass.object.spec.name, "somebody is there");
+    Ok(Next::Wait)
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     // Objects are stored in the version that is named here.
     let crd = merge_crds(vec![v1::Person::crd(), v2::Person::crd(), v3::Person::crd()], "v3")?;
-    let operator =
-        Operator::named("versions-operator").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|_: &NoArgs| {
+    let operator = Operator::named("versions-operator")
+        .version(env!("CARGO_PKG_VERSION"))
+        .crds(vec![crd])
+        .rbac(vec![Grant::new("versions.example", &["people"], &["list", "watch"])])
+        .setup(|args: &Args| {
             let people = Convert::<v3::Person>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2);
-            Ok(Parts::new(Webhooks::new().convert(people)))
+            let parts = Parts::new(Webhooks::new().convert(people));
+            if !args.name {
+                return Ok(parts);
+            }
+            Ok(parts.controller("names", |runtime| Controller::named("names").run(runtime, name)))
         });
     Ok(operator.main())
 }

@@ -42,6 +42,13 @@ impl Health {
         self.waiting_for.borrow().is_empty()
     }
 
+    /// Ends when this part is ready.
+    pub(super) async fn until_ready(&self) {
+        let mut waiting_for = self.waiting_for.subscribe();
+        // It cannot be closed while we hold it.
+        let _ = waiting_for.wait_for(|parts| !parts.contains_key(self.part)).await;
+    }
+
     pub(super) fn waiting_for(&self, what: impl Into<Arc<str>>) {
         self.waiting_for.send_modify(|parts| _ = parts.insert(self.part, what.into()));
     }

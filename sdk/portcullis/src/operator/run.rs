@@ -25,6 +25,8 @@ use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
 const SHUTDOWN: Duration = Duration::from_secs(27);
+/// How long controllers of kinds that are converted wait for the conversion.
+const CONVERTIBLE: Duration = Duration::from_secs(30);
 /// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// What is left of that for other things than calls under way.
@@ -68,8 +70,10 @@ pub(super) async fn run<A: clap::Args>(
     let serves = !parts.webhooks.is_empty() && installation.webhooks.is_on();
     // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.
     let drain_delay = if serves { flags.drain_delay } else { Duration::ZERO };
+    let mut converts = false;
     if serves {
         let configurations = installation.configurations(&parts.webhooks)?;
+        converts = !configurations.crds.is_empty();
         let source = installation.certificate_source(client.clone(), provider, configurations, &metrics);
         let limits = Limits { drain: SHUTDOWN.saturating_sub(drain_delay + REST), ..Limits::default() };
         let endpoint = Endpoint {
@@ -98,7 +102,11 @@ pub(super) async fn run<A: clap::Args>(
     // The lease is given back when nothing is written any more, however that comes.
     let give_back = CancellationToken::new();
     let ended = give_back.clone().drop_guard();
+    let (served, working) = (health.clone(), end.working.clone());
     tasks.adopt(async move {
+        if converts && has_controllers {
+            working.run_until_cancelled(convertible(&served)).await;
+        }
         let result = controllers.await;
         drop(ended);
         result
@@ -119,6 +127,15 @@ pub(super) async fn run<A: clap::Args>(
     tokio::select! {
         result = ending => result,
         name = signals.once_more(asked) => bail!("{failed}{name} once more: ended at once, with calls and reconciles cut off"),
+    }
+}
+
+/// Until the API server can call our conversion, controllers can read nothing that is stored in another version. What
+/// keeps it from that may be theirs to mend, so they begin in any case.
+async fn convertible(webhooks: &Health) {
+    if timeout(CONVERTIBLE, webhooks.until_ready()).await.is_err() {
+        let seconds = CONVERTIBLE.as_secs();
+        warn!(seconds, "the conversion cannot be called yet; the controllers begin, and try again what fails");
     }
 }
 

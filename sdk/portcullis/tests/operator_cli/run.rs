@@ -200,3 +200,20 @@ async fn sigterm_ends_a_process_that_never_got_ready() {
     hanging.terminate().await;
     assert_eq!(hanging.ended().await.code(), Some(0), "{}", hanging.log());
 }
+
+// As users of controllers know it: the first asks, the second insists.
+#[tokio::test]
+async fn a_second_signal_ends_the_process_at_once_with_an_error() {
+    let home = Home::new().await;
+    let mut running = home.start(&["--drain-delay", "15s"]);
+    home.install(&running).await;
+    running.ready().await;
+    running.terminate().await;
+    running.logged("SIGTERM: ending").await;
+    let asked = std::time::Instant::now();
+    running.terminate().await;
+    assert_eq!(running.ended().await.code(), Some(1), "{}", running.log());
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    let expected = "error: SIGTERM once more: ended at once, with calls and reconciles cut off";
+    assert_eq!(running.last_line().await, expected);
+}

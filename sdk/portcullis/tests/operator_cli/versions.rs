@@ -197,3 +197,34 @@ async fn a_generated_crd_does_not_need_a_patch_to_be_converted() {
     running.terminate().await;
     assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
 }
+
+#[tokio::test]
+async fn controllers_begin_when_their_objects_can_be_converted_and_meet_no_error_before_the_first_reconcile() {
+    let home = Home::new().await;
+    let mut first = home.start();
+    home.install(&first).await;
+    home.populate(0..3).await;
+    first.terminate().await;
+    first.ended().await;
+
+    // At another port: the API server knows of no object of a CRD that has changed, and has each converted again.
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let port = free.port().to_string();
+    let manifest = generate(&["crds", "--namespace", &home.namespace, "--service-port", &port]).await.remove(0);
+    home.apply(&manifest).await;
+    let uncached = ListParams::default().limit(10);
+    let unserved = || async { home.api("v1").list(&uncached).await.err() };
+    wait_until("the objects not to be readable", PATIENCE, unserved).await;
+    let kubeconfig = home.user.kubeconfig.to_str().unwrap();
+    let place = ["--kubeconfig", kubeconfig, "--namespace", &home.namespace];
+    let listen = ["--bind", &free.to_string(), "--health-bind", "127.0.0.1:0", "--drain-delay", "0s"];
+    let mut second =
+        Running::spawn(VERSIONS, &[&["run", "--name", "--log-format", "json"][..], &place, &listen].concat());
+    second.logged("somebody is there").await;
+    let log = second.log();
+    let (before, _) = log.split_once("somebody is there").unwrap();
+    assert!(before.contains("ready: the API server can call the webhooks"), "{log}");
+    assert!(!before.contains("interrupted") && !before.contains("reconcile failed"), "{log}");
+    second.terminate().await;
+    assert_eq!(second.ended().await.code(), Some(0), "{}", second.log());
+}
