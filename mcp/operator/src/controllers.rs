@@ -74,7 +74,7 @@ impl Controllers {
         let Self { stores, settings, namespaces, watched } = self;
         let namespaces =
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
-        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone());
+        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
         let servers = Arc::new(ServerController::new(runtime.client.clone(), stores.clone(), settings));
         let configs = Arc::new(WebhookConfigController::new(stores.clone()));
         let (cleaned, released) = (servers.clone(), configs.clone());

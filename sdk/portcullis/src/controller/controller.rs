@@ -209,7 +209,7 @@ impl<K: Kind> Controller<K> {
         E: Display + Send + 'static,
     {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
-        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone());
+        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
         self.follow(&feeds);
         self.work(&feeds, runtime, reconcile).await;
         feeds.ended().await;

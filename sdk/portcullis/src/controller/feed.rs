@@ -1,21 +1,27 @@
 //! Watches that fill the stores.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Resource, ResourceExt as _,
     core::NamespaceResourceScope,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
     },
 };
+use prometheus_client::metrics::counter::Counter;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Change, Store, Stored};
+use crate::metrics::Metrics;
 use crate::scopes::Scope;
 
 /// Objects per page of a list: what is held in full at any time.
@@ -34,6 +40,18 @@ pub struct Feeds {
     stop: CancellationToken,
     /// How many watches have not delivered their first list.
     waiting: watch::Sender<usize>,
+    metrics: Metrics,
+}
+
+/// One watch, and what is done with what it delivers.
+struct Watched<T, R, C> {
+    /// The namespace; empty for all.
+    watch: String,
+    kind: String,
+    store: Arc<Store<T>>,
+    reduce: R,
+    changed: C,
+    panics: Counter,
 }
 
 impl Namespaces {
@@ -71,11 +89,24 @@ impl Debug for Feeds {
 impl Feeds {
     /// No watch yet. All of them end with `stop`.
     pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
-        Self { client, namespaces, tasks: TaskTracker::new(), stop, waiting: watch::Sender::new(0) }
+        let (tasks, waiting) = (TaskTracker::new(), watch::Sender::new(0));
+        Self { client, namespaces, tasks, stop, waiting, metrics: Metrics::new() }
+    }
+
+    /// Counts its panics there.
+    #[must_use]
+    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+        self.metrics = metrics.clone();
+        self
     }
 
     /// Watches a kind: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
     /// `DeserializeGuard<K>` for a kind of ours, where one object that does not decode is stored as such and stops nothing.
+    ///
+    /// Nor does one on which `reduce` or `changed` panics: that is logged and counted
+    /// (`portcullis_watch_panics_total`), and the watch goes on. Anybody may be able to make such an object, and nobody
+    /// may take the process with it, whose webhooks the cluster depends on. Where `reduce` panics, the store keeps what
+    /// it knew of the object until the next list.
     pub fn follow<K, T>(
         &self,
         config: watcher::Config,
@@ -94,7 +125,10 @@ impl Feeds {
         for watch in self.namespaces.watches() {
             let api: Api<K> = self.api(&watch);
             let stream = watcher::watcher(api, config.clone());
-            self.start(watch, stream, store.clone(), reduce.clone(), changed.clone());
+            let kind = K::kind(&()).into_owned();
+            let panics = self.metrics.watch_panics(&kind);
+            let (store, reduce, changed) = (store.clone(), reduce.clone(), changed.clone());
+            self.start(stream, Watched { watch, kind, store, reduce, changed, panics });
         }
     }
 
@@ -121,16 +155,15 @@ impl Feeds {
         if watch.is_empty() { Api::all(self.client.clone()) } else { Api::namespaced(self.client.clone(), watch) }
     }
 
-    fn start<K, T>(
+    fn start<K, T, R, C>(
         &self,
-        watch: String,
-        stream: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
-        store: Arc<Store<T>>,
-        reduce: impl Fn(K) -> T + Send + 'static,
-        changed: impl Fn(&Change<T>) + Send + 'static,
+        stream: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+        watched: Watched<T, R, C>,
     ) where
-        K: Send + 'static,
+        K: Resource<DynamicType = ()> + Send + 'static,
         T: Stored,
+        R: Fn(K) -> T + Send + 'static,
+        C: Fn(&Change<T>) + Send + 'static,
     {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
@@ -145,26 +178,78 @@ impl Feeds {
                 match event {
                     None => return,
                     Some(Err(error)) => {
-                        let kind = std::any::type_name::<T>();
-                        tracing::warn!(store = kind, namespace = watch, %error, "watch interrupted; retrying");
+                        let Watched { kind, watch, .. } = &watched;
+                        tracing::warn!(kind, namespace = watch, %error, "watch interrupted; retrying");
                     }
-                    Some(Ok(Event::Init)) => store.list_begins(&watch),
-                    Some(Ok(Event::InitApply(object))) => store.listed(&watch, reduce(object)),
-                    Some(Ok(Event::InitDone)) => {
-                        store.list_ends(&watch).iter().for_each(&changed);
-                        if std::mem::take(&mut first) {
+                    Some(Ok(event)) => {
+                        let listed = matches!(event, Event::InitDone);
+                        watched.take(event);
+                        if listed && std::mem::take(&mut first) {
                             waiting.send_modify(|waiting| *waiting -= 1);
                         }
-                    }
-                    Some(Ok(Event::Apply(object))) => {
-                        store.delivered(&watch, reduce(object)).iter().for_each(&changed);
-                    }
-                    Some(Ok(Event::Delete(object))) => {
-                        store.deleted(&watch, &reduce(object)).iter().for_each(&changed);
                     }
                 }
             }
         });
+    }
+}
+
+impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
+    fn take<K: Resource>(&self, event: Event<K>)
+    where
+        R: Fn(K) -> T,
+    {
+        let Self { watch, store, .. } = self;
+        match event {
+            Event::Init => store.list_begins(watch),
+            Event::InitApply(object) => {
+                if let Ok(object) = self.reduced(object) {
+                    store.listed(watch, object);
+                }
+            }
+            Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.tell(change)),
+            Event::Apply(object) => {
+                if let Ok(object) = self.reduced(object) {
+                    store.delivered(watch, object).iter().for_each(|change| self.tell(change));
+                }
+            }
+            Event::Delete(object) => {
+                let change = match self.reduced(object) {
+                    Ok(object) => store.deleted(watch, &object),
+                    Err((namespace, name)) => {
+                        store.get(&namespace, &name).and_then(|known| store.deleted(watch, &known))
+                    }
+                };
+                change.iter().for_each(|change| self.tell(change));
+            }
+        }
+    }
+
+    /// What is stored of it; where that panics, which object it was.
+    fn reduced<K: Resource>(&self, object: K) -> Result<T, (String, String)>
+    where
+        R: Fn(K) -> T,
+    {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let reduced = catch_unwind(AssertUnwindSafe(|| (self.reduce)(object)));
+        reduced.map_err(|_| {
+            self.panicked(&namespace, &name);
+            (namespace, name)
+        })
+    }
+
+    fn tell(&self, change: &Change<T>) {
+        if catch_unwind(AssertUnwindSafe(|| (self.changed)(change))).is_err() {
+            let about = change.new.as_ref().or(change.old.as_ref());
+            let (namespace, name) = about.map_or(("", ""), |about| (about.namespace(), about.name()));
+            self.panicked(namespace, name);
+        }
+    }
+
+    /// What panicked has said so itself, by the panic hook; the message may hold anything.
+    fn panicked(&self, namespace: &str, name: &str) {
+        self.panics.inc();
+        tracing::error!(kind = self.kind, namespace, name, "a callback of this watch panicked; the watch goes on");
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
+//! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica acts on it: on one of all replicas |
 //! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
 //! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |
@@ -71,6 +72,7 @@ struct Families {
     rejected: Family<Labels, Counter>,
     conversion_objects: Family<Labels, Counter>,
     conversion_duration: Durations,
+    watch_panics: Family<Labels, Counter>,
     certificates: CertificateMetrics,
     scopes: ScopeMetrics,
 }
@@ -88,6 +90,7 @@ impl Metrics {
             rejected: Family::default(),
             conversion_objects: Family::default(),
             conversion_duration: durations(),
+            watch_panics: Family::default(),
             certificates: CertificateMetrics::default(),
             scopes: ScopeMetrics::default(),
         };
@@ -119,6 +122,8 @@ impl Metrics {
             "Time from the head of a conversion request to its answer",
             families.conversion_duration.clone(),
         );
+        let help = "Panics in callbacks of watches; the watch goes on";
+        registry.register("watch_panics", help, families.watch_panics.clone());
         families.certificates.register(registry);
         families.scopes.register(registry);
         Self { families: Arc::new(families) }
@@ -135,6 +140,11 @@ impl Metrics {
     /// What the certificates count.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.families.certificates.clone()
+    }
+
+    /// Counts panics in callbacks of the watches of a kind.
+    pub(crate) fn watch_panics(&self, kind: &str) -> Counter {
+        self.families.watch_panics.get_or_create_owned(&label("kind", kind))
     }
 
     /// What leases tell.

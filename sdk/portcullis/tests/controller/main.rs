@@ -5,6 +5,7 @@
 mod boat;
 mod children;
 mod explain;
+mod feeds;
 mod fixture;
 mod limits;
 mod objects;
