@@ -1,5 +1,7 @@
 //! Automatic certificates.
 
+use std::time::Duration;
+
 use portcullis_pki::bundle_fingerprints;
 use serde_json::json;
 
@@ -110,6 +112,23 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     assert!(before.is_disjoint(&after) && after.len() == 1);
 }
 
+// A hook Job of an installation runs under the operator's own account.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operators_own_rights_are_enough_for_every_command() {
+    let mut place = Installation::new().await;
+    for manifests in ["rbac", "webhooks", "crds"] {
+        place.install(&[manifests]).await;
+    }
+    let account = format!("system:serviceaccount:{0}:{0}", place.name);
+    place.kubeconfig = place.cluster.kubeconfig_as(&account, &["system:serviceaccounts"]).display().to_string();
+    // The API server takes up new roles a little later.
+    let granted = || async { place.certs(&["ensure"]).await.status.success().then_some(()) };
+    portcullis_testing::wait_until("the rights to be in force", Duration::from_secs(30), granted).await;
+    for command in ["publish", "show", "rotate"] {
+        place.says(&[command]).await;
+    }
+}
+
 // It accepts connections and says nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_command_waits_for_a_silent_api_server_any_longer_than_it_is_told() {
@@ -128,7 +147,7 @@ async fn no_command_waits_for_a_silent_api_server_any_longer_than_it_is_told() {
         let begun = std::time::Instant::now();
         let said = place.fails(&[what, "--timeout", "1"]).await;
         assert!(said.contains("the API server did not answer within 1 s"), "{what}: {said}");
-        assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
     }
     std::fs::remove_file(file).unwrap();
 }
