@@ -4,14 +4,12 @@ use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use rcgen::{
-    BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
-};
+use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType};
 use rustls_pki_types::CertificateDer;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
-use crate::certificate::{Certificate, parse, parse_pem, spki};
+use crate::certificate::{Certificate, parse, parse_pem};
 use crate::trust::{TrustProblem, signed_by};
 use crate::{PkiError, der};
 
@@ -98,9 +96,6 @@ impl Ca {
         let certificate = Certificate::from_der(&der)?;
         if !certificate.is_ca {
             return Err(PkiError::NotACa(certificate.common_name));
-        }
-        if spki(&der)? != key.der_bytes() {
-            return Err(PkiError::KeyMismatch);
         }
         if !can_be_written_again(parse(&der)?.subject()) {
             return Err(strange_subject());

@@ -150,6 +150,16 @@ fn a_leaf_that_ends_soon_is_replaced_at_once_unless_a_new_one_would_not_last_lon
     assert_eq!(next_step(&short, &leaf(&short.current, 0, 20), UNSEEN, day(1)), Step::MakeNext);
 }
 
+// Callers may not know the new one yet, and the old leaf is still good.
+#[test]
+fn a_leaf_under_the_authority_before_is_not_replaced_in_haste() {
+    let (first, second) = (ca(0, 3650), ca(1, 3650));
+    let pair = leaf(&first, 0, 365);
+    let authorities = Authorities::new(second, vec![Anchor::of(&first)]);
+    assert_eq!(next_step(&authorities, &pair, UNSEEN, day(364)), Step::Wait(None));
+    assert_eq!(next_step(&authorities, &pair, SEEN, day(364)), Step::Issue);
+}
+
 // What a rotation was in the middle of is taken up, and what is damaged is named and left out.
 #[test]
 fn damage_to_one_part_leaves_the_others_in_use() {
@@ -193,6 +203,51 @@ fn damage_to_one_part_leaves_the_others_in_use() {
         let stored = read(&|secrets| secrets.pair[2].clone_from(&bundle));
         assert!(!stored.publishes_all && stored.leaf.is_ok(), "{stored:?}");
     }
+}
+
+#[test]
+fn what_cannot_issue_now_or_would_have_others_trusted_is_no_authority() {
+    let (own, other) = (ca(0, 3650), ca(0, 3650));
+    let pair = leaf(&own, 0, 365);
+    let sound = Secrets::of(&Authorities::new(own, Vec::new()), &pair);
+    let lost = |secrets: &Secrets, now| secrets.read(now).authorities.map(|_| ()).map_err(|lost| lost.problem);
+    let mut riding = sound.clone();
+    riding.ca[0] = Some(sound.ca[0].clone().unwrap() + other.cert_pem());
+    for (secrets, now, problem) in [
+        (&sound, day(-1), "ca.crt is not valid before 2026-01-01T00:00:00Z"),
+        (&sound, day(3651), "ca.crt expired at "),
+        (&riding, day(5), "ca.crt holds more than one certificate"),
+    ] {
+        let said = lost(secrets, now).unwrap_err();
+        assert!(said.starts_with(problem), "{problem}: {said}");
+    }
+    // A copy of itself is not the next one.
+    let mut twice = sound.clone();
+    (twice.ca[2], twice.ca[3]) = (sound.ca[0].clone(), sound.ca[1].clone());
+    let stored = twice.read(day(5));
+    assert_eq!((stored.damage.len(), stored.authorities.unwrap().phase()), (1, Phase::Steady));
+}
+
+// Where the authorities' Secret is lost whole, the bundle beside the pair is what is left to know them by.
+#[test]
+fn a_pair_is_served_on_under_the_bundle_beside_it_when_the_authorities_are_lost() {
+    let own = ca(0, 3650);
+    let pair = leaf(&own, 0, 365);
+    let mut secrets = Secrets::of(&Authorities::new(own, Vec::new()), &pair);
+    secrets.ca = Default::default();
+    let stored = secrets.read(day(5));
+    assert!(stored.leaf.is_ok() && stored.authorities.unwrap_err().remains.is_empty());
+}
+
+#[test]
+fn anchors_are_the_first_few_authorities_of_a_text_up_to_what_does_not_read() {
+    let (first, second) = (ca(0, 3650), ca(0, 3650));
+    let read = |text: &str| Anchor::read(text.as_bytes(), day(5));
+    let wanted = [Anchor::of(&first)];
+    assert_eq!(read(&(leaf(&first, 0, 365).cert_pem + first.cert_pem())), wanted, "a leaf is none");
+    let broken = "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n";
+    assert_eq!(read(&(first.cert_pem().to_owned() + broken + second.cert_pem())), wanted);
+    assert_eq!(read(&first.cert_pem().repeat(40)).len(), 16);
 }
 
 #[test]

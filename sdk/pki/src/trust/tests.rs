@@ -174,6 +174,26 @@ fn of_several_problems_the_closest_is_told_and_of_a_chain_that_leads_away_where_
 }
 
 #[test]
+fn a_bundle_is_told_by_all_that_it_holds_and_a_ca_for_any_use_is_one_for_servers() {
+    let bundle = authority("b", |_| {}).pem + &authority("c", |_| {}).pem;
+    let said = check(&authority("ca", |_| {}).leaf(), &bundle).unwrap_err();
+    assert!(said.contains("(it holds: 'CN=b', 'CN=c')"), "{said}");
+    let any = authority("any", |ca| ca.extended_key_usages = vec![ExtendedKeyUsagePurpose::Any]);
+    assert_eq!(check(&any.leaf(), &any.pem).as_deref(), Ok("any"));
+}
+
+// Each is another signature to check, and whoever fills the Secret decides how many there are.
+#[test]
+fn of_a_chain_without_end_a_few_intermediates_are_looked_at() {
+    let ca = authority("ca", |_| {});
+    let between = ca.intermediate("between");
+    for (before, accepted) in [(MAX_INTERMEDIATES - 1, true), (MAX_INTERMEDIATES, false)] {
+        let chain = between.leaf() + &ca.pem.repeat(before) + &between.pem;
+        assert_eq!(check(&chain, &ca.pem).is_ok(), accepted, "{before}");
+    }
+}
+
+#[test]
 fn a_certificate_is_trusted_to_the_second_in_which_its_authority_ends() {
     let ca = authority("ca", |_| {});
     let leaf = ca.leaf();
