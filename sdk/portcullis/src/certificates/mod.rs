@@ -1,6 +1,6 @@
 //! Certificates that look after themselves, and those that others make.
 //!
-//! A [`CertificateSource`] is one of two. [`Supplied`] reads a pair that cert-manager or a person puts into a Secret,
+//! There are two sources. [`Supplied`] reads a pair that cert-manager or a person puts into a Secret,
 //! checks every part of it, and never writes. [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the
 //! operator's own namespace, and publishes the CA in the webhook configurations and the CRDs:
 //!
@@ -20,10 +20,24 @@
 //! ([`Phase`]): next CA made → both published, and read back everywhere → [`RotationTiming::settle`] → leaf under the
 //! new CA → [`RotationTiming::drain`] → old CA forgotten. The same holds for repairs: where the stored CA is lost, what
 //! callers trust stays trusted until every replica has gone over to the new one.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `mod` | what the sources have in common: [`Material`] and `CertificateSource` |
+//! | `error` | [`CertificateError`] |
+//! | `automatic/` | [`Automatic`]: `round` reads, repairs and rotates, `store` has the two Secrets, `keeper` the process |
+//! | `supplied/` | [`Supplied`]: `check` says what is wrong with a Secret, `cure` what to do about it |
+//! | `bundle/` | [`Bundle`]: the CA in the webhook configurations and CRDs, for both sources |
+//! | `caller` | [`probe`], and what a caller makes of a chain |
+//! | `follow` | one object, whenever it changes |
+//! | `time_of_day`, `metrics` | what time it is; what is counted |
+//!
+//! What is decided from bytes and times alone is in [`portcullis_pki`].
 
 mod automatic;
 mod bundle;
 mod caller;
+mod error;
 mod follow;
 mod metrics;
 mod supplied;
@@ -42,110 +56,13 @@ pub(crate) use bundle::published;
 pub use bundle::{Bundle, Configurations};
 pub(crate) use caller::verify;
 pub use caller::{ProbeError, probe};
+pub use error::CertificateError;
 pub(crate) use metrics::CertificateMetrics;
 pub use portcullis_pki::rotation::{Phase, RotationTiming};
 pub use supplied::{Supplied, Supplier};
 pub use time_of_day::TimeOfDay;
 
 use crate::server::{TlsError, tls_config};
-
-/// What goes wrong with stored certificates.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CertificateError {
-    /// The API server refused, or did not answer. Try again, unless the message names what has to be mended first.
-    #[error("cannot {action} Secret {namespace}/{name}: {}{}", said(source), fix(action, namespace, source))]
-    Api {
-        /// `read`, `create` or `update`.
-        action: &'static str,
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// A certificate could not be made.
-    #[error(transparent)]
-    Pki(#[from] portcullis_pki::PkiError),
-    /// The pair cannot be served.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// What was just issued would not pass as stored: the stored CA cannot issue for these names. Delete the Secret
-    /// `<name>-ca`, or correct the names.
-    #[error("a certificate under the CA in Secret {namespace}/{ca} cannot be served: {problem}")]
-    Unusable {
-        /// Namespace of the Secrets.
-        namespace: String,
-        /// Name of the CA's Secret.
-        ca: String,
-        /// What is wrong with what it issues.
-        problem: String,
-    },
-    /// What somebody else put into the Secret, or did not, cannot be served.
-    #[error("Secret {namespace}/{name} cannot be served: {problem}; {cure}")]
-    Supplied {
-        /// Namespace of the Secret.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What to do.
-        cure: String,
-    },
-    /// The API server did not answer. Try again.
-    #[error("the API server does not answer for Secret {namespace}/{name}")]
-    Slow {
-        /// Namespace of the Secret.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-    /// Others kept writing between our read and our write, or the API server was slow. Try again.
-    #[error("the certificate Secrets did not come to rest; is another program writing {namespace}/{name}?")]
-    Unsettled {
-        /// Namespace of the Secret.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-}
-
-impl CertificateError {
-    /// Whether trying again can help. What the API server forbids (403) and what it does not take (422) stays so until
-    /// somebody does what the message says.
-    pub fn is_permanent(&self) -> bool {
-        match self {
-            Self::Api { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if status.code == 403 || status.code == 422)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The API server's own sentence; kube's would repeat the whole status.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// What a person has to do about a refusal; nothing where trying again may help.
-fn fix(action: &str, namespace: &str, error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => "; compare the roles with 'generate rbac'".to_owned(),
-        kube::Error::Api(status) if status.code == 422 => "; delete this Secret, and it is made anew".to_owned(),
-        // A Secret that is to be made cannot be what was not found.
-        kube::Error::Api(status) if status.code == 404 && action == "create" => {
-            format!("; namespace {namespace} does not exist: kubectl create namespace {namespace}")
-        }
-        _ => String::new(),
-    }
-}
 
 /// What is served, and what callers must trust.
 #[derive(Clone, PartialEq, Eq)]
@@ -198,7 +115,7 @@ impl std::fmt::Display for CertificateMode {
 
 /// Where the pair that is served comes from. All replicas read it from one Secret, through the API.
 #[derive(Clone, Debug)]
-pub enum CertificateSource {
+pub(crate) enum CertificateSource {
     /// Made and kept by the operator itself.
     Automatic(Automatic),
     /// Filled in by cert-manager or a person.
@@ -210,7 +127,7 @@ impl CertificateSource {
     ///
     /// # Errors
     /// When there is none that can be served, or the API server refuses. Nothing is lost by trying again.
-    pub async fn ensure(&self) -> Result<Material, CertificateError> {
+    pub(crate) async fn ensure(&self) -> Result<Material, CertificateError> {
         match self {
             Self::Automatic(automatic) => automatic.ensure().await,
             Self::Supplied(supplied) => supplied.ensure().await,
@@ -219,7 +136,7 @@ impl CertificateSource {
 
     /// Looks after the pair until `stop`: puts a changed one into `tls`, and tells `bundle` what callers must trust. A
     /// pair that cannot be served leaves the one before it in place.
-    pub async fn maintain(
+    pub(crate) async fn maintain(
         &self,
         current: Material,
         tls: &ArcSwap<ServerConfig>,
@@ -233,7 +150,7 @@ impl CertificateSource {
     }
 
     /// The publisher of the CA that goes with `material`.
-    pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
+    pub(crate) fn bundle(&self, operator: &str, material: &Material) -> Bundle {
         match self {
             Self::Automatic(automatic) => automatic.bundle(operator, material),
             Self::Supplied(supplied) => supplied.bundle(material),

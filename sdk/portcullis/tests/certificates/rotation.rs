@@ -182,7 +182,7 @@ async fn the_old_ca_stays_trusted_while_it_drains() {
     stop.cancel();
 }
 
-// TimeOfDays 5 minutes off on either side agree about every certificate that is made.
+// Clocks 5 minutes off on either side agree about every certificate that is made.
 #[tokio::test]
 async fn clocks_that_are_minutes_off_make_nobody_write() {
     let place = Place::new().await;

@@ -41,6 +41,17 @@ pub(super) struct Sound {
     pub(super) leaf: Certificate,
 }
 
+/// Both Secrets, and what they hold.
+struct Read {
+    ca_secret: Option<Secret>,
+    pair_secret: Option<Secret>,
+    /// The pair, without a bundle.
+    material: Material,
+    /// What its leaf says; or why it cannot be served.
+    leaf: Result<Certificate, String>,
+    stored: Stored,
+}
+
 impl Found {
     /// What is to be done next.
     pub(super) fn step(&self, source: &Automatic, observed: Observed) -> Step {
@@ -56,78 +67,53 @@ impl Automatic {
         let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
         let (mut repaired, mut refused) = (false, None);
         loop {
-            let (ca_secret, pair_secret) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
-            let (now, pair) = (self.time_of_day.now(), pair_data(pair_secret.as_ref()));
-            let Stored { authorities, damage, leaf, publishes_all, .. } =
-                Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
-            let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-            let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
-            // The listener has the last word on what it can serve.
-            let material = Material { cert_pem, key_pem, ca_pem: String::new() };
-            let leaf = match leaf {
-                Ok(leaf) => material.tls_config(&self.provider).map(|_| leaf).map_err(|error| error.to_string()),
-                Err(problem) => Err(problem.to_string()),
-            };
-            let written = match authorities {
+            let now = self.time_of_day.now();
+            let Read { ca_secret, pair_secret, material, leaf, stored } = self.look(now).await?;
+            let written = match stored.authorities {
                 Err(lost) => {
-                    let remains = self.still_trusted(&lost, pair.ca_crt, &material, served).await;
-                    warn!(
-                        secret = self.ca_secret(),
-                        problem = lost.problem,
-                        trusted = remains.len(),
-                        "the stored CA is replaced"
-                    );
-                    let found = |refused| Found {
-                        material: Material { ca_pem: bundle(&remains), ..material.clone() },
-                        sound: None,
-                        refused: Some(refused),
-                        repaired,
-                        ca_secret: None,
-                        pair_secret: None,
-                    };
-                    let authorities = Authorities::new(self.new_authority()?, remains.clone());
+                    let beside = pair_data(pair_secret.as_ref()).ca_crt;
+                    let remains = self.still_trusted(&lost, beside, &material, served).await;
+                    let (secret, problem) = (self.ca_secret(), lost.problem);
+                    warn!(secret, problem, trusted = remains.len(), "the stored CA is replaced");
+                    let material = Material { ca_pem: bundle(&remains), ..material };
+                    let authorities = Authorities::new(self.new_authority()?, remains);
                     match self.write_authorities(ca_secret.as_ref(), &authorities).await {
-                        Err(error) if leaf.is_ok() => return Ok(found(error)),
+                        Err(error) if leaf.is_ok() => {
+                            let refused = Some(error);
+                            return Ok(Found { material, sound: None, refused, repaired, ca_secret, pair_secret });
+                        }
                         written => written?,
                     }
                 }
                 Ok(mut authorities) => {
                     let adopted = authorities.trust(trusted_through(served, now));
-                    if (adopted || !damage.is_empty()) && refused.is_none() {
-                        warn!(secret = self.ca_secret(), ?damage, adopted, "the stored authorities are put in order");
-                        match self.write_authorities(ca_secret.as_ref(), &authorities).await {
-                            Err(error) if leaf.is_ok() => {
-                                refused = Some(error);
-                                continue;
+                    let disorder = adopted || !stored.damage.is_empty();
+                    match leaf {
+                        leaf if disorder && refused.is_none() => {
+                            let (secret, damage) = (self.ca_secret(), stored.damage);
+                            warn!(secret, ?damage, adopted, "the stored authorities are put in order");
+                            match self.write_authorities(ca_secret.as_ref(), &authorities).await {
+                                Err(error) if leaf.is_ok() => {
+                                    refused = Some(error);
+                                    continue;
+                                }
+                                written => written?,
                             }
-                            written => written?,
                         }
-                    } else {
-                        let material = Material { ca_pem: authorities.bundle(), ..material };
-                        match leaf {
-                            Ok(leaf) => {
-                                let found = |refused, repaired| Found {
-                                    material: material.clone(),
-                                    sound: Some(Sound { authorities, leaf }),
-                                    refused,
-                                    repaired,
-                                    ca_secret,
-                                    pair_secret: pair_secret.clone(),
-                                };
-                                if publishes_all && !adopted {
-                                    return Ok(found(refused, repaired));
-                                }
-                                if refused.is_some() {
-                                    return Ok(found(refused, repaired));
-                                }
-                                match self.write_pair(pair_secret.as_ref(), &material).await {
-                                    Err(error) => return Ok(found(Some(error), repaired)),
-                                    Ok(written) => written,
-                                }
+                        Err(problem) => {
+                            warn!(secret = self.secret, problem, "a new certificate is issued under the stored CA");
+                            self.issue(&authorities, pair_secret.as_ref()).await?
+                        }
+                        Ok(leaf) => {
+                            let material = Material { ca_pem: authorities.bundle(), ..material };
+                            let sound = Some(Sound { authorities, leaf });
+                            let found = Found { material, sound, refused: None, repaired, ca_secret, pair_secret };
+                            if stored.publishes_all || refused.is_some() {
+                                return Ok(Found { refused, ..found });
                             }
-                            Err(problem) => {
-                                warn!(secret = self.secret, problem, "a new certificate is issued under the stored CA");
-                                self.issue(&authorities, pair_secret.as_ref()).await?
+                            match self.write_pair(found.pair_secret.as_ref(), &found.material).await {
+                                Err(error) => return Ok(Found { refused: Some(error), ..found }),
+                                Ok(written) => written,
                             }
                         }
                     }
@@ -138,6 +124,21 @@ impl Automatic {
                 sleep(pauses.next(Instant::now())).await;
             }
         }
+    }
+
+    async fn look(&self, now: Timestamp) -> Result<Read, CertificateError> {
+        let (ca_secret, pair_secret) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
+        let pair = pair_data(pair_secret.as_ref());
+        let stored = Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
+        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+        let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
+        let material = Material { cert_pem, key_pem, ca_pem: String::new() };
+        // The listener has the last word on what it can serve.
+        let leaf = match &stored.leaf {
+            Ok(leaf) => material.tls_config(&self.provider).map(|_| leaf.clone()).map_err(|error| error.to_string()),
+            Err(problem) => Err(problem.to_string()),
+        };
+        Ok(Read { ca_secret, pair_secret, material, leaf, stored })
     }
 
     /// Takes one step of a rotation. Says whether this writer was the one to take it.

@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
 
+use super::trusted::publish;
 use super::{Said, View, fail, fine, info, warn};
-use crate::certificates::CertificateMode;
 use crate::doctor::configuration::{Configuration, conversion, selects, shown};
 use crate::doctor::rules::{Asked, missing};
 use crate::doctor::snapshot::Look;
@@ -82,13 +82,7 @@ pub(super) fn rules(view: &View<'_>) -> Said {
 pub(super) fn bundles(view: &View<'_>) -> Said {
     let View { subject, snapshot, now } = *view;
     snapshot.configurations.known()?;
-    let publish = match subject.installation.certificates {
-        CertificateMode::Automatic => {
-            format!("start the operator, which publishes it, or: {}", subject.command("certs publish"))
-        }
-        CertificateMode::CertManager => "see X11: cert-manager's cainjector fills it".to_owned(),
-        CertificateMode::External => subject.apply("webhooks"),
-    };
+    let publish = publish(subject);
     let mut notes = Vec::new();
     for (label, entry) in snapshot.ours(subject) {
         let Some(bundle) = entry.bundle() else {

@@ -31,6 +31,17 @@ fn renew(subject: &Subject) -> String {
     }
 }
 
+/// How a bundle is put right.
+pub(super) fn publish(subject: &Subject) -> String {
+    match subject.installation.certificates {
+        CertificateMode::Automatic => {
+            format!("a running operator publishes it; without one: {}", subject.command("certs publish"))
+        }
+        CertificateMode::CertManager => "see X11: cert-manager's cainjector publishes it".to_owned(),
+        CertificateMode::External => subject.apply("webhooks"),
+    }
+}
+
 /// The pair, unless X1 says what is missing of it.
 fn stored(snapshot: &Snapshot) -> Result<Option<Pair<'_>>, crate::doctor::snapshot::Blind> {
     Ok(snapshot.secret.known()?.as_ref().and_then(|stored| pair(stored).ok()))
@@ -137,13 +148,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
         notes.push(fail(message, renew(subject)));
     }
     snapshot.configurations.known()?;
-    let publish = match subject.installation.certificates {
-        CertificateMode::Automatic => {
-            format!("a running operator publishes it; without one: {}", subject.command("certs publish"))
-        }
-        CertificateMode::CertManager => "see X11: cert-manager's cainjector publishes it".to_owned(),
-        CertificateMode::External => subject.apply("webhooks"),
-    };
+    let publish = publish(subject);
     for (label, entry) in snapshot.ours(subject) {
         // An empty one is W3's.
         let Some(bundle) = entry.bundle() else { continue };
