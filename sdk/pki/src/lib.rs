@@ -76,4 +76,18 @@ pub enum PkiError {
         /// The end that was asked for.
         not_after: jiff::Timestamp,
     },
+    /// Times of a rotation by which whatever is made is due for replacement when it is made.
+    #[error(
+        "{validity} ({is:#}) must be longer than {left} ({limit:#}): what is made would be replaced at once, for ever"
+    )]
+    Timing {
+        /// The field with the validity.
+        validity: &'static str,
+        /// Its value.
+        is: jiff::SignedDuration,
+        /// The field with what is left when it is replaced.
+        left: &'static str,
+        /// Its value.
+        limit: jiff::SignedDuration,
+    },
 }

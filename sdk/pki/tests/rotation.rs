@@ -127,6 +127,25 @@ fn an_authority_is_not_forgotten_before_every_process_can_have_gone_over_to_the_
 
 // The one that stands behind what is served is older than all that were made and lost since.
 #[test]
+fn times_by_which_what_is_made_is_due_at_once_are_refused_with_the_fields_and_the_others_taken() {
+    let (usual, hours) = (RotationTiming::default(), SignedDuration::from_hours);
+    usual.check().unwrap();
+    RotationTiming { leaf_validity: hours(2), leaf_left: hours(1), ..usual.clone() }.check().unwrap();
+    for (timing, said) in [
+        (
+            RotationTiming { leaf_validity: hours(2), leaf_left: hours(2), ..usual.clone() },
+            "leaf_validity (2h) must be longer than leaf_left (2h): what is made would be replaced at once, for ever",
+        ),
+        (
+            RotationTiming { ca_validity: hours(48), ca_left: hours(72), ..usual.clone() },
+            "ca_validity (48h) must be longer than ca_left (72h): what is made would be replaced at once, for ever",
+        ),
+    ] {
+        assert_eq!(timing.check().unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
 fn of_too_many_authorities_those_stay_that_are_named_now() {
     let anchors: Vec<Anchor> = (0..9).map(|n| Anchor::of(&ca(0, 3650 + n))).collect();
     let mut authorities = Authorities::new(ca(0, 3700), anchors.clone());

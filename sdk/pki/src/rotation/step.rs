@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Anchor, Authorities, Phase};
-use crate::Certificate;
+use crate::{Certificate, PkiError};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// The times of certificates and of their rotation.
+/// The times of certificates and of their rotation. Those that [`check`](Self::check) refuses are used by nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotationTiming {
     /// How long a new CA must have been seen everywhere before anything is issued under it: API servers take up a
@@ -39,6 +39,24 @@ impl Default for RotationTiming {
             ca_validity: DAY * 3650,
             leaf_validity: DAY * 365,
         }
+    }
+}
+
+impl RotationTiming {
+    /// Whether rotations come to rest by these times.
+    ///
+    /// # Errors
+    /// [`PkiError::Timing`] when a CA or a leaf would be due for replacement as soon as it is made.
+    pub fn check(&self) -> Result<(), PkiError> {
+        for (validity, is, left, limit) in [
+            ("ca_validity", self.ca_validity, "ca_left", self.ca_left),
+            ("leaf_validity", self.leaf_validity, "leaf_left", self.leaf_left),
+        ] {
+            if is <= limit {
+                return Err(PkiError::Timing { validity, is, left, limit });
+            }
+        }
+        Ok(())
     }
 }
 

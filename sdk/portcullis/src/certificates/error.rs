@@ -67,13 +67,14 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// Whether trying again can help. What the API server forbids (403) and what it does not take (422) stays so until
-    /// somebody does what the message says.
+    /// Whether trying again is of no use. What the API server forbids (403) and what it does not take (422) stays so
+    /// until somebody does what the message says, and so do times by which no rotation comes to rest.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Api { source, .. } => {
                 matches!(&**source, kube::Error::Api(status) if status.code == 403 || status.code == 422)
             }
+            Self::Pki(portcullis_pki::PkiError::Timing { .. }) => true,
             _ => false,
         }
     }

@@ -1,7 +1,9 @@
 //! Automatic certificates.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis::certificates::Automatic;
 use portcullis_pki::bundle_fingerprints;
 use serde_json::json;
 
@@ -150,4 +152,36 @@ async fn no_command_waits_for_a_silent_api_server_any_longer_than_it_is_told() {
         assert!(begun.elapsed() < Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
     }
     std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flag_that_would_do_nothing_is_refused() {
+    let place = Installation::new().await;
+    for arguments in [
+        &["show", "--wait"][..],
+        &["ensure", "--wait"],
+        &["publish", "--wait"],
+        &["rotate", "--output", "json"],
+        &["ensure", "--output", "json"],
+        &["publish", "--output", "json"],
+    ] {
+        let output = place.certs(arguments).await;
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(&format!("unexpected argument '{}' found", arguments[1])), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn times_by_which_a_certificate_is_due_when_it_is_made_make_none_and_are_refused_for_good() {
+    let place = Installation::new().await;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let names = vec!["webhook.certs.svc".to_owned()];
+    let mut automatic = Automatic::new(place.cluster.admin(), &place.name, "pair", names, provider);
+    automatic.timing.leaf_left = automatic.timing.leaf_validity;
+    for error in [automatic.ensure().await.unwrap_err(), automatic.rotate().await.unwrap_err()] {
+        let expected = "leaf_validity (8760h) must be longer than leaf_left (8760h): what is made would be replaced at once, for ever";
+        assert_eq!((error.to_string().as_str(), error.is_permanent()), (expected, true));
+    }
+    assert!(place.secrets().get_opt("pair").await.unwrap().is_none());
 }

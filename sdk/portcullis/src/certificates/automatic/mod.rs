@@ -109,8 +109,8 @@ impl Automatic {
     /// [`Automatic::maintain`].
     ///
     /// # Errors
-    /// When there is nothing to serve and the API server refuses, or does not come to rest within a minute. Nothing is
-    /// lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
+    /// When there is nothing to serve and the API server refuses, or does not come to rest within a minute; and when
+    /// [`timing`](Self::timing) is [refused](RotationTiming::check). Nothing is lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
     pub async fn ensure(&self) -> Result<Material, CertificateError> {
         let work = async {
             loop {

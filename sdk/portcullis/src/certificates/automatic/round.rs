@@ -64,6 +64,7 @@ impl Automatic {
     /// Reads both Secrets, and repairs them until they are sound. What `served` is under stays trusted, whatever is
     /// stored.
     pub(super) async fn round(&self, served: Option<&Material>) -> Result<Found, CertificateError> {
+        self.timing.check()?;
         let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
         let (mut repaired, mut refused) = (false, None);
         loop {
