@@ -12,7 +12,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
-use super::certs::{self, CertsFlags};
+use super::certs::{self, Certs};
 use super::connect::answering;
 use super::dev::{self, DevFlags};
 use super::doctor::{self, DoctorFlags};
@@ -53,12 +53,8 @@ enum Command<A: clap::Args> {
         args: A,
     },
     /// Make, publish, renew and show the certificates of the webhooks
-    Certs {
-        #[command(flatten)]
-        flags: CertsFlags,
-        #[command(flatten)]
-        args: A,
-    },
+    #[command(subcommand)]
+    Certs(Certs<A>),
     /// Serve the webhooks from this machine to a cluster, until Ctrl-C
     Dev {
         #[command(flatten)]
@@ -226,11 +222,12 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
             let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
             Ok(generate::perform(&operator, &parts, what, &flags, own.unwrap_or_default())?)
         }
-        Command::Certs { flags, args } => {
+        Command::Certs(certs) => {
+            let (what, flags, args) = certs.parts();
             init_log("warn,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
             let parts = (operator.setup)(&args)?;
-            on_runtime(certs::perform(&operator, parts, flags, provider))
+            on_runtime(certs::perform(&operator, parts, what, flags, provider))
         }
         Command::Dev { flags, args } => {
             init_log("info,kube_client=off", LogFormat::Text)?;

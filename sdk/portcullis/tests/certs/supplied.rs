@@ -8,7 +8,7 @@ use crate::Installation;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn external_certificates_are_checked_with_their_cure_and_waited_for() {
     let place = Installation::new().await;
-    let external = |command| ["--certificates", "external", command];
+    let external = |command| [command, "--certificates", "external"];
     let said = place.fails(&external("ensure")).await;
     let make =
         format!("make it: 'kubectl -n {0} create secret generic {0}-webhook-tls --type=kubernetes.io/tls", place.name);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::ValueEnum;
+use clap::Subcommand;
 use portcullis_pki::Certificate;
 use portcullis_pki::rotation::Phase;
 use rustls::crypto::CryptoProvider;
@@ -25,10 +25,47 @@ use crate::certificates::{Automatic, CertificateMode, CertificateSource, Materia
 /// How often the phase of a rotation is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
+#[derive(Subcommand)]
+pub(super) enum Certs<A: clap::Args> {
+    /// Make the Secrets, or repair them; where somebody else fills them, check them
+    Ensure {
+        #[command(flatten)]
+        flags: CertsFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Put the CA into the webhook configurations and CRDs, and wait until it is there; where somebody else does that,
+    /// wait for it
+    Publish {
+        #[command(flatten)]
+        flags: CertsFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Begin to replace the CA, which the replicas then carry out
+    Rotate {
+        #[command(flatten)]
+        flags: CertsFlags,
+        /// Wait until the rotation is over, and say what phase it is in
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Show what is stored and what is published
+    Show {
+        #[command(flatten)]
+        flags: CertsFlags,
+        /// How to show it
+        #[arg(long, default_value = "text")]
+        output: Output,
+        #[command(flatten)]
+        args: A,
+    },
+}
+
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CertsFlags {
-    /// What to do
-    what: What,
     /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -37,28 +74,30 @@ pub(super) struct CertsFlags {
     namespace: Option<String>,
     #[command(flatten)]
     installation: InstallationFlags,
-    /// Wait until the rotation is over, and say what phase it is in (rotate)
-    #[arg(long)]
-    wait: bool,
     /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// How to show it (show)
-    #[arg(long, default_value = "text")]
-    output: Output,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum What {
-    /// Make the Secrets, or repair them; where somebody else fills them, check them
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
     Ensure,
-    /// Put the CA into the webhook configurations and CRDs, and wait until it is there; where somebody else does that,
-    /// wait for it
     Publish,
-    /// Begin to replace the CA, which the replicas then carry out
-    Rotate,
-    /// Show what is stored and what is published
-    Show,
+    Rotate { wait: bool },
+    Show { output: Output },
+}
+
+impl<A: clap::Args> Certs<A> {
+    /// What to do, where, and the operator's own arguments.
+    pub(super) fn parts(self) -> (What, CertsFlags, A) {
+        match self {
+            Self::Ensure { flags, args } => (What::Ensure, flags, args),
+            Self::Publish { flags, args } => (What::Publish, flags, args),
+            Self::Rotate { flags, wait, args } => (What::Rotate { wait }, flags, args),
+            Self::Show { flags, output, args } => (What::Show { output }, flags, args),
+        }
+    }
 }
 
 /// How long the command takes at most.
@@ -79,6 +118,7 @@ impl Patience {
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
     parts: Parts,
+    what: What,
     flags: CertsFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
@@ -89,19 +129,19 @@ pub(super) async fn perform<A: clap::Args>(
     let configurations = installation.configurations(&parts.webhooks)?;
     let routes = parts.webhooks.routes()?;
     let source = installation.certificate_source(client, provider, configurations, routes.metrics());
-    match flags.what {
+    match what {
         What::Ensure => {
             let material = patience.answer(source.ensure()).await??;
             say(&sound(&installation, &material)?)
         }
         What::Publish => publish(&installation, &source, patience).await,
-        What::Rotate => match &source {
-            CertificateSource::Automatic(automatic) => rotate(&installation, automatic, flags.wait, patience).await,
+        What::Rotate { wait } => match &source {
+            CertificateSource::Automatic(automatic) => rotate(&installation, automatic, wait, patience).await,
             CertificateSource::Supplied(_) => anyhow::bail!(elsewhere(&installation)),
         },
-        What::Show => {
+        What::Show { output } => {
             let shown = patience.answer(show::look(&installation, &source)).await??;
-            say(&match flags.output {
+            say(&match output {
                 Output::Text => shown.to_string(),
                 Output::Json => serde_json::to_string_pretty(&shown)? + "\n",
             })
