@@ -45,12 +45,15 @@
 //! - `dev`: serves the webhooks from this machine to any cluster, with a certificate that is thrown away: configurations
 //!   of its own that call a URL, and the conversion of CRDs borrowed. It asks the API server first by which name or
 //!   address it reaches this machine, or takes the `--public-url` of a tunnel. All of it is marked with its owner and its
-//!   end, removed when the process ends, and swept by the next one where it was killed.
+//!   end, removed when the process ends, and swept by the next one where it was killed. `--controllers` runs the
+//!   controllers too, while no installed replica leads.
 //! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
 //!   controllers. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
 //!   succeeds under it; until then `/readyz` says what is missing. The controllers run in the one replica that leads
 //!   ([`scopes`](crate::scopes)); one that fails ends the process with its error. After SIGTERM, controllers end at once
 //!   and webhooks are served for `--drain-delay` more, while callers learn of it; then the calls under way are answered.
+//!   A second signal ends the process at once, as an error. Where objects are converted, the controllers begin when the
+//!   API server can call the conversion, or after half a minute.
 
 mod certs;
 mod cli;
