@@ -54,6 +54,11 @@ impl Certificate {
         Self::from_der(&parse_pem(pem)?[0])
     }
 
+    /// Reads every certificate of a PEM text, at least one.
+    pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, PkiError> {
+        parse_pem(pem)?.iter().map(|der| Self::from_der(der)).collect()
+    }
+
     /// Reads a DER certificate.
     pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
         let x509 = parse(der)?;

@@ -146,3 +146,10 @@ impl Snapshot {
         pods.iter().filter(|pod| pod.labels().get(JOB).is_some_and(|job| jobs.contains(job))).collect()
     }
 }
+
+/// Whether it is taken for ready.
+pub(super) fn ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}

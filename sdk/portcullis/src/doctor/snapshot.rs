@@ -39,6 +39,15 @@ impl<T> Look<T> {
         }
     }
 
+    /// The same of what was read.
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+        match self {
+            Self::Seen(seen) => Look::Seen(f(seen)),
+            Self::Refused(needs) => Look::Refused(needs),
+            Self::Failed(why) => Look::Failed(why),
+        }
+    }
+
     /// What was read, or why a check that needs it says nothing.
     pub(super) fn known(&self) -> Result<&T, Blind> {
         match self {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use portcullis_pki::{Certificate, PairProblem, TrustProblem, check_server_pair, check_trust};
+use portcullis_pki::{PairProblem, TrustProblem, check_server_pair, check_trust};
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 
 use super::snapshot::{Served, Stored};
 use crate::certificates::verify;
@@ -60,18 +59,6 @@ impl Served {
         let chain: Vec<_> = self.chain.iter().map(|der| CertificateDer::from_slice(der)).collect();
         verify(&provider, &chain, server_name, bundle, now).is_ok()
     }
-}
-
-/// Every certificate of a bundle.
-///
-/// # Errors
-/// What is wrong with the text.
-pub(super) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
-    let read = |der: CertificateDer<'_>| Certificate::from_der(&der).map_err(|error| error.to_string());
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .map(|der| der.map_err(|error| error.to_string()).and_then(read))
-        .collect::<Result<_, _>>()?;
-    if found.is_empty() { Err("it holds no certificate".to_owned()) } else { Ok(found) }
 }
 
 /// The day of a time, as people write it.

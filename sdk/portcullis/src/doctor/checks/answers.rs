@@ -4,12 +4,13 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
+use portcullis_pki::Certificate;
 
 use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Entry, selects};
-use crate::doctor::observe::ready;
+use crate::doctor::lookups::ready;
 use crate::doctor::snapshot::{Listener, Look, Reached, Snapshot};
-use crate::doctor::trust::{certificates, pair};
+use crate::doctor::trust::pair;
 
 /// What the operator says to a GET.
 const OURS: &str = "send reviews with POST";
@@ -306,7 +307,7 @@ pub(super) fn unreachable(view: &View<'_>, entry: &Entry) -> Option<String> {
         return Some(format!("Service {namespace}/{name} has no ready endpoints"));
     }
     let Some(bundle) = entry.bundle() else { return Some("its caBundle is empty".to_owned()) };
-    if let Err(why) = certificates(bundle) {
+    if let Err(why) = Certificate::all_from_pem(bundle) {
         return Some(format!("its caBundle is not PEM: {why}"));
     }
     if place != subject.place() {

@@ -3,13 +3,14 @@
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
+use portcullis_pki::Certificate;
 
 use super::trusted::publish;
 use super::{Said, View, fail, fine, info, warn};
 use crate::doctor::configuration::{Configuration, conversion, selects, shown};
 use crate::doctor::rules::{Asked, missing};
 use crate::doctor::snapshot::Look;
-use crate::doctor::trust::{certificates, day};
+use crate::doctor::trust::day;
 
 const KINDS: [WebhookKind; 2] = [WebhookKind::Validating, WebhookKind::Mutating];
 
@@ -89,7 +90,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
             notes.push(fail(format!("{label}: caBundle is empty"), publish.clone()));
             continue;
         };
-        match certificates(bundle) {
+        match Certificate::all_from_pem(bundle) {
             Err(why) => notes.push(fail(format!("{label}: caBundle is not PEM: {why}"), publish.clone())),
             Ok(found) => {
                 let expired = found.iter().find(|certificate| certificate.not_after < now);

@@ -4,7 +4,7 @@ use portcullis_manifest::WebhookKind;
 
 use super::{Note, Said, View, fail, fine, info, note, unseen, warn};
 use crate::doctor::report::Verdict;
-use crate::doctor::snapshot::{Look, Probe};
+use crate::doctor::snapshot::Probe;
 
 /// What the API server puts before a webhook's own message.
 const DENIED: &str = "admission webhook \"";
@@ -144,10 +144,7 @@ pub(super) fn asked_by(view: &View<'_>) -> Said {
     let Some(identity) = &snapshot.identity else {
         return Ok(vec![fine("give --denial 'MESSAGE' to know who you are to the webhooks")]);
     };
-    let identity = match identity {
-        Look::Seen(identity) => identity,
-        Look::Refused(_) | Look::Failed(_) => identity.known()?,
-    };
+    let identity = identity.known()?;
     let account = format!("system:serviceaccount:{}:{}", subject.namespace(), snapshot.account(subject));
     let user = &identity.user;
     let is_operator = if *user == account { "the operator itself" } else { "not the operator" };

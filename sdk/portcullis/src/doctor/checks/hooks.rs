@@ -7,7 +7,6 @@ use kube::ResourceExt as _;
 use super::rollout::state;
 use super::{Said, View, fail, fine, info, no_namespace, note, unseen, warn};
 use crate::doctor::report::Verdict;
-use crate::doctor::snapshot::Look;
 use crate::doctor::trust::span;
 
 /// A Job that has not ended by then hangs.
@@ -237,11 +236,8 @@ pub(super) fn tools(view: &View<'_>) -> Said {
 /// H7
 pub(super) fn cleanup(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
-    let failed: Vec<_> = match &snapshot.jobs {
-        Look::Seen(_) => snapshot.hooks(subject).into_iter().filter(|job| failure(job).is_some()).collect(),
-        Look::Refused(_) | Look::Failed(_) => Vec::new(),
-    };
-    let names: Vec<_> = failed.iter().map(|job| job.name_any()).collect();
+    let failed = snapshot.hooks(subject).into_iter().filter(|job| failure(job).is_some());
+    let names: Vec<_> = failed.map(|job| job.name_any()).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 
 use super::{Said, View, fail, info, no_namespace, note, unseen, warn};
-use crate::doctor::observe::ready;
+use crate::doctor::lookups::ready;
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::{Blind, Look};
 

@@ -9,7 +9,7 @@ use super::{Note, Said, View, fail, fine, unseen, warn};
 use crate::certificates::CertificateMode;
 use crate::doctor::snapshot::{Reached, Served, Snapshot};
 use crate::doctor::subject::Subject;
-use crate::doctor::trust::{Pair, SOON, certificates, day, pair, span, value};
+use crate::doctor::trust::{Pair, SOON, day, pair, span, value};
 
 /// After this while a replica should have taken up what is in the Secret.
 const TAKEN_UP: SignedDuration = SignedDuration::from_mins(3);
@@ -66,7 +66,7 @@ pub(super) fn keys(view: &View<'_>) -> Said {
         }
         Ok(pair) => {
             let read = |key, pem| {
-                let problem = certificates(pem).err()?;
+                let problem = Certificate::all_from_pem(pem).err()?;
                 Some(fail(format!("Secret {namespace}/{name}: {key} cannot be read: {problem}"), renew(subject)))
             };
             [read("tls.crt", pair.cert), read("ca.crt", pair.ca)].into_iter().flatten().collect()
@@ -152,7 +152,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
     for (label, entry) in snapshot.ours(subject) {
         // An empty one is W3's.
         let Some(bundle) = entry.bundle() else { continue };
-        if certificates(bundle).is_ok() && pair.trusted_by(bundle, now) == Some(false) {
+        if Certificate::all_from_pem(bundle).is_ok() && pair.trusted_by(bundle, now) == Some(false) {
             let message = format!(
                 "{label}: caBundle does not sign the serving certificate (x509: certificate signed by unknown authority)"
             );
@@ -265,7 +265,7 @@ pub(super) fn fit(view: &View<'_>) -> Said {
             "the serving certificate is not one for servers: it needs the extended key usage serverAuth, and CA:FALSE";
         notes.push(fail(message, renew(subject)));
     }
-    let bundle = certificates(pair.ca).unwrap_or_default();
+    let bundle = Certificate::all_from_pem(pair.ca).unwrap_or_default();
     // A leaf may be its own authority: an issuer that is self-signed makes such.
     let own = leaf(pair).map(|leaf| leaf.fingerprint);
     for authority in bundle.iter().filter(|one| !one.is_ca && own.as_ref() != Some(&one.fingerprint)) {

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
+use kube::ResourceExt as _;
 use portcullis_pki::Certificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -14,12 +16,74 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::doctor::snapshot::{Answer, Reached, Served};
+use crate::doctor::lookups::ready;
+use crate::doctor::snapshot::{Answer, Listener, Reached, Served, Snapshot};
+use crate::doctor::subject::Subject;
 
 const CONNECT: Duration = Duration::from_secs(2);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The beginning of an answer that is looked at.
 const ANSWER: u64 = 4 * 1024;
+
+/// The most pods, addresses of a name, and paths that are called.
+const PODS: usize = 4;
+const ADDRESSES: usize = 4;
+const PATHS: usize = 16;
+
+/// Calls to the places at which the webhooks are served, as far as they can be called from here.
+pub(super) async fn listeners(
+    provider: Arc<CryptoProvider>,
+    subject: &Subject,
+    snapshot: &Snapshot,
+    call_pods: bool,
+) -> Vec<Listener> {
+    let installation = &subject.installation;
+    if !subject.is_called() {
+        return Vec::new();
+    }
+    let service = snapshot.service(subject).and_then(|service| service.spec.as_ref());
+    let external = service.filter(|spec| spec.type_.as_deref() == Some("ExternalName"));
+    let mut targets: Vec<(String, Vec<SocketAddr>)> = Vec::new();
+    if let Some(host) = external.and_then(|spec| spec.external_name.as_deref()) {
+        // It stands for a host; the port is the one that the API server calls.
+        let entries = snapshot.ours(subject);
+        let port = entries.first().and_then(|(_, entry)| u16::try_from(entry.port()).ok());
+        let port = port.unwrap_or(installation.service.port);
+        let found = tokio::net::lookup_host((host, port)).await.map(|found| found.take(ADDRESSES).collect());
+        targets.push((format!("Service {} ({host})", installation.service.name), found.unwrap_or_default()));
+    } else if call_pods {
+        let port = snapshot.target_port(subject);
+        for pod in snapshot.operator_pods(subject).into_iter().filter(|pod| ready(pod)).take(PODS) {
+            let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+            let port = port.as_ref().and_then(|port| Snapshot::port_of(pod, port));
+            let address = ip.zip(port).map(|(ip, port)| SocketAddr::new(ip, port));
+            targets.push((format!("pod {}", pod.name_any()), Vec::from_iter(address)));
+        }
+    }
+    let mut paths: Vec<String> = snapshot.ours(subject).iter().map(|(_, entry)| entry.path().to_owned()).collect();
+    paths.extend(subject.conversions.iter().map(|(_, path)| path.clone()));
+    paths.sort();
+    paths.dedup();
+    paths.truncate(PATHS);
+    let name = installation.server_name();
+    let calls = targets.into_iter().map(|(target, addresses)| {
+        let (provider, name, paths) = (&provider, &name, &paths);
+        async move {
+            let mut listener =
+                Listener { target, address: None, reached: Reached::Unreachable("it has no address".to_owned()) };
+            // A name may stand for several addresses, of which one answers.
+            for address in addresses {
+                listener.address = Some(address);
+                listener.reached = call(Arc::clone(provider), address, name, paths).await;
+                if matches!(listener.reached, Reached::Answered(_) | Reached::NoTls(_)) {
+                    break;
+                }
+            }
+            listener
+        }
+    });
+    join_all(calls).await
+}
 
 /// Whoever answers is who is looked at: its certificate is kept and judged later, and nothing is told to it that
 /// matters.
@@ -70,12 +134,7 @@ impl ServerCertVerifier for Curious {
 }
 
 /// Calls the address as `server_name`, and asks for each of the paths.
-pub(super) async fn call(
-    provider: Arc<CryptoProvider>,
-    address: SocketAddr,
-    server_name: &str,
-    paths: &[String],
-) -> Reached {
+async fn call(provider: Arc<CryptoProvider>, address: SocketAddr, server_name: &str, paths: &[String]) -> Reached {
     let tcp = match timeout(CONNECT, TcpStream::connect(address)).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Reached::Refused,

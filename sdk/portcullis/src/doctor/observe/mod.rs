@@ -1,5 +1,7 @@
 //! Reading what the checks ask for: nothing is changed, every list has an end, and what is refused is written down.
 
+mod cert_manager;
+mod counters;
 mod listener;
 mod parts;
 mod read;
@@ -29,7 +31,6 @@ use super::configuration::Configuration;
 use super::snapshot::{Listed, Look, Place, Snapshot, Stored};
 use super::subject::Subject;
 use crate::certificates::CertificateMode;
-pub(super) use parts::ready;
 use read::Reader;
 
 /// The most Services that are looked up: those that webhooks for our kinds call.
@@ -81,11 +82,11 @@ pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Su
     let (services, endpoints) = services(&reader, subject, &snapshot).await;
     (snapshot.services, snapshot.endpoints) = (services, endpoints);
     let (issuance, rights, logs, probes, listeners) = tokio::join!(
-        parts::issuance(&reader, subject),
+        cert_manager::issuance(&reader, subject),
         parts::rights(&reader, subject, &snapshot),
         parts::logs(&reader, subject, &snapshot),
         parts::probes(&reader, &options.probes),
-        parts::listeners(provider, subject, &snapshot, options.call_pods),
+        listener::listeners(provider, subject, &snapshot, options.call_pods),
     );
     snapshot.issuance = issuance;
     snapshot.rights = rights;
@@ -118,7 +119,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
     }));
     let secret = async |name: &str| -> Look<Option<Stored>> {
         let api = Api::<Secret>::namespaced(reader.client.clone(), own);
-        map(reader.get(api, of(&format!("secrets {name}")), name).await, |found| found.map(Stored))
+        reader.get(api, of(&format!("secrets {name}")), name).await.map(|found| found.map(Stored))
     };
     let ca_secret = async {
         match installation.certificates {
@@ -152,7 +153,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
             ca_secret,
             leases(reader, subject),
             parts::objects(reader, subject, options.in_namespace.as_deref()),
-            parts::calls(reader, subject),
+            counters::calls(reader, subject),
             parts::identity(reader, options.denial.is_some()),
             reader.server_time(),
         )
@@ -192,16 +193,17 @@ async fn configurations(reader: &Reader) -> Look<Listed<Configuration>> {
         reader.list(validating, "validatingwebhookconfigurations", ListParams::default()),
         reader.list(mutating, "mutatingwebhookconfigurations", ListParams::default()),
     );
-    let of = |more, items: Vec<Configuration>| Listed { items, more };
-    let validating = map(validating, |list| of(list.more, list.items.into_iter().map(Into::into).collect()));
-    let mutating = map(mutating, |list| of(list.more, list.items.into_iter().map(Into::into).collect()));
-    both(validating, mutating)
+    both(validating.map(of_either_kind), mutating.map(of_either_kind))
+}
+
+fn of_either_kind<K: Into<Configuration>>(list: Listed<K>) -> Listed<Configuration> {
+    Listed { items: list.items.into_iter().map(Into::into).collect(), more: list.more }
 }
 
 async fn namespaces(reader: &Reader, only: Option<&str>) -> Look<Listed<Namespace>> {
     let api = Api::<Namespace>::all(reader.client.clone());
     match only {
-        Some(name) => map(reader.get(api, "namespaces", name).await, |found| Vec::from_iter(found).into()),
+        Some(name) => reader.get(api, "namespaces", name).await.map(|found| Vec::from_iter(found).into()),
         None => reader.list(api, "namespaces", ListParams::default()).await,
     }
 }
@@ -224,13 +226,10 @@ async fn events(reader: &Reader, own: &str, other: Option<&str>) -> Look<Listed<
 async fn leases(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
     let mut found = Look::default();
     for name in &subject.scope_leases {
-        let api = match &subject.installation.restricted_to {
-            Some(namespace) => Api::<Lease>::namespaced(reader.client.clone(), namespace),
-            None => Api::all(reader.client.clone()),
-        };
-        let place = match &subject.installation.restricted_to {
-            Some(namespace) => format!("leases in namespace {namespace}"),
-            None => "leases in all namespaces".to_owned(),
+        let client = reader.client.clone();
+        let (api, place) = match &subject.installation.restricted_to {
+            Some(one) => (Api::<Lease>::namespaced(client, one), format!("leases in namespace {one}")),
+            None => (Api::all(client), "leases in all namespaces".to_owned()),
         };
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         found = both(found, reader.list(api, place, named).await);
@@ -266,14 +265,6 @@ async fn services(
         endpoints.insert(place, slices);
     }
     (services, endpoints)
-}
-
-fn map<T, U>(look: Look<T>, f: impl FnOnce(T) -> U) -> Look<U> {
-    match look {
-        Look::Seen(seen) => Look::Seen(f(seen)),
-        Look::Refused(needs) => Look::Refused(needs),
-        Look::Failed(why) => Look::Failed(why),
-    }
 }
 
 /// Two lists as one; what could not be seen of either is missing from both.

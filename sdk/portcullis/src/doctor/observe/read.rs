@@ -110,11 +110,8 @@ impl Reader {
             ..LogParams::default()
         };
         let needs = format!("get pods/log in namespace {namespace}");
-        match self.request(&needs, api.logs(pod, &params)).await {
-            Look::Seen(text) => Look::Seen(text.lines().map(str::to_owned).collect()),
-            Look::Refused(needs) => Look::Refused(needs),
-            Look::Failed(why) => Look::Failed(why),
-        }
+        let log = self.request(&needs, api.logs(pod, &params)).await;
+        log.map(|text| text.lines().map(str::to_owned).collect())
     }
 
     /// The API server's clock, to the second.
