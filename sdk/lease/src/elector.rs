@@ -228,6 +228,7 @@ impl Elector {
                 renewed: Some(micros(renewed)),
                 duration: Some(Duration::from_secs(seconds)),
                 transitions: epoch.transitions,
+                created: None,
                 version: String::new(),
             },
             replaces: known.map(|record| record.version.clone()),

@@ -127,6 +127,6 @@ pub use error::LeaseError;
 pub use law::decisions_hold;
 pub use ownership::Ownership;
 pub use record::{Epoch, Observation, Record};
-pub use scopes::{Claim, ScopeTiming, ScopeView, Scopes, ScopesDriver, ScopesHealth};
+pub use scopes::{Claim, Earlier, ScopeTiming, ScopeView, Scopes, ScopesDriver, ScopesHealth};
 pub use time::{Clock, Moment, SystemClock};
 pub use timing::Timing;

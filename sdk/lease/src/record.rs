@@ -57,6 +57,8 @@ pub struct Record {
     pub duration: Option<Duration>,
     /// `leaseTransitions`.
     pub transitions: u32,
+    /// `metadata.creationTimestamp`, by the API server's clock. It orders Leases; it is compared with no clock.
+    pub created: Option<Timestamp>,
     /// `resourceVersion`, the precondition of the next write.
     pub version: String,
 }
@@ -85,6 +87,7 @@ impl From<&Lease> for Record {
             renewed: spec.renew_time.map(|time| time.0),
             duration: spec.lease_duration_seconds.and_then(seconds),
             transitions: spec.lease_transitions.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
+            created: lease.metadata.creation_timestamp.as_ref().map(|time| time.0),
             version: lease.metadata.resource_version.clone().unwrap_or_default(),
         }
     }

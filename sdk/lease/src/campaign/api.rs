@@ -1,5 +1,6 @@
 //! The requests: each writes on condition of what was read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -15,6 +16,7 @@ pub(super) struct LeaseApi {
     api: Api<Lease>,
     namespace: String,
     name: String,
+    labels: BTreeMap<String, String>,
 }
 
 pub(super) enum Answer {
@@ -23,9 +25,9 @@ pub(super) enum Answer {
 }
 
 impl LeaseApi {
-    pub(super) fn new(client: Client, namespace: &str, name: &str) -> Self {
+    pub(super) fn new(client: Client, namespace: &str, name: &str, labels: BTreeMap<String, String>) -> Self {
         let api = Api::namespaced(client, namespace);
-        Self { api, namespace: namespace.to_owned(), name: name.to_owned() }
+        Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels }
     }
 
     pub(super) async fn read(&self) -> Result<Option<Record>, kube::Error> {
@@ -37,11 +39,13 @@ impl LeaseApi {
             None => {
                 let mut lease = Lease { spec: Some(spec(&write.record)), ..Lease::default() };
                 lease.metadata.name = Some(self.name.clone());
+                lease.metadata.labels = Some(self.labels.clone());
                 self.api.create(&PostParams::default(), &lease).await
             }
-            // A merge leaves labels, owners and what else others wrote; the version makes it a compare-and-swap.
+            // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
             Some(version) => {
-                let patch = json!({ "metadata": { "resourceVersion": version }, "spec": spec(&write.record) });
+                let metadata = json!({ "resourceVersion": version, "labels": self.labels });
+                let patch = json!({ "metadata": metadata, "spec": spec(&write.record) });
                 self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
             }
         };

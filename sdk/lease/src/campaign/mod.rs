@@ -3,6 +3,7 @@
 mod api;
 mod handle;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub struct Campaign {
     identity: String,
     timing: Timing,
     end: End,
+    labels: BTreeMap<String, String>,
     clock: Arc<dyn Clock>,
 }
 
@@ -60,6 +62,7 @@ impl Campaign {
             identity: format!("{identity}_{}", uuid::Uuid::new_v4()),
             timing,
             end,
+            labels: BTreeMap::new(),
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -78,6 +81,14 @@ impl Campaign {
         self
     }
 
+    /// A label of the Lease, by which others find it ([`ScopesDriver::among`](crate::ScopesDriver::among)). It is written
+    /// with every renewal: who takes it away does so for a moment.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
     /// Another clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -91,7 +102,7 @@ impl Campaign {
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let elector = Elector::new(self.identity, self.timing, seed);
         let shared = Arc::new(Shared::new(self.clock, self.namespace.clone(), elector));
-        let api = LeaseApi::new(client, &self.namespace, &self.name);
+        let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels);
         (LeaseHandle::new(Arc::clone(&shared)), CampaignDriver { shared, api, end: self.end })
     }
 }

@@ -12,10 +12,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
 
-use super::{Claim, ScopeTiming, ScopeView};
+use super::{Claim, Earlier, ScopeTiming, ScopeView};
 use crate::changes::Hub;
 use crate::limits::{REQUEST, until};
-use crate::{Changes, Clock, LeaseError, Moment, Ownership, Record, SystemClock};
+use crate::{Changes, Clock, Epoch, LeaseError, Moment, Ownership, Record, SystemClock};
 
 /// Whether a Lease counts, by its namespace and what it says.
 type Recognized = dyn Fn(&str, &Record) -> bool + Send + Sync;
@@ -32,7 +32,16 @@ pub struct Scopes(Arc<Shared>);
 pub struct ScopesDriver {
     shared: Arc<Shared>,
     api: Api<Lease>,
-    names: Vec<String>,
+    watched: Vec<Watched>,
+}
+
+/// Leases that are watched.
+#[derive(Debug)]
+enum Watched {
+    /// Those of restricted operators, by their name.
+    Scopes(String),
+    /// Those of the leaders of cluster-wide installations, by a label.
+    Leaders(String),
 }
 
 /// How the watch on scopes is, for metrics.
@@ -45,6 +54,8 @@ pub struct ScopesHealth {
     pub age: Option<Duration>,
     /// How many namespaces are another's.
     pub theirs: usize,
+    /// The installation that this one stands back for.
+    pub ahead: Option<Earlier>,
     /// What the last failed request said; none since a request succeeded.
     pub last_error: Option<String>,
 }
@@ -90,14 +101,25 @@ impl Scopes {
         let view = ScopeView::new(timing, names.iter().copied());
         let state = Mutex::new(State { view, stopped: false, last_error: None });
         let shared = Arc::new(Shared { clock, recognized: Box::new(recognized), state, hub: Hub::default() });
-        let names = names.into_iter().map(str::to_owned).collect();
-        let driver = ScopesDriver { shared: Arc::clone(&shared), api: Api::all(client), names };
+        let watched = names.into_iter().map(|name| Watched::Scopes(name.to_owned())).collect();
+        let driver = ScopesDriver { shared: Arc::clone(&shared), api: Api::all(client), watched };
         Ok((Self(shared), driver))
     }
 
     /// Who owns this namespace now. Ask at the entry of a webhook and of a reconcile.
     pub fn owns(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
+    }
+
+    /// Whether the leader of this installation may act in the hold of this epoch: always, unless its driver is
+    /// [`among`](ScopesDriver::among) others.
+    pub fn leads(&self, epoch: Epoch) -> bool {
+        self.0.with(|state, now| !state.stopped && state.view.leads(epoch, now))
+    }
+
+    /// The installation that this one stands back for: every namespace is that one's.
+    pub fn ahead(&self) -> Option<Earlier> {
+        self.0.with(|state, now| state.view.ahead(now))
     }
 
     /// Tells every namespace whose owner changed, and when it is known again who owns what.
@@ -131,6 +153,7 @@ impl Scopes {
             fresh: !state.stopped && state.view.is_fresh(now),
             age: state.view.confirmed().map(|at| now.since(at)),
             theirs: state.view.theirs_count(),
+            ahead: state.view.ahead(now),
             last_error: state.last_error.clone(),
         })
     }
@@ -142,11 +165,21 @@ impl Scopes {
 }
 
 impl ScopesDriver {
+    /// Beside other cluster-wide installations of the same operator: each labels the Lease of its leader with `label`, as in
+    /// `example.dev/operator=shop` ([`Campaign::label`](crate::Campaign::label)); ours is `lease` in `namespace`. Of those that are
+    /// alive, the one whose Lease was created first acts, and the others stand back.
+    #[must_use]
+    pub fn among(mut self, label: &str, namespace: &str, lease: &str) -> Self {
+        self.shared.with(|state, _| state.view.among(namespace, lease));
+        self.watched.push(Watched::Leaders(label.to_owned()));
+        self
+    }
+
     /// Watches until `shutdown` ends. What fails is tried again and shows in [`Scopes::health`]; without this running,
     /// every namespace is [`Ownership::Unknown`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let stopped = Stopped(Arc::clone(&self.shared));
-        let follow = join_all(self.names.iter().map(|name| self.follow(name)));
+        let follow = join_all(self.watched.iter().map(|what| self.follow(what)));
         let work = std::pin::pin!(futures::future::join(follow, self.turn()));
         select(std::pin::pin!(shutdown), work).await;
         drop(stopped);
@@ -160,29 +193,36 @@ impl ScopesDriver {
                 state.view.advance(now);
                 // What is seen later ends no sooner than a confirmation from now.
                 let latest = now + state.view.confirm();
-                state.view.turns_at().map_or(latest, |at| at.min(latest))
+                state.view.turns_at(now).map_or(latest, |at| at.min(latest))
             });
             clock.sleep_until(next).await;
         }
     }
 
     /// A watch for speed, and a list every now and then because a watch that says nothing may also be dead.
-    async fn follow(&self, name: &str) {
+    async fn follow(&self, what: &Watched) {
         let clock = &*self.shared.clock;
-        let selector = format!("metadata.name={name}");
+        let (name, list, watching) = match what {
+            Watched::Scopes(name) => {
+                let field = format!("metadata.name={name}");
+                (name, ListParams::default().fields(&field), WatchParams::default().fields(&field))
+            }
+            Watched::Leaders(label) => {
+                (label, ListParams::default().labels(label), WatchParams::default().labels(label))
+            }
+        };
         let mut watch: Option<BoxStream<'_, Result<WatchEvent<Lease>, kube::Error>>> = None;
         let confirm = self.shared.with(|state, _| state.view.confirm());
         loop {
             let begun = clock.now();
             let limit = REQUEST.min(self.shared.with(|state, _| state.view.freshness()));
-            let listed = until(clock, begun + limit, self.api.list(&ListParams::default().fields(&selector))).await;
+            let listed = until(clock, begun + limit, self.api.list(&list)).await;
             match listed {
                 Some(Ok(list)) => {
                     let version = list.metadata.resource_version.unwrap_or_default();
-                    self.shared.listed(name, &list.items, &version, begun);
+                    self.shared.listed(what, &list.items, &version, begun);
                     if watch.is_none() {
-                        let params = WatchParams::default().fields(&selector);
-                        match until(clock, clock.now() + limit, self.api.watch(&params, &version)).await {
+                        match until(clock, clock.now() + limit, self.api.watch(&watching, &version)).await {
                             Some(Ok(stream)) => watch = Some(stream.boxed()),
                             Some(Err(error)) => self.shared.failed(watch_error("watch", name, error)),
                             None => self.shared.failed(late("watch", name, limit)),
@@ -197,7 +237,7 @@ impl ScopesDriver {
             while let Some(stream) = &mut watch {
                 match until(clock, next, stream.next()).await {
                     Some(Some(Ok(event))) => {
-                        if !self.shared.event(name, event) {
+                        if !self.shared.event(what, event) {
                             watch = None;
                         }
                     }
@@ -222,21 +262,29 @@ impl Shared {
         result
     }
 
-    fn listed(&self, name: &str, leases: &[Lease], version: &str, begun: Moment) {
-        let found = leases.iter().filter_map(|lease| {
-            let namespace = lease.namespace()?;
-            let record = Record::from(lease);
-            (self.recognized)(&namespace, &record).then_some((namespace, record))
-        });
-        let found: Vec<(String, Record)> = found.collect();
-        self.with(|state, now| {
-            state.last_error = None;
-            state.view.listed(name, found, version, begun, now);
-        });
+    fn listed(&self, what: &Watched, leases: &[Lease], version: &str, begun: Moment) {
+        let found = leases.iter().filter_map(|lease| Some((lease.namespace()?, lease.name_any(), Record::from(lease))));
+        match what {
+            Watched::Scopes(name) => {
+                let counted = found.filter(|(namespace, _, record)| (self.recognized)(namespace, record));
+                let found = counted.map(|(namespace, _, record)| (namespace, record)).collect();
+                self.with(|state, now| {
+                    state.last_error = None;
+                    state.view.listed(name, found, version, begun, now);
+                });
+            }
+            Watched::Leaders(_) => {
+                let found = found.collect();
+                self.with(|state, now| {
+                    state.last_error = None;
+                    state.view.leaders_listed(found, version, begun, now);
+                });
+            }
+        }
     }
 
     /// Returns whether the watch can go on.
-    fn event(&self, name: &str, event: WatchEvent<Lease>) -> bool {
+    fn event(&self, what: &Watched, event: WatchEvent<Lease>) -> bool {
         let (lease, deleted) = match event {
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, false),
             WatchEvent::Deleted(lease) => (lease, true),
@@ -245,14 +293,22 @@ impl Shared {
         };
         let Some(namespace) = lease.namespace() else { return true };
         let record = Record::from(&lease);
-        let counts = !deleted && (self.recognized)(&namespace, &record);
-        self.with(|state, now| {
-            if counts {
-                state.view.see(&namespace, name, record, now);
-            } else {
-                state.view.gone(&namespace, name, &record.version, now);
+        match what {
+            Watched::Scopes(name) => {
+                let counts = !deleted && (self.recognized)(&namespace, &record);
+                self.with(|state, now| match counts {
+                    true => state.view.see(&namespace, name, record, now),
+                    false => state.view.gone(&namespace, name, &record.version, now),
+                });
             }
-        });
+            Watched::Leaders(_) => {
+                let name = lease.name_any();
+                self.with(|state, now| match deleted {
+                    false => state.view.see_leader(&namespace, &name, record, now),
+                    true => state.view.leader_gone(&namespace, &name, &record.version, now),
+                });
+            }
+        }
         true
     }
 

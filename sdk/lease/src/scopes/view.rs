@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::installations::{Earlier, Installations};
 use crate::{
     Candidate, Change, Decision, Epoch, Hold, LeaseError, Moment, Observation, Ownership, Record, Role, decide,
 };
@@ -50,6 +51,11 @@ impl ScopeTiming {
         self.grace
     }
 
+    /// How long a leader waits for later installations to find out that it is there: longer than what they know counts.
+    pub fn settle(&self) -> Duration {
+        self.freshness + self.freshness / 4
+    }
+
     /// How often to list, so that one list may fail and what is known stays fresh.
     pub fn confirm(&self) -> Duration {
         self.freshness / 3
@@ -83,10 +89,22 @@ struct Scope {
     leases: BTreeMap<String, Observation>,
     /// Whether we act, and from when on.
     acting: Option<Moment>,
+    /// Whether a lease was seen to change, or to come: not only found, as those of the dead are.
+    lives: bool,
     /// When the other's ownership began.
     theirs_since: Moment,
     /// When the other's ownership ends by itself.
     until: Option<Moment>,
+}
+
+/// The other installations, and what follows from them.
+#[derive(Debug)]
+struct Among {
+    installations: Installations,
+    /// The one that we stand back for, and since when.
+    ahead: Option<(Earlier, Moment)>,
+    /// The hold in which our leader may act.
+    leads: Option<u32>,
 }
 
 /// All namespaces.
@@ -94,7 +112,8 @@ struct Scope {
 pub struct ScopeView {
     timing: ScopeTiming,
     scopes: BTreeMap<String, Scope>,
-    /// By lease name: when the last complete list was begun.
+    among: Option<Among>,
+    /// By lease name, empty for that of the installations: when the last complete list was begun.
     confirmed: BTreeMap<String, Option<Moment>>,
     fresh: Option<Moment>,
     changes: Vec<Change>,
@@ -104,7 +123,52 @@ impl ScopeView {
     /// Nothing seen yet of leases with these names.
     pub fn new<N: Into<String>>(timing: ScopeTiming, names: impl IntoIterator<Item = N>) -> Self {
         let confirmed = names.into_iter().map(|name| (name.into(), None)).collect();
-        Self { timing, scopes: BTreeMap::new(), confirmed, fresh: None, changes: Vec::new() }
+        Self { timing, scopes: BTreeMap::new(), among: None, confirmed, fresh: None, changes: Vec::new() }
+    }
+
+    /// This is one of several cluster-wide installations, whose leader holds this Lease: of those that are alive,
+    /// the one whose Lease was created first acts, and the others stand back.
+    pub fn among(&mut self, namespace: &str, lease: &str) {
+        self.among = Some(Among { installations: Installations::new(namespace, lease), ahead: None, leads: None });
+        self.confirmed.insert(String::new(), None);
+    }
+
+    /// The Lease of an installation's leader was seen, ours or another's.
+    pub fn see_leader(&mut self, namespace: &str, lease: &str, record: Record, now: Moment) {
+        if let Some(among) = &mut self.among {
+            among.installations.see(namespace, lease, record, now);
+        }
+        self.advance(now);
+    }
+
+    /// The Lease of an installation's leader was deleted, or lost its label, as of this version.
+    pub fn leader_gone(&mut self, namespace: &str, lease: &str, version: &str, now: Moment) {
+        if let Some(among) = &mut self.among {
+            among.installations.gone(namespace, lease, version, now);
+        }
+        self.advance(now);
+    }
+
+    /// The Leases of all leaders were listed, by namespace and name, beginning at `begun`.
+    pub fn leaders_listed(&mut self, found: Vec<(String, String, Record)>, version: &str, begun: Moment, now: Moment) {
+        if let Some(among) = &mut self.among {
+            among.installations.listed(found, version, now);
+            self.confirmed.insert(String::new(), Some(begun));
+        }
+        self.advance(now);
+    }
+
+    /// The installation that this one stands back for.
+    pub fn ahead(&mut self, now: Moment) -> Option<Earlier> {
+        self.advance(now);
+        self.among.as_ref()?.ahead.as_ref().map(|(earlier, _)| earlier.clone())
+    }
+
+    /// Whether our leader may act in the hold of this epoch: it is seen, what is known counts, and no other installation
+    /// may be acting. Always, for who is not [`among`](Self::among) others.
+    pub fn leads(&mut self, epoch: Epoch, now: Moment) -> bool {
+        self.advance(now);
+        self.among.as_ref().is_none_or(|among| self.fresh.is_some() && among.leads == Some(epoch.transitions))
     }
 
     /// A Lease was seen.
@@ -113,10 +177,12 @@ impl ScopeView {
         let scope = self.scopes.entry(namespace.to_owned()).or_insert_with(|| Scope {
             leases: BTreeMap::new(),
             acting: Some(now),
+            lives: false,
             theirs_since: now,
             until: None,
         });
-        scope.leases.entry(name.to_owned()).or_default().see(Some(record), now);
+        let news = scope.leases.entry(name.to_owned()).or_default().see(Some(record), now);
+        scope.lives |= news && self.confirmed.get(name).copied().flatten().is_some();
         self.refresh(namespace, now);
     }
 
@@ -156,6 +222,7 @@ impl ScopeView {
             let gone = scope.leases.values().all(|lease| lease.present().is_none());
             !(gone && scope.acting.is_some_and(|since| now.since(since) > FORGET))
         });
+        self.rank(now);
         let fresh = self.is_fresh(now);
         if fresh && self.fresh.is_none() {
             self.fresh = Some(now);
@@ -168,6 +235,17 @@ impl ScopeView {
     /// Who owns this namespace at `now`.
     pub fn owns(&mut self, namespace: &str, now: Moment) -> Ownership {
         self.advance(now);
+        if let Some((earlier, since)) = self.among.as_ref().and_then(|among| among.ahead.as_ref()) {
+            return Ownership::Theirs {
+                holder: format!("{}/{}", earlier.namespace, earlier.lease),
+                epoch: Epoch::hold(earlier.transitions),
+                since: *since,
+                until: Some(earlier.until),
+            };
+        }
+        if self.among.as_ref().is_some_and(|among| among.installations.in_doubt(&self.timing, now)) {
+            return self.theirs(namespace).unwrap_or(Ownership::Unknown);
+        }
         let Some(fresh_since) = self.fresh else {
             // What is known to be another's stays another's while nothing is heard.
             return self.theirs(namespace).unwrap_or(Ownership::Unknown);
@@ -185,9 +263,10 @@ impl ScopeView {
     }
 
     /// When something changes by itself.
-    pub fn turns_at(&self) -> Option<Moment> {
+    pub fn turns_at(&self, now: Moment) -> Option<Moment> {
         let ends = self.scopes.values().filter(|scope| scope.acting.is_none()).filter_map(|scope| scope.until);
-        ends.chain(self.fresh.and(self.confirmed()).map(|at| at + self.timing.freshness)).min()
+        let turns = self.among.as_ref().and_then(|among| among.installations.turns_at(&self.timing, now));
+        ends.chain(turns).chain(self.fresh.and(self.confirmed()).map(|at| at + self.timing.freshness)).min()
     }
 
     /// How many namespaces are another's.
@@ -234,6 +313,23 @@ impl ScopeView {
         self.scopes.iter().flat_map(of).collect()
     }
 
+    /// Decides again which installation acts; tells when that, or the hold in which ours does, is another than before.
+    fn rank(&mut self, now: Moment) {
+        let Some(among) = &mut self.among else { return };
+        among.installations.advance(&self.timing, now);
+        let ahead = among.installations.ahead(&self.timing, now);
+        let leads = among.installations.leads(&self.timing, now);
+        let place = |earlier: &Earlier| (earlier.namespace.clone(), earlier.lease.clone());
+        let before = among.ahead.take();
+        let since = before.as_ref().map_or(now, |(_, since)| *since);
+        let moved = before.map(|(earlier, _)| place(&earlier)) != ahead.as_ref().map(place);
+        among.ahead = ahead.map(|earlier| (earlier, if moved { now } else { since }));
+        if moved || std::mem::replace(&mut among.leads, leads) != leads {
+            self.changes.push(Change::Everywhere);
+        }
+        among.leads = leads;
+    }
+
     fn role(&self) -> Role {
         Role::Fallback { duration: self.timing.duration, grace: self.timing.grace }
     }
@@ -245,6 +341,9 @@ impl ScopeView {
 
     fn theirs(&self, namespace: &str) -> Option<Ownership> {
         let scope = self.scopes.get(namespace).filter(|scope| scope.acting.is_none())?;
+        if !scope.lives {
+            return Some(Ownership::Unknown);
+        }
         let lease = scope.leases.values().max_by_key(|lease| self.end_of(lease))?.last()?;
         Some(Ownership::Theirs {
             holder: lease.holder.clone().unwrap_or_default(),
@@ -281,6 +380,7 @@ impl ScopeView {
             }
             (None, None) => {
                 scope.acting = Some(now);
+                scope.lives = false;
                 self.changes.push(Change::Namespace(namespace.to_owned()));
             }
             _ => {}

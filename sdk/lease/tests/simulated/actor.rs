@@ -209,10 +209,10 @@ impl ClusterWide {
         let runs = self.clock.tick(time);
         let connected = time >= self.partitioned_until;
         while self.watched < server.log.len() {
-            let (_, state) = &server.log[self.watched];
+            let (state, version) = &server.log[self.watched];
             self.watched += 1;
             if let Some(at) = network.pass(time, chance).filter(|_| self.watch && connected) {
-                self.events.push((at, state.clone(), server.version));
+                self.events.push((at, state.clone(), *version));
             }
         }
         if !runs || time < self.frozen_until {

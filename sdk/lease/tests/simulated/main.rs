@@ -5,6 +5,7 @@
 
 mod actor;
 mod election;
+mod installations;
 mod races;
 mod scopes;
 mod world;

@@ -49,6 +49,7 @@ fn record(holder: &str, transitions: u32, version: u64) -> Record {
         renewed: Some(renewed),
         duration: Some(DURATION),
         transitions,
+        created: None,
         version: version.to_string(),
     }
 }

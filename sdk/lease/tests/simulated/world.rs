@@ -1,5 +1,7 @@
 //! True time, one API server with one Lease, a network that delays and loses, and what each actor makes of it.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -68,8 +70,10 @@ pub(crate) enum Answer {
 pub(crate) struct Server {
     pub(crate) lease: Option<Record>,
     pub(crate) version: u64,
-    /// Each state that there ever was, for watches.
-    pub(crate) log: Vec<(Duration, Option<Record>)>,
+    /// What the versions of all Leases of one API server are counted with.
+    pub(crate) versions: Rc<Cell<u64>>,
+    /// Each state that there ever was, and its version, for watches.
+    pub(crate) log: Vec<(Option<Record>, u64)>,
 }
 
 impl Server {
@@ -87,10 +91,14 @@ impl Server {
     }
 
     pub(crate) fn put(&mut self, time: Duration, lease: Option<Record>) -> Option<Record> {
-        self.version += 1;
+        self.version = self.versions.get() + 1;
+        self.versions.set(self.version);
         let version = self.version.to_string();
-        self.lease = lease.map(|lease| Record { version, ..lease });
-        self.log.push((time, self.lease.clone()));
+        // The API server writes whole seconds.
+        let created = self.lease.as_ref().and_then(|lease| lease.created);
+        let created = created.or_else(|| Timestamp::from_second(wall(time, 0).as_second()).ok());
+        self.lease = lease.map(|lease| Record { version, created, ..lease });
+        self.log.push((self.lease.clone(), self.version));
         self.lease.clone()
     }
 }
