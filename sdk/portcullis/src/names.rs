@@ -16,6 +16,8 @@ fn is_part(text: &str) -> bool {
         && [text.bytes().next(), text.bytes().last()].iter().all(|end| end.is_some_and(letter))
 }
 
+/// The label of the Lease of a cluster-wide installation's leader: which operator it is.
+pub(crate) const OPERATOR: &str = "portcullis.dev/operator";
 /// The annotation by which a development session marks what it put into a cluster.
 pub(crate) const DEV_SESSION: &str = "portcullis.dev/dev-session";
 /// The label that says whose session it is.

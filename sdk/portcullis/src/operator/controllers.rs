@@ -21,15 +21,21 @@ pub(super) struct Controllers {
 impl Controllers {
     /// Runs them while this replica leads, again and again, until `stop`.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
-        let Some(Election { lease, name, margin }) = election else {
+        let Some(Election { lease, name, margin, among }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
         while let Some(Some(hold)) = stop.run_until_cancelled(lease.acquired()).await {
+            let term = Leadership::term(lease.clone(), hold.epoch, among.clone());
+            if stop.run_until_cancelled(term.begun()).await != Some(true) {
+                continue;
+            }
             info!(lease = name, epoch = %hold.epoch, "leading: this replica runs the controllers");
-            let term = Leadership::term(lease.clone(), hold.epoch);
-            self.term(term, lease.lost(hold.epoch), margin, &stop).await?;
+            self.term(term.clone(), term.ended(), margin, &stop).await?;
             if !stop.is_cancelled() {
-                let why = lease.health().ended.map(|reason| format!("{reason:?}"));
+                let why = lease
+                    .health()
+                    .ended
+                    .map_or_else(|| "another installation was there first".to_owned(), |reason| format!("{reason:?}"));
                 warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
             }
         }

@@ -18,7 +18,6 @@ use super::input::read;
 use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
 use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
-use crate::webhooks::Webhooks;
 
 /// A file with manifests is no larger.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
@@ -110,7 +109,7 @@ pub(super) async fn perform<A: clap::Args>(
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    let subject = subject(operator, &parts.webhooks, installation)?;
+    let subject = subject(operator, &parts, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
             let findings = explain(&parts.webhooks, &manifests(filename)?).await;
@@ -154,9 +153,10 @@ fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
 /// What should be there, from the registration.
 fn subject<A: clap::Args>(
     operator: &Operator<A>,
-    webhooks: &Webhooks,
+    parts: &Parts,
     installation: Installation,
 ) -> anyhow::Result<Subject> {
+    let webhooks = &parts.webhooks;
     let restricted = installation.restricted_to.is_some();
     let others = operator.scope_leases.iter().map(|name| (*name).to_owned());
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
@@ -165,7 +165,7 @@ fn subject<A: clap::Args>(
         webhooks: webhooks.manifests()?,
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
-        access: operator.access(&installation, webhooks)?,
+        access: operator.access(&installation, parts)?,
         scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
         installation,
     })

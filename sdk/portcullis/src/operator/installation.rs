@@ -15,6 +15,9 @@ pub(super) const SERVICE_PORT: u16 = 443;
 /// The DNS domain of clusters, unless another is said.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
 
+/// What follows a release in the name of its leader's Lease.
+pub(super) const LEADER: &str = "-leader";
+
 /// Name of the Service of a release, unless another is said.
 pub(super) fn service_of(release: &str) -> String {
     format!("{release}-webhook")
@@ -159,9 +162,10 @@ impl Installation {
         self.cluster_scoped(&format!("{}-mutating", self.release))
     }
 
-    /// Name of the roles: `<release>`, and `<release>-<ns>` when restricted.
+    /// Name of the roles without a namespace: `<release>:<namespace>`. No two installations have the same, because
+    /// neither part holds a colon.
     pub fn role(&self) -> String {
-        self.cluster_scoped(&self.release)
+        format!("{}:{}", self.release, self.namespace)
     }
 
     /// Name of the Secret with the authority, in automatic mode.
@@ -183,7 +187,7 @@ impl Installation {
 
     /// Name of the Lease, in its own namespace, that says which replica runs the controllers.
     pub fn leader_lease(&self) -> String {
-        format!("{}-leader", self.release)
+        format!("{}{LEADER}", self.release)
     }
 
     /// Name of the Lease by which a restricted operator says that a namespace is its own. It is named after the operator

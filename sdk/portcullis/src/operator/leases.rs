@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use jiff::SignedDuration;
 use kube::Client;
 use portcullis_lease::{Campaign, CampaignDriver, LeaseError, LeaseHandle, ScopeTiming, Scopes, ScopesDriver, Timing};
@@ -11,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::health::Health;
+use super::installation::LEADER;
 use super::{Installation, Switch};
 use crate::metrics::Metrics;
+use crate::names::OPERATOR;
 use crate::scopes::Scope;
 
 /// How often readiness looks whether the leases are known.
@@ -93,6 +96,8 @@ pub(super) struct Election {
     pub(super) name: String,
     /// How long after its hold ended nobody else has begun: what is under way has this long to end.
     pub(super) margin: Duration,
+    /// Of a cluster-wide installation: what it knows of the others.
+    pub(super) among: Option<Scopes>,
 }
 
 impl Leases {
@@ -111,7 +116,7 @@ impl Leases {
         let stand = |namespace: &str, name: &str, campaign: Campaign, timing: Timing| {
             let (lease, driver) = campaign.timing(timing).with(client.clone());
             let margin = timing.duration().saturating_sub(timing.deadline());
-            (Election { lease, name: format!("{namespace}/{name}"), margin }, driver)
+            (Election { lease, name: format!("{namespace}/{name}"), margin, among: None }, driver)
         };
         if let Some(namespace) = &installation.restricted_to {
             let name = installation.scope_lease();
@@ -120,18 +125,19 @@ impl Leases {
             let scope = Scope::restricted(namespace, election.lease.clone());
             return Ok(Self { scope, election: Some(election), campaign: Some(driver), scopes: None, watch: None });
         }
-        let (election, campaign) = if has_controllers && leader_elect.is_on() {
-            let (namespace, name) = (&installation.namespace, installation.leader_lease());
-            let campaign = Campaign::leader_election(namespace, &name, identity)?;
-            let (election, driver) = stand(namespace, &name, campaign, timing.leader);
-            (Some(election), Some(driver))
-        } else {
-            (None, None)
-        };
         let own = installation.scope_lease();
         let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
-        let (scopes, watch) = Scopes::new(client.clone(), &names, timing.watch)?;
-        let scope = Scope::cluster_wide(scopes.clone());
+        let (scopes, mut watch) = Scopes::new(client.clone(), &names, timing.watch)?;
+        let (mut election, mut campaign) = (None, None);
+        let mut scope = Scope::cluster_wide(scopes.clone());
+        if has_controllers && leader_elect.is_on() {
+            let (namespace, name) = (&installation.namespace, installation.leader_lease());
+            let stands = Campaign::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
+            let (stood, driver) = stand(namespace, &name, stands, timing.leader);
+            scope = Scope::of_installation(scopes.clone(), name.clone());
+            watch = watch.among(&format!("{OPERATOR}={}", installation.operator), namespace, &name);
+            (election, campaign) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
+        }
         Ok(Self { scope, election, campaign, scopes: Some(scopes), watch: Some(watch) })
     }
 
@@ -176,9 +182,39 @@ impl Leases {
                 info!("the leases are known");
                 health.ready();
             };
-            tokio::join!(hold, watch, known);
+            let others = stop.run_until_cancelled(tell(scopes.clone()));
+            tokio::join!(hold, watch, known, others);
             stop.cancelled().await;
             Ok(())
+        }
+    }
+}
+
+/// Says whenever another cluster-wide installation begins or ends to be first.
+async fn tell(scopes: Option<Scopes>) {
+    let Some(scopes) = scopes else { return };
+    let mut changes = scopes.changes();
+    let mut told: Option<(String, String)> = None;
+    loop {
+        let ahead = scopes.ahead().map(|earlier| (earlier.namespace, earlier.lease));
+        match &ahead {
+            Some((namespace, lease)) if told != ahead => {
+                let release = lease.strip_suffix(LEADER).unwrap_or(lease);
+                warn!(
+                    namespace,
+                    release,
+                    lease,
+                    "standing back: this cluster-wide operator was installed before, as this release in this namespace. This \
+                     one checks and writes nothing while that one lives. Remove one of them, or restrict one to a \
+                     namespace (--restrict-to-namespace)"
+                );
+            }
+            None if told.is_some() => info!("no other installation is first any more: this one checks and writes"),
+            _ => {}
+        }
+        told = ahead;
+        if changes.next().await.is_none() {
+            return;
         }
     }
 }

@@ -298,14 +298,15 @@ impl<A: clap::Args> Operator<A> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
 
-    /// All that the operator may do when this installation of it serves `webhooks`: what was granted for its
-    /// controllers, and what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs
-    /// with the rights of whoever calls it.
+    /// All that the operator may do when this installation of it runs `parts`: what was granted for its controllers, and
+    /// what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs with the rights
+    /// of whoever calls it.
     ///
     /// # Errors
     /// When the webhooks cannot be registered as they are.
-    pub fn access(&self, installation: &Installation, webhooks: &Webhooks) -> Result<Access, RegistrationError> {
+    pub fn access(&self, installation: &Installation, parts: &Parts) -> Result<Access, RegistrationError> {
         let mut access = self.access.clone();
+        let webhooks = &parts.webhooks;
         let Configurations { validating, mutating, crds } = installation.configurations(webhooks)?;
         // What others publish is looked at and not written.
         let automatic = installation.certificates == CertificateMode::Automatic;
@@ -331,22 +332,26 @@ impl<A: clap::Args> Operator<A> {
                 access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
             }
         }
-        leases(&mut access, installation, &self.scope_leases);
+        leases(&mut access, installation, &self.scope_leases, !parts.controllers.is_empty());
         Ok(access)
     }
 }
 
-/// What leader election and scopes take. What is created has no name yet that a role could be narrowed to.
-fn leases(access: &mut Access, installation: &Installation, others: &[&'static str]) {
+/// What leader election and scopes take. What is created has no name yet that a role could be narrowed to, and nobody
+/// knows the names of the other installations' leaders.
+fn leases(access: &mut Access, installation: &Installation, others: &[&'static str], has_controllers: bool) {
     let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
     let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
+    let look = grant(&["list", "watch"]);
     if installation.restricted_to.is_some() {
         access.watched.extend(keep(installation.scope_lease()));
-        return;
+    } else if has_controllers {
+        access.own_namespace.extend(keep(installation.leader_lease()));
+        access.cluster.push(look);
+    } else {
+        let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
+        access.cluster.push(look.named(names));
     }
-    access.own_namespace.extend(keep(installation.leader_lease()));
-    let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
-    access.cluster.push(grant(&["list", "watch"]).named(names));
 }
 
 impl<A: clap::Args> std::fmt::Debug for Operator<A> {

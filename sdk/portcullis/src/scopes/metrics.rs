@@ -72,6 +72,9 @@ impl Collector for ScopeMetrics {
             None,
             excluded.metric_type(),
         )?)?;
+        let back = ConstGauge::new(i64::from(scopes.ahead.is_some()));
+        let help = "Whether another cluster-wide installation of this operator was there first, and acts.";
+        back.encode(encoder.encode_descriptor("scope_standing_back", help, None, back.metric_type())?)?;
         let Some(age) = scopes.age else { return Ok(()) };
         let age = ConstGauge::new(age.as_secs_f64());
         let help = "Time since it was last known who owns which namespace.";

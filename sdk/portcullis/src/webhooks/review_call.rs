@@ -27,22 +27,18 @@ pub(super) struct ReviewCalls {
     metrics: AdmissionMetrics,
     budget: Budget,
     scope: Scope,
-    /// What is noted of a review that is another operator's business.
-    skips: String,
+    /// What is left undone to a review that is another operator's business.
+    skips: &'static str,
 }
 
 impl ReviewCalls {
     /// `budget` is for the bodies of all admission webhooks together.
     pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget, scope: Scope) -> Self {
-        let what = match webhook.manifest().kind {
+        let skips = match webhook.manifest().kind {
             WebhookKind::Validating => "validation",
             WebhookKind::Mutating => "mutation",
         };
-        let why = match scope.restricted_to() {
-            None => "namespace has namespace-restricted operator".to_owned(),
-            Some(own) => format!("this operator is restricted to namespace {own}"),
-        };
-        Self { webhook, metrics, budget, scope, skips: format!("skipping {what} - {why}") }
+        Self { webhook, metrics, budget, scope, skips }
     }
 
     /// What the log calls it.
@@ -81,7 +77,8 @@ impl ReviewCalls {
         let request = &review.request;
         // Before anything is decoded: another operator's objects may not be of a version that we can read.
         if !self.scope.owns(&request.namespace).must_check() {
-            return Ok(self.decided(review, &Decision::skipped(&self.skips), call));
+            let note = format!("skipping {} - {}", self.skips, self.scope.skips());
+            return Ok(self.decided(review, &Decision::skipped(&note), call));
         }
         let admitted = AssertUnwindSafe(
             self.webhook.admit(request, Context::of_request(request, self.webhook.settings().side_effects)),

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis::certificates::{Automatic, Bundle, Configurations, Material};
 use portcullis::manifest::Grant as Rights;
-use portcullis::operator::{NoArgs, Operator};
+use portcullis::operator::{NoArgs, Operator, Parts};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl Place {
         let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("any").on_create(allow));
         // An operator's name is a constant of its binary.
         let operator = Operator::<NoArgs>::named(name.clone().leak());
-        let access = operator.access(&operator.installation(&name).unwrap(), &webhooks).unwrap();
+        let access = operator.access(&operator.installation(&name).unwrap(), &Parts::new(webhooks.clone())).unwrap();
         let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];

@@ -16,13 +16,13 @@ use crate::trace::windows;
 use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK, TURN};
 
 /// Asks all the time who checks in a namespace.
-struct Prober {
+pub(crate) struct Prober {
     done: Arc<AtomicBool>,
     task: JoinHandle<Vec<(Instant, BTreeSet<String>)>>,
 }
 
 impl Prober {
-    fn start(client: kube::Client, namespace: &str) -> Self {
+    pub(crate) fn start(client: kube::Client, namespace: &str) -> Self {
         let (done, namespace) = (Arc::new(AtomicBool::new(false)), namespace.to_owned());
         let end = Arc::clone(&done);
         let task = tokio::spawn(async move {
@@ -39,7 +39,7 @@ impl Prober {
     }
 
     /// The longest time in which two checked, and in which nobody did.
-    async fn windows(self) -> (Duration, Duration) {
+    pub(crate) async fn windows(self) -> (Duration, Duration) {
         self.done.store(true, Ordering::Release);
         let seen = self.task.await.unwrap();
         let longest = |count: &dyn Fn(usize) -> bool| {
@@ -95,7 +95,13 @@ impl Pair {
 }
 
 /// Prints a row, and holds it against the bound: no two writers, nobody for this long at most.
-fn row(what: &str, actors: &[Vec<Instant>], from: Instant, none: Duration, checks: Option<(Duration, Duration)>) {
+pub(crate) fn row(
+    what: &str,
+    actors: &[Vec<Instant>],
+    from: Instant,
+    none: Duration,
+    checks: Option<(Duration, Duration)>,
+) {
     let seen = windows(actors, from);
     let checks = checks.map(|(two, none)| format!("; two check {two:?}, nobody {none:?}")).unwrap_or_default();
     eprintln!("{what}: two write {:?}, nobody {:?} (bound {none:?}){checks}", seen.two, seen.none);

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use kube::api::{Api, DeleteParams, DynamicObject};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
 use portcullis_testing::{ControlPlane, wait_until};
@@ -14,6 +16,7 @@ use crate::{PATIENCE, TIMING};
 pub(crate) struct Installation {
     cluster: &'static ControlPlane,
     pub(crate) release: &'static str,
+    pub(crate) namespace: String,
     /// What `generate` and `run` are both told.
     place: Vec<String>,
     pub(crate) kubeconfig: String,
@@ -24,15 +27,19 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 impl Installation {
-    /// With the rights and kinds that it generates, and no configuration in force yet. What an installation of this
-    /// name left is taken away.
+    /// With the rights and kinds that it generates, and no configuration in force yet. It calls itself by its release, or
+    /// by the `--tag` that is given. Leaders' Leases that tests before this one left are taken away.
     pub(crate) async fn new(release: &'static str, restricted_to: Option<&str>, more: &[&str]) -> Self {
         let cluster = ControlPlane::shared().await;
+        forget_leaders(cluster).await;
         let namespace = match restricted_to {
             Some(namespace) => namespace.to_owned(),
             None => cluster.namespace(release).await,
         };
-        let mut place = words(&["--release", release, "--namespace", &namespace, "--tag", release]);
+        let mut place = words(&["--release", release, "--namespace", &namespace]);
+        if !more.contains(&"--tag") {
+            place.extend(words(&["--tag", release]));
+        }
         place.extend(words(more));
         if let Some(namespace) = restricted_to {
             place.extend(words(&["--restrict-to-namespace", namespace]));
@@ -42,7 +49,7 @@ impl Installation {
         cluster.apply(&generate("rbac", &place).await).await;
         let account = format!("system:serviceaccount:{namespace}:{release}");
         let kubeconfig = cluster.kubeconfig_as(&account, &[]).display().to_string();
-        Self { cluster, release, place, kubeconfig }
+        Self { cluster, release, namespace, place, kubeconfig }
     }
 
     pub(crate) fn start(&self, more: &[&str]) -> Process {
@@ -79,6 +86,14 @@ impl Installation {
                 assert!(matches!(&error, kube::Error::Api(status) if status.code == 404), "{error}");
             }
         }
+    }
+}
+
+async fn forget_leaders(cluster: &ControlPlane) {
+    let labelled = ListParams::default().labels("portcullis.dev/operator=scopes");
+    for lease in Api::<Lease>::all(cluster.admin()).list(&labelled).await.unwrap() {
+        let leases: Api<Lease> = Api::namespaced(cluster.admin(), &lease.namespace().unwrap());
+        leases.delete(&lease.name_any(), &DeleteParams::default()).await.unwrap();
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod faults;
 mod installation;
+mod installations;
 mod leadership;
 mod process;
 mod proxy;

@@ -12,10 +12,10 @@ use super::certificates::{explained, issued, trust};
 use super::{GenerateError, GenerateFlags, What};
 use crate::certificates::CertificateMode;
 use crate::conversion::{Conversion, convertible};
+use crate::operator::Parts;
 use crate::operator::cli::{BIND, HEALTH_BIND};
 use crate::operator::run::GRACE;
 use crate::operator::{Installation, Operator};
-use crate::webhooks::Webhooks;
 
 /// All that there is to generate from.
 pub(super) struct Objects<'a> {
@@ -38,10 +38,11 @@ impl<'a> Objects<'a> {
     /// whatever is to be generated.
     pub(super) fn new<A: clap::Args>(
         operator: &'a Operator<A>,
-        webhooks: &Webhooks,
+        parts: &Parts,
         flags: &'a GenerateFlags,
         own: Vec<String>,
     ) -> Result<Self, GenerateError> {
+        let webhooks = &parts.webhooks;
         let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
         let registered = webhooks.manifests()?;
         let entries = installation.webhooks(webhooks)?;
@@ -54,7 +55,7 @@ impl<'a> Objects<'a> {
             cluster_role: installation.role(),
             restricted_to: installation.restricted_to.clone(),
         };
-        let rbac = operator.access(&installation, webhooks)?;
+        let rbac = operator.access(&installation, parts)?;
         let restricted = installation.restricted_to.is_some();
         let names = |those: &dyn Fn(&&Webhook) -> bool| -> Vec<String> {
             registered.iter().filter(those).filter(|_| restricted).map(|webhook| webhook.name.clone()).collect()

@@ -1,0 +1,127 @@
+//! Race 14: two cluster-wide installations of one operator. Which of them acts, and for how long nobody does.
+
+use portcullis_testing::{ControlPlane, wait_until};
+use tokio::time::Instant;
+
+use crate::faults::{Prober, row};
+use crate::installation::{Installation, checked_by, try_widget};
+use crate::process::Process;
+use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK, TURN};
+
+const BACK: &str = "standing back: this cluster-wide operator was installed before";
+
+/// Waits until it stands back; it says so once, with whom it stands back for, and is ready all the same.
+async fn stands_back(process: &Process, first: &Installation, times: usize) {
+    let shown = || async {
+        let (_, metrics) = process.health("/metrics").await;
+        metrics.contains("portcullis_scope_standing_back 1").then_some(())
+    };
+    wait_until("it to stand back", PATIENCE, shown).await;
+    let said = || async { (process.said(BACK).len() == times).then(|| process.said(BACK)) };
+    let said = wait_until("it to say so", PATIENCE, said).await;
+    let last = said.last().unwrap();
+    assert_eq!((&last["release"], &last["namespace"]), (&first.release.into(), &(*first.namespace).into()));
+    assert!(last["message"].as_str().unwrap().contains("--restrict-to-namespace"), "{last}");
+    assert_eq!(process.health("/readyz").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone() {
+    let _turn = TURN.lock().await;
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("team").await;
+    let arguments = ["--acts-in", &*team, "--ignore-failures"];
+    let first = Installation::new("platform", None, &arguments).await;
+    let second = Installation::new("twin", None, &arguments).await;
+    let client = cluster.admin();
+    let old = first.start(&[]);
+    first.install(&old).await;
+    old.acts(&team).await;
+
+    let (begun, prober) = (Instant::now(), Prober::start(client.clone(), &team));
+    let twin = second.start(&[]);
+    second.install(&twin).await;
+    stands_back(&twin, &first, 1).await;
+    checked_by(&client, &team, &["platform"]).await;
+    let skipped = "skipping validation - another cluster-wide installation was there first";
+    assert!(!twin.said(skipped).is_empty(), "it is asked, and allows unchecked");
+    let checks = prober.windows().await;
+    let actors = [old.acted(&team), twin.acted(&team)];
+    row("a second release starts", &actors, begun, std::time::Duration::ZERO, Some(checks));
+    assert!(checks.1 <= SLACK, "nobody checked for {checks:?}");
+    assert!(actors[1].is_empty(), "the second never wrote");
+
+    let begun = Instant::now();
+    let mut old = old;
+    let mut new = first.start(&[]);
+    new.ready().await;
+    first.install(&new).await;
+    old.signal("TERM").await;
+    assert!(old.ended().await.success());
+    new.acts(&team).await;
+    let actors = [old.acted(&team), new.acted(&team), twin.acted(&team)];
+    assert!(actors[2].is_empty(), "the second had a turn in a rolling update");
+    // The next one looks every 0.4 s, and gives the second time to find out.
+    row("rolling update of the first", &actors, begun, SETTLE + GRACE, None);
+
+    let (begun, prober) = (Instant::now(), Prober::start(client.clone(), &team));
+    new.signal("KILL").await;
+    new.ended().await;
+    twin.acts(&team).await;
+    checked_by(&client, &team, &["twin"]).await;
+    let checks = prober.windows().await;
+    row("the first crashes", &[new.acted(&team), twin.acted(&team)], begun, DURATION + GRACE, Some(checks));
+    assert!(checks.1 <= DURATION + GRACE + SLACK, "nobody checked for {checks:?}");
+    assert!(twin.health("/metrics").await.1.contains("portcullis_scope_standing_back 0"));
+
+    // Its Lease is still the older one.
+    let (begun, prober) = (Instant::now(), Prober::start(client.clone(), &team));
+    let back = first.start(&[]);
+    first.install(&back).await;
+    back.acts(&team).await;
+    stands_back(&twin, &first, 2).await;
+    checked_by(&client, &team, &["platform"]).await;
+    let checks = prober.windows().await;
+    row("the first comes back", &[back.acted(&team), twin.acted(&team)], begun, SETTLE, Some(checks));
+    assert!(checks.1 <= SLACK, "nobody checked for {checks:?}");
+    first.uninstall().await;
+    second.uninstall().await;
+}
+
+// They have one configuration, and whom that calls checks.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_one_release_in_two_namespaces_one_writes_and_whom_the_configuration_calls_checks() {
+    let _turn = TURN.lock().await;
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("team").await;
+    let arguments = |tag| ["--acts-in", &*team, "--ignore-failures", "--tag", tag].map(str::to_owned);
+    let (one, two) = (arguments("one"), arguments("two"));
+    let first = Installation::new("platform", None, &one.each_ref().map(String::as_str)).await;
+    let second = Installation::new("platform", None, &two.each_ref().map(String::as_str)).await;
+    let client = cluster.admin();
+    let (old, twin) = (first.start(&[]), second.start(&[]));
+    first.install(&old).await;
+    // Created in the same second, they are ordered by name: either may be the first.
+    let shown = || async {
+        let metrics = [old.health("/metrics").await.1, twin.health("/metrics").await.1];
+        metrics.iter().position(|text| text.contains("portcullis_scope_standing_back 1"))
+    };
+    let leads = 1 - wait_until("one to stand back", PATIENCE, shown).await;
+    let (acting, standing, place) = if leads == 0 { (&old, &twin, &first) } else { (&twin, &old, &second) };
+    checked_by(&client, &team, &["one"]).await;
+
+    second.install(&twin).await;
+    stands_back(standing, place, 1).await;
+    checked_by(&client, &team, &["two"]).await;
+    acting.acts(&team).await;
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(try_widget(&client, &team, 1).await.checked, ["two"]);
+    }
+    assert!(standing.acted(&team).iter().all(|at| *at < begun), "both write");
+    acting.signal("KILL").await;
+    standing.acts(&team).await;
+    let actors = [acting.acted(&team), standing.acted(&team)];
+    row("the same release, the first crashes", &actors, begun, DURATION + GRACE, None);
+    first.uninstall().await;
+}
