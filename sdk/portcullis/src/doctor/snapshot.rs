@@ -154,7 +154,9 @@ pub struct Snapshot {
     pub ca_secret: Look<Option<Stored>>,
     /// Leases under the scope's names, in all namespaces.
     pub leases: Look<Listed<Lease>>,
-    /// The same a while later, when that was asked for.
+    /// The Leases of the leaders of cluster-wide installations of this operator, in all namespaces.
+    pub leaders: Look<Listed<Lease>>,
+    /// Those under the scope's names a while later, when that was asked for.
     pub leases_later: Option<Look<Listed<Lease>>>,
     /// cert-manager's part, where it is installed.
     pub issuance: Look<Issuance>,

@@ -380,6 +380,28 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
                     Some(list(&[lease("shop-namespace-scope", "pod-b", 1, "2026-01-01T11:59:55.000000Z")]));
             },
         ),
+        ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| s.leaders = list(&[leader("blue", "a", "10")])),
+        // The younger one is not running.
+        ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| {
+            s.leaders =
+                list(&[leader("shop", "a", "10"), lease("shop-leader", "pod", 1, "2026-01-01T11:00:00.000000Z")]);
+        }),
+        (
+            "L6",
+            Verdict::Fail,
+            "release green in b was there first and acts; release blue in a stands back",
+            "--restrict-to-namespace",
+            |s| s.leaders = list(&[leader("blue", "a", "20"), leader("green", "b", "10")]),
+        ),
+        (
+            "L6",
+            Verdict::Fail,
+            "release shop in b stands back, checks and writes nothing; those of one release",
+            "",
+            |s| {
+                s.leaders = list(&[leader("shop", "a", "10"), leader("shop", "b", "10")]);
+            },
+        ),
         ("L5", Verdict::Info, "clocks of this machine and of the API server differ by 60 s", "", |s| {
             s.server_time = Some(now() - SignedDuration::from_secs(60));
         }),
@@ -493,6 +515,14 @@ fn lease(name: &str, holder: &str, transitions: u32, renewed: &str) -> Value {
             "holderIdentity": holder, "leaseDurationSeconds": 25, "leaseTransitions": transitions, "renewTime": renewed,
         },
     })
+}
+
+/// The Lease of the leader of a release, which is renewed.
+fn leader(release: &str, namespace: &str, second: &str) -> Value {
+    let mut lease = lease(&format!("{release}-leader"), "pod-a", 1, "2026-01-01T11:59:50.000000Z");
+    lease["metadata"]["namespace"] = json!(namespace);
+    lease["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T11:00:{second}Z"));
+    lease
 }
 
 fn deleted(

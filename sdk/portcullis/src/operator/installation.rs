@@ -16,7 +16,7 @@ pub(super) const SERVICE_PORT: u16 = 443;
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
 
 /// What follows a release in the name of its leader's Lease.
-pub(super) const LEADER: &str = "-leader";
+pub(crate) const LEADER: &str = "-leader";
 
 /// Name of the Service of a release, unless another is said.
 pub(super) fn service_of(release: &str) -> String {

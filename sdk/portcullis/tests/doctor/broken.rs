@@ -126,6 +126,15 @@ fn lease(clinic: &Clinic, holder: &str, renewed: Timestamp) -> Act {
     )
 }
 
+/// The Lease of the leader of a cluster-wide installation.
+fn leader(clinic: &Clinic, release: &str) -> Act {
+    let Create(sort, mut lease) = lease(clinic, "pod-a", Timestamp::now()) else { unreachable!() };
+    let labels = json!({ "portcullis.dev/operator": "shop" });
+    let (name, namespace) = (format!("{release}-leader"), &clinic.namespace);
+    lease["metadata"] = json!({ "name": name, "namespace": namespace, "labels": labels });
+    Create(sort, lease)
+}
+
 fn job(name: &str, command: &[&str]) -> Act {
     let container = json!({ "name": "job", "image": "example/tool:1", "command": command });
     let spec = json!({ "template": { "spec": { "restartPolicy": "Never", "containers": [container] } } });
@@ -385,6 +394,11 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
                 Create(SERVICE, json!({ "metadata": { "name": "second-webhook" }, "spec": { "type": "ExternalName", "externalName": "localhost" } })),
             ],
             &[("L6", "FAIL", "2 installations validate the whole cluster", "--restrict-to-namespace")],
+        ),
+        variant(
+            "two cluster-wide installations that run",
+            vec![leader(clinic, "blue"), leader(clinic, "green")],
+            &[("L6", "FAIL", "was there first and acts; release", "--restrict-to-namespace")],
         ),
         variant(
             "restricted configuration without a Lease",

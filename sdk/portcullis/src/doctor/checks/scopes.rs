@@ -12,6 +12,7 @@ use crate::doctor::configuration::{Configuration, shown};
 use crate::doctor::snapshot::Blind;
 use crate::doctor::trust::span;
 use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER};
+use crate::operator::LEADER;
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -234,25 +235,54 @@ pub(super) fn clocks(view: &View<'_>) -> Said {
 /// L6
 pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
+    let fix = "keep one of them, and delete the others or restrict each to a namespace (--restrict-to-namespace); delete \
+               the configurations of those that go";
+    let running = leading(view);
+    if let [first, others @ ..] = &running[..]
+        && !others.is_empty()
+    {
+        let name = |claim: &Claim<'_>| {
+            let lease = claim.lease.name_any();
+            format!("release {} in {}", lease.strip_suffix(LEADER).unwrap_or(&lease), claim.namespace)
+        };
+        let mut message = format!(
+            "{} cluster-wide installations run: {} was there first and acts; {} stands back, checks and writes nothing",
+            running.len(),
+            name(first),
+            others.iter().map(name).collect::<Vec<_>>().join(" and ")
+        );
+        if others.iter().any(|other| other.lease.name_any() == first.lease.name_any()) {
+            message.push_str("; those of one release have one configuration, and whom that calls checks all the same");
+        }
+        return Ok(vec![fail(message, fix)]);
+    }
     snapshot.configurations.known()?;
-    let mut others = Vec::new();
+    let mut called = Vec::new();
     for configuration in snapshot.family(subject) {
         let everywhere = configuration.entries.iter().any(|entry| entry.restricted_to().is_none());
         let service = configuration.entries.first().and_then(crate::doctor::configuration::Entry::service);
-        if everywhere && !is_development(configuration) && service.as_ref().is_some_and(|place| !others.contains(place))
+        if everywhere && !is_development(configuration) && service.as_ref().is_some_and(|place| !called.contains(place))
         {
-            others.extend(service);
+            called.extend(service);
         }
     }
-    if others.len() < 2 {
+    if called.len() < 2 {
+        // Without them, this says less than it could.
+        snapshot.leaders.known()?;
         return Ok(Vec::new());
     }
-    let names: Vec<_> = others.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+    let names: Vec<_> = called.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
     let message = format!("{} installations validate the whole cluster: {}", names.len(), names.join(" and "));
-    Ok(vec![fail(
-        message,
-        "keep one of them; restrict the others (--restrict-to-namespace), or delete their configurations",
-    )])
+    Ok(vec![fail(message, fix)])
+}
+
+/// The cluster-wide installations that have a leader now, in the order in which they go before each other.
+fn leading<'a>(view: &View<'a>) -> Vec<Claim<'a>> {
+    let leaders = view.snapshot.leaders.seen();
+    let claims = leaders.into_iter().flat_map(|leaders| &leaders.items).map(claim);
+    let mut running: Vec<_> = claims.filter(|claim| claim.is_live(view)).collect();
+    running.sort_by_key(|claim| (claim.record.created, claim.namespace.clone(), claim.lease.name_any()));
+    running
 }
 
 /// L7

@@ -31,6 +31,7 @@ use super::configuration::Configuration;
 use super::snapshot::{Listed, Look, Place, Snapshot, Stored};
 use super::subject::Subject;
 use crate::certificates::CertificateMode;
+use crate::names::OPERATOR;
 use read::Reader;
 
 /// The most Services that are looked up: those that webhooks for our kinds call.
@@ -152,6 +153,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
             secret(&installation.secret),
             ca_secret,
             leases(reader, subject),
+            leaders(reader, subject),
             parts::objects(reader, subject, options.in_namespace.as_deref()),
             counters::calls(reader, subject),
             parts::identity(reader, options.denial.is_some()),
@@ -160,7 +162,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
     };
     let (
         (configurations, crds, namespaces, deployments, pods, accounts, jobs, policies, budgets, roles, cluster),
-        (events, secret, ca_secret, leases, objects, calls, identity, server_time),
+        (events, secret, ca_secret, leases, leaders, objects, calls, identity, server_time),
     ) = tokio::join!(first, second);
     Snapshot {
         configurations,
@@ -178,6 +180,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
         secret,
         ca_secret,
         leases,
+        leaders,
         objects,
         calls,
         identity,
@@ -235,6 +238,15 @@ async fn leases(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
         found = both(found, reader.list(api, place, named).await);
     }
     found
+}
+
+/// A restricted look is not for what others do to the cluster.
+async fn leaders(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
+    if subject.installation.restricted_to.is_some() {
+        return Look::default();
+    }
+    let labelled = ListParams::default().labels(&format!("{OPERATOR}={}", subject.installation.operator));
+    reader.list(Api::all(reader.client.clone()), "leases in all namespaces".to_owned(), labelled).await
 }
 
 /// The Services that webhooks for our kinds or under our names call, and who stands behind them.
