@@ -30,8 +30,9 @@ pub struct Args {
     /// Image pull secrets of every pod and ServiceAccount it makes, separated by commas
     #[arg(long, env = "TOOLHIVE_DEFAULT_IMAGE_PULL_SECRETS", default_value = "", hide_default_value = true)]
     default_image_pull_secrets: String,
-    /// Namespaces to watch, separated by commas; all when empty
-    #[arg(long, env = "WATCH_NAMESPACE", default_value = "", hide_default_value = true)]
+    /// For tests that share an API server: the namespaces to watch. An installation is restricted by
+    /// `--restrict-to-namespace` or `WATCH_NAMESPACE`
+    #[arg(long, default_value = "", hide = true)]
     watch_namespace: String,
 }
 

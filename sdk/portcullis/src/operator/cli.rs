@@ -158,7 +158,12 @@ enum LogFormat {
 }
 
 pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
-    Cli::<A>::command().name(operator.name).version(operator.version)
+    // What is in the environment of a shell restricts no other command: those are for whole clusters.
+    let restricted = |command: clap::Command| match command.get_name() {
+        "run" => command.mut_arg("restrict_to_namespace", |flag| flag.env("WATCH_NAMESPACE")),
+        _ => command,
+    };
+    Cli::<A>::command().name(operator.name).version(operator.version).mut_subcommands(restricted)
 }
 
 /// Longer than that, and calls under way have no time to end.

@@ -65,8 +65,8 @@ pub(super) struct InstallationFlags {
     /// operator's]
     #[arg(long, value_parser = label)]
     pub(super) release: Option<String>,
-    /// Serve this namespace only, beside a cluster-wide operator that then leaves it alone
-    #[arg(long, value_name = "NAMESPACE", value_parser = label)]
+    /// Serve this namespace only, beside a cluster-wide operator that then leaves it alone; all when empty
+    #[arg(long, value_name = "NAMESPACE", value_parser = restriction)]
     pub(super) restrict_to_namespace: Option<String>,
     /// Name of the Service through which the API server calls the webhooks [default: <release>-webhook]
     #[arg(long, value_parser = service_name)]
@@ -107,6 +107,13 @@ impl InstallationFlags {
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
     pub(super) fn resolve(&self, operator: &'static str, namespace: Option<&str>) -> anyhow::Result<Installation> {
         let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
+        // `a-validating` for the whole cluster and `a` for a namespace `validating` would have one configuration.
+        if let Some(kind) = release.split('-').skip(1).find(|part| ["validating", "mutating"].contains(part)) {
+            anyhow::bail!(
+                "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the \
+                 release in their names; give another --release"
+            );
+        }
         let name = self.service_name.clone().unwrap_or_else(|| service_of(&release));
         service_name(&name)
             .map_err(|fix| anyhow::anyhow!("operator {release:?} cannot have a Service {name:?}: {fix}"))?;
@@ -116,7 +123,7 @@ impl InstallationFlags {
         })?;
         Ok(Installation {
             operator,
-            restricted_to: self.restrict_to_namespace.clone(),
+            restricted_to: self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty()),
             service: ServiceRef { namespace: namespace.clone(), name, port: self.service_port },
             namespace,
             cluster_domain: self.cluster_domain.clone(),
@@ -240,6 +247,14 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     Err("use 1 to 63 lower-case letters, digits and '-', which neither begin nor end with '-'")
 }
 
+/// A namespace, or nothing for all: so is `WATCH_NAMESPACE` meant, by which others restrict operators.
+fn restriction(text: &str) -> Result<String, &'static str> {
+    if text.contains(',') {
+        return Err("an installation serves one namespace or all of them: make one for each namespace");
+    }
+    if text.is_empty() { Ok(String::new()) } else { label(text) }
+}
+
 /// A name as Kubernetes has it for Services: the same, beginning with a letter (RFC 1035).
 pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
     if text.starts_with(|first: char| first.is_ascii_digit()) {
@@ -259,6 +274,47 @@ fn domain(text: &str) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn installed(release: &str, namespace: &str, restricted_to: Option<&str>) -> anyhow::Result<Installation> {
+        let flags = InstallationFlags {
+            release: Some(release.to_owned()),
+            restrict_to_namespace: restricted_to.map(str::to_owned),
+            ..InstallationFlags::default()
+        };
+        flags.resolve("op", Some(namespace))
+    }
+
+    #[test]
+    fn no_two_installations_have_a_role_or_a_configuration_of_one_name_but_those_that_doctor_names() {
+        let mut roles = std::collections::BTreeSet::new();
+        let mut configurations = std::collections::BTreeSet::new();
+        // Names that run into each other when they are only joined.
+        let words = ["a", "b", "a-b", "b-c", "validating", "a-validating", "b-validating-c", "mutating"];
+        for release in words {
+            for restricted_to in [None].into_iter().chain(words.map(Some)) {
+                let Ok(installation) = installed(release, "here", restricted_to) else { continue };
+                assert!(configurations.insert(installation.validating()), "{installation:?}");
+                assert!(configurations.insert(installation.mutating()), "{installation:?}");
+            }
+            for namespace in words {
+                let Ok(installation) = installed(release, namespace, None) else { continue };
+                assert!(roles.insert(installation.role()), "{installation:?}");
+            }
+        }
+        for refused in ["a-validating", "a-mutating-b"] {
+            let said = installed(refused, "here", None).unwrap_err().to_string();
+            assert!(said.ends_with("give another --release"), "{said}");
+        }
+        assert!(installed("validating", "here", None).is_ok(), "it does not end another's name");
+    }
+
+    #[test]
+    fn an_installation_is_restricted_to_one_namespace_or_to_none() {
+        assert_eq!(restriction("team-a"), Ok("team-a".to_owned()));
+        assert_eq!(installed("op", "here", Some("")).unwrap().restricted_to, None);
+        assert!(restriction("team-a,team-b").unwrap_err().contains("make one for each"));
+        assert!(restriction("Team").is_err());
+    }
 
     #[test]
     fn a_release_that_is_too_long_for_a_name_made_of_it_is_refused_with_the_flag_that_gives_another() {

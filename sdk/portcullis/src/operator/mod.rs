@@ -393,4 +393,32 @@ mod tests {
             });
         assert_eq!(parts.controllers.len(), 2);
     }
+
+    /// Where, which verbs and on which names a grant on leases is.
+    fn leases(access: &Access) -> Vec<(&'static str, String)> {
+        let each = [("watched", &access.watched), ("cluster", &access.cluster), ("own", &access.own_namespace)];
+        let grants = each.into_iter().flat_map(|(place, grants)| grants.iter().map(move |grant| (place, grant)));
+        grants
+            .filter(|(_, grant)| grant.resources == ["leases"])
+            .map(|(place, grant)| (place, format!("{} {}", grant.verbs.join(","), grant.names.join(","))))
+            .collect()
+    }
+
+    #[test]
+    fn rights_on_leases_are_those_that_are_used() {
+        let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
+        let controllers = || Parts::default().controller("one", |_| async {});
+        let cases = [
+            (None, Parts::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
+            (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),
+            (Some("team"), Parts::default(), vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")]),
+        ];
+        for (restricted_to, parts, expected) in cases {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to.map(str::to_owned);
+            let access = operator.access(&installation, &parts).unwrap();
+            let expected: Vec<_> = expected.into_iter().map(|(place, what)| (place, what.to_owned())).collect();
+            assert_eq!(leases(&access), expected, "{installation:?}");
+        }
+    }
 }

@@ -174,7 +174,8 @@ async fn rights_are_those_of_the_controllers_and_what_certificates_take() {
             json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"] }),
             admission("validatingwebhookconfigurations", "entity-operator-validating"),
             admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
-            leases("entity-operator-namespace-scope", json!(["list", "watch"])),
+            // Tenants' claims, and the leaders of other cluster-wide installations, whose names nobody knows.
+            json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "watch"] }),
         ]
     );
     let names = json!(["entity-operator-webhook-tls", "entity-operator-webhook-tls-ca"]);

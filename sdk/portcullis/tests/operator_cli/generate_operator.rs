@@ -79,7 +79,7 @@ async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kind
     assert_eq!(named("CustomResourceDefinition"), []);
     assert_eq!(named("ValidatingWebhookConfiguration"), [(Value::Null, json!("blue-validating-team"))]);
     assert_eq!(named("MutatingWebhookConfiguration"), [(Value::Null, json!("blue-mutating-team"))]);
-    assert_eq!(named("ClusterRole"), [(Value::Null, json!("blue-team"))]);
+    assert_eq!(named("ClusterRole"), [(Value::Null, json!("blue:here"))]);
     assert_eq!(named("Role"), [(json!("here"), json!("blue")), (json!("team"), json!("blue"))]);
     assert_eq!(named("Deployment"), [(json!("here"), json!("blue"))]);
     let configurations = objects.iter().filter(|object| object.get("webhooks").is_some());
