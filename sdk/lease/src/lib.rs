@@ -5,6 +5,7 @@
 //! | one of several replicas to act | [`Campaign::leader_election`] |
 //! | an operator that owns one namespace, beside a cluster-wide one | [`Campaign::scope`] in that namespace |
 //! | a cluster-wide operator that leaves such namespaces alone | [`Scopes`] |
+//! | one of several cluster-wide installations to act | [`ScopesDriver::among`], and [`Campaign::label`] |
 //! | to decide yourself | [`decide`], or the state machines [`Elector`] and [`ScopeView`]: no IO, no clock |
 //!
 //! ```
@@ -60,6 +61,11 @@
 //! it knows counts for [`ScopeTiming::freshness`], and a new restricted operator [settles](Timing::settle) for longer
 //! than that before it acts, so that neither a slow watch nor a dead one lets two write.
 //!
+//! Of several cluster-wide installations, the one whose leader's Lease was created first acts. A later one acts on a view
+//! that is fresh and shows none that was there before it. One that comes back acts on a view that shows its own new hold,
+//! and gives those that it finds at work [`ScopeTiming::settle`] to find out. What is only found, and not seen to live,
+//! keeps nobody from checking.
+//!
 //! Each hold has an [`Epoch`], later than all before. Stamp what you write with it; who is refused because a later one
 //! was there calls [`LeaseHandle::fence`].
 //!
@@ -89,6 +95,10 @@
 //! after a machine was stopped with its clock. And two may act when somebody deletes the Lease *and* a candidate that
 //! never saw it starts before the holder's next renewal: do not delete Leases of running operators.
 //!
+//! Of two cluster-wide installations (15 s for a leader, 5 s of grace, 5 s to settle), none writes for 20 s after the last
+//! renewal of a first that crashed, 6 s in its rolling update, 5 s when it comes back, 2 s when its Lease is deleted, and
+//! 20 s at a start beside the Lease of one that is gone. Two write in none of these.
+//!
 //! The same faults with real processes (`sdk/portcullis/tests/scopes`: SIGKILL, SIGSTOP, a cut connection, SIGTERM beside
 //! a successor; timings of 3 s, deadline 2 s, renewal 0.4 s, settling 1.2 s, grace 1 s): two wrote in none of them. Nobody
 //! did for 1.2 s at a start, 3.8 s after a crash or a pause (4 at most), 2.0 s when cut off, 1.6 s in a rolling update,
@@ -102,7 +112,7 @@
 //! # Rights
 //!
 //! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the name; for
-//! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name. Whoever may create a Lease of that name in a
+//! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name, and not narrowed for [`ScopesDriver::among`]. Whoever may create a Lease of that name in a
 //! namespace can take a cluster-wide operator off it: [`Scopes::recognizing`].
 
 mod campaign;

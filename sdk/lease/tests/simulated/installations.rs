@@ -259,6 +259,14 @@ fn windows_of_two_installations_are_as_documented() {
     assert_eq!((last.writes, last.checks), ([1, 0], [2, 0]), "it acts again, and the other stands back again");
 
     let mut world = World::quiet();
+    for index in [1, 0] {
+        world.meet(at(60), index, Fault::Restart(NEVER));
+    }
+    world.run_until(at(120));
+    world.row("the first is taken away", at(60), (5, 7), 7);
+    assert_eq!(world.ticks.last().unwrap().writes, [0, 1]);
+
+    let mut world = World::quiet();
     world.run_until(at(60));
     world.servers[0].put(at(60), None);
     world.run_until(at(120));

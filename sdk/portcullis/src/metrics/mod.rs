@@ -17,6 +17,7 @@
 //! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
 //! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |
 //! | `portcullis_scope_excluded_namespaces` | | namespaces that restricted operators own; cluster-wide operators only |
+//! | `portcullis_scope_standing_back` | | 1 while another cluster-wide installation, which was there first, acts |
 //! | `portcullis_scope_age_seconds` | | since it was last known who owns what: some seconds, or nothing is written |
 //! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | when what is served, and what issues it, ends; in seconds since 1970 |
 //! | `portcullis_certificate_rotation_phase` | | 0: no rotation, 1: a new CA is being published, 2: the CA before it is still trusted |

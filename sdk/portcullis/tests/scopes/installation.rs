@@ -56,13 +56,25 @@ impl Installation {
         self.start_by(&self.kubeconfig, more)
     }
 
+    /// A replica that is restricted by its environment alone, in the way of other operators.
+    pub(crate) fn start_watching(&self, namespaces: &str) -> Process {
+        let arguments: Vec<String> = self.arguments(&self.kubeconfig, &[]);
+        let flag = arguments.iter().position(|word| word == "--restrict-to-namespace").unwrap();
+        let (before, after) = (&arguments[..flag], &arguments[flag + 2..]);
+        Process::start_with(&[("WATCH_NAMESPACE", namespaces)], &[before, after].concat())
+    }
+
     /// A replica that reaches the API server by another kubeconfig.
     pub(crate) fn start_by(&self, kubeconfig: &str, more: &[&str]) -> Process {
+        Process::start(&self.arguments(kubeconfig, more))
+    }
+
+    fn arguments(&self, kubeconfig: &str, more: &[&str]) -> Vec<String> {
         let mut fixed = words(&["--kubeconfig", kubeconfig, "--lease-timing", TIMING]);
         if !more.contains(&"--drain-delay") {
             fixed.extend(words(&["--drain-delay", "0s"]));
         }
-        Process::start(&[fixed, self.place.clone(), words(more)].concat())
+        [fixed, self.place.clone(), words(more)].concat()
     }
 
     /// Puts this process in the API server's way.

@@ -20,7 +20,8 @@ fn command(arguments: &[String]) -> Command {
     assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
     let mut command = Command::new(binary);
     command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
-    for variable in ["KUBECONFIG", "POD_NAMESPACE", "POD_NAME", "RUST_LOG", "RUST_BACKTRACE", "HOME"] {
+    for variable in ["KUBECONFIG", "POD_NAMESPACE", "POD_NAME", "WATCH_NAMESPACE", "RUST_LOG", "RUST_BACKTRACE", "HOME"]
+    {
         command.env_remove(variable);
     }
     command
@@ -45,9 +46,16 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(arguments: &[String]) -> Self {
+        Self::start_with(&[], arguments)
+    }
+
+    /// With these variables in its environment.
+    pub(crate) fn start_with(environment: &[(&str, &str)], arguments: &[String]) -> Self {
         let fixed = ["run", "--log-format", "json", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
         let arguments = [&fixed.map(str::to_owned), arguments].concat();
-        let mut child = command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = command(&arguments);
+        command.envs(environment.iter().copied());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (log, stderr) = (Log::default(), child.stderr.take().unwrap());
         let lines = Arc::clone(&log);
         tokio::spawn(async move {

@@ -173,3 +173,20 @@ async fn what_the_tenants_rules_let_in_meets_the_others_rules_at_its_next_write_
     objects.delete("large", &DeleteParams::default()).await.unwrap();
     platform.uninstall().await;
 }
+
+// `WATCH_NAMESPACE` is how other operators are restricted, by people and by the tools that install them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_variable_by_which_others_are_restricted_restricts_as_the_flag_does() {
+    let _turn = TURN.lock().await;
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("watched").await;
+    let tenant = Installation::new("tenant", Some(&team), &["--acts-in", &*team]).await;
+    let own = tenant.start_watching(&team);
+    own.acts(&team).await;
+    assert!(own.health("/metrics").await.1.contains(&format!("{{lease=\"{team}/scopes-namespace-scope\"}} 1")));
+
+    let mut several = tenant.start_watching("team-a,team-b");
+    assert_eq!(several.ended().await.code(), Some(2));
+    let said = || async { several.said("make one for each namespace").into_iter().next() };
+    wait_until("what to do instead", PATIENCE, said).await;
+}
