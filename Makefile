@@ -49,15 +49,17 @@ fuzz: ## A million bodies through each fuzz target (minutes; 'make test' has a s
 	fuzz/run.sh certificates
 	fuzz/run.sh lease
 
-bench: ## Webhook, proxy and operator figures, side by side in one run (takes minutes)
+bench: ## Webhook, proxy, operator and rotation figures, side by side in one run (takes minutes)
 	@hack/prerequisites.sh bench
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	@benches/peers/controller-runtime/build.sh
 	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
+	cargo build --release -p portcullis --example rotation_operator
 	cargo run --release --quiet -p portcullis-benches --bin admission
 	cargo run --release --quiet -p portcullis-benches --bin proxy
 	cargo run --release --quiet -p portcullis-benches --bin operator
+	cargo run --release --quiet -p portcullis-benches --bin rotation
 
 control-plane: ## Build etcd, kube-apiserver and kube-controller-manager once per machine (about five minutes)
 	@hack/prerequisites.sh control-plane

@@ -1,6 +1,5 @@
 //! People who create tickets, and what becomes of it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::RwLock;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::PATIENCE;
@@ -18,13 +17,35 @@ use crate::PATIENCE;
 const PEOPLE: u32 = 30;
 const EVERY: Duration = Duration::from_millis(150);
 
-/// What happened.
-#[derive(Default)]
-struct Tally {
-    created: AtomicUsize,
-    failed: Mutex<Vec<String>>,
-    slowest: Mutex<Duration>,
+/// What happened between two looks.
+#[derive(Debug, Default)]
+pub(crate) struct Lap {
+    /// How long each create took.
+    created: Vec<Duration>,
+    pub(crate) failed: Vec<String>,
+    pub(crate) took: Duration,
 }
+
+impl Lap {
+    pub(crate) fn created(&self) -> usize {
+        self.created.len()
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a figure to look at")]
+    pub(crate) fn per_second(&self) -> f64 {
+        self.created.len() as f64 / self.took.as_secs_f64()
+    }
+
+    /// The time in which this many of a hundred creates were done.
+    pub(crate) fn percentile(&self, percent: usize) -> Duration {
+        let mut sorted = self.created.clone();
+        sorted.sort_unstable();
+        let last = sorted.len().saturating_sub(1);
+        sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
+    }
+}
+
+type Tally = Mutex<Lap>;
 
 pub(crate) struct Load {
     tally: Arc<Tally>,
@@ -33,15 +54,6 @@ pub(crate) struct Load {
     stop: CancellationToken,
     task: JoinHandle<()>,
     begun: Instant,
-}
-
-/// What it came to.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) created: usize,
-    pub(crate) failed: Vec<String>,
-    pub(crate) slowest: Duration,
-    pub(crate) took: Duration,
 }
 
 impl Load {
@@ -54,11 +66,12 @@ impl Load {
         let (counted, gated, stopped) = (Arc::clone(&tally), Arc::clone(&gate), stop.clone());
         let task = tokio::spawn(async move {
             let mut people = JoinSet::new();
-            for _ in 0..PEOPLE {
+            for person in 0..PEOPLE {
                 let (tickets, counted, gated) = (tickets.clone(), Arc::clone(&counted), Arc::clone(&gated));
                 let stopped = stopped.clone();
                 people.spawn(async move {
-                    let mut ticks = interval(EVERY);
+                    // Not all at once.
+                    let mut ticks = interval_at(Instant::now() + EVERY * person / PEOPLE, EVERY);
                     // What the machine holds: nobody makes up for time lost.
                     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                     while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -72,15 +85,19 @@ impl Load {
     }
 
     pub(crate) fn created(&self) -> usize {
-        self.tally.created.load(Ordering::Relaxed)
+        self.tally.lock().unwrap().created()
     }
 
-    pub(crate) async fn end(self) -> Outcome {
+    /// What happened since the last time, or the start.
+    pub(crate) fn lap(&mut self) -> Lap {
+        let took = std::mem::replace(&mut self.begun, Instant::now()).elapsed();
+        Lap { took, ..std::mem::take(&mut *self.tally.lock().unwrap()) }
+    }
+
+    pub(crate) async fn end(mut self) -> Lap {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
-        let failed = std::mem::take(&mut *self.tally.failed.lock().unwrap());
-        let (created, slowest) = (self.tally.created.load(Ordering::Relaxed), *self.tally.slowest.lock().unwrap());
-        Outcome { created, failed, slowest, took: self.begun.elapsed() }
+        tokio::time::timeout(PATIENCE, &mut self.task).await.unwrap().unwrap();
+        self.lap()
     }
 }
 
@@ -93,12 +110,12 @@ async fn call(tickets: &Api<DynamicObject>, tally: &Tally, gate: &RwLock<()>) {
     let ticket = serde_json::from_value(ticket).unwrap();
     // Everything but the write happens in a dry run; etcd is not what is tested.
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    match tokio::time::timeout(PATIENCE, tickets.create(&params, &ticket)).await {
-        Ok(Ok(made)) if made.data["spec"]["urgency"] == 1 => _ = tally.created.fetch_add(1, Ordering::Relaxed),
-        Ok(Ok(made)) => tally.failed.lock().unwrap().push(format!("was not defaulted: {}", made.data)),
-        Ok(Err(error)) => tally.failed.lock().unwrap().push(error.to_string()),
-        Err(_) => tally.failed.lock().unwrap().push("no answer".to_owned()),
+    let made = tokio::time::timeout(PATIENCE, tickets.create(&params, &ticket)).await;
+    let mut tally = tally.lock().unwrap();
+    match made {
+        Ok(Ok(made)) if made.data["spec"]["urgency"] == 1 => tally.created.push(begun.elapsed()),
+        Ok(Ok(made)) => tally.failed.push(format!("was not defaulted: {}", made.data)),
+        Ok(Err(error)) => tally.failed.push(error.to_string()),
+        Err(_) => tally.failed.push("no answer".to_owned()),
     }
-    let mut slowest = tally.slowest.lock().unwrap();
-    *slowest = begun.elapsed().max(*slowest);
 }

@@ -2,34 +2,41 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+mod caller;
 mod fixture;
 mod forwarder;
-mod laggard;
 mod load;
+#[path = "../scopes/proxy.rs"]
+mod proxy;
 mod replica;
+mod slow;
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use fixture::{Installation, Seen};
+use fixture::{Installation, Seen, Times};
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// What takes hours, in seconds.
+const QUICK: Times = Times { settle: Duration::from_millis(2500), drain: Duration::from_secs(1) };
 
 /// One after the other: each wants the machine for its load.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 async fn a_whole_rotation(what: &str, skews: [i64; 2]) {
     let _turn = TURN.lock().await;
-    let installation = Installation::new(skews).await;
-    let (load, laggard) = installation.load().await;
+    let installation = Installation::new(skews, QUICK).await;
+    let (load, late) = installation.load().await;
     let begun = Instant::now();
     let before = installation.rotate().await;
     let after = installation.until("the end", |seen| seen.leaf != before.leaf && seen.at_rest()).await;
     assert_ne!(after.leaf, before.leaf);
-    installation.judge(what, load, &laggard, begun).await;
+    installation.shows_rest().await;
+    installation.judge(what, load, &[late], begun).await;
 }
 
 // D3: no call is lost by a rotation.
@@ -66,8 +73,8 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
         ],
     ];
     let _turn = TURN.lock().await;
-    let mut installation = Installation::new([0, 0]).await;
-    let (load, laggard) = installation.load().await;
+    let mut installation = Installation::new([0, 0], QUICK).await;
+    let (load, late) = installation.load().await;
     let begun = Instant::now();
     let mut victim = 0;
     for boundaries in ROTATIONS {
@@ -79,5 +86,5 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
         }
         installation.until("the end", |now| now.leaf != before.leaf && now.at_rest()).await;
     }
-    installation.judge("three rotations with eight kills", load, &laggard, begun).await;
+    installation.judge("three rotations with eight kills", load, &[late], begun).await;
 }

@@ -1,7 +1,7 @@
 //! The example `rotation_operator` as processes.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
@@ -16,9 +16,10 @@ use crate::PATIENCE;
 /// The binary, which cargo builds with the tests.
 fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let binary = test.parent().and_then(Path::parent).unwrap().join("examples/rotation_operator");
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
-    binary
+    // Beside a test's folder, or in a program's own.
+    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join("examples/rotation_operator"));
+    let found = found.into_iter().find(|binary| binary.is_file());
+    found.unwrap_or_else(|| panic!("run `cargo build -p portcullis --examples` first, with --release for benches"))
 }
 
 fn command(arguments: &[&str]) -> Command {
@@ -86,6 +87,11 @@ impl Replica {
         let mut reply = String::new();
         tokio::time::timeout(PATIENCE, stream.read_to_string(&mut reply)).await.ok()?.ok()?;
         Some(reply)
+    }
+
+    #[allow(dead_code, reason = "the bench measures it")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().unwrap()
     }
 
     /// SIGKILL: no handler runs, nothing is put in order.
