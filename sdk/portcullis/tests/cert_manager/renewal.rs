@@ -16,7 +16,7 @@ use crate::load::Load;
 
 fn certificates(place: &Place) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", "Certificate"));
-    Api::namespaced_with(place.cluster.admin(), &place.name, &kind)
+    Api::namespaced_with(place.admin.clone(), &place.name, &kind)
 }
 
 fn text(secret: &Secret, key: &str) -> String {
@@ -53,7 +53,7 @@ async fn served(place: &Place, serving: &Serving) {
 
 /// The authorities that callers trust by the first entry of the configuration.
 async fn trusted(place: &Place) -> usize {
-    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(place.cluster.admin());
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(place.admin.clone());
     let configuration = configurations.get(&place.name).await.unwrap();
     let bundle = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap();
     bundle_fingerprints(&bundle.0).unwrap().len()
@@ -107,11 +107,11 @@ async fn start(issuer: Option<IssuerRef>, more: &[Value]) -> (Place, Serving, Lo
     let mut missing = String::new();
     let published = serving.bundle.published(&configurations, |said| said.clone_into(&mut missing));
     tokio::time::timeout(PATIENCE, published).await.unwrap_or_else(|_| panic!("waited in vain for {missing}"));
-    let crds: Api<CustomResourceDefinition> = Api::all(place.cluster.admin());
+    let crds: Api<CustomResourceDefinition> = Api::all(place.admin.clone());
     let conversion = crds.get(&crd_name).await.unwrap().spec.conversion.unwrap();
     assert!(conversion.webhook.unwrap().client_config.unwrap().ca_bundle.is_some());
     place.in_force().await;
-    let load = Load::start(&place.cluster.admin(), &place.name);
+    let load = Load::start(&place.admin, &place.name);
     load.go_on(20).await;
     (place, serving, load)
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
+use kube::{Api, Client};
 use kube::api::{Patch, PatchParams};
 use portcullis::certificates::{Bundle, Configurations};
 use portcullis_testing::{ControlPlane, User, wait_until};
@@ -17,6 +17,8 @@ use crate::publish::ca;
 /// A CRD of its own, and an operator that may publish in it and do nothing else.
 struct Kind {
     cluster: &'static ControlPlane,
+    /// The owner of the cluster.
+    admin: Client,
     /// Namespace of the operator, and its name.
     home: String,
     user: User,
@@ -34,7 +36,7 @@ impl Kind {
             ..Default::default()
         };
         let user = cluster.client_with_rules(&home, &[rule]).await;
-        Self { cluster, home, user }
+        Self { cluster, admin: cluster.admin(), home, user }
     }
 
     fn name(&self) -> String {
@@ -42,7 +44,7 @@ impl Kind {
     }
 
     fn api(&self) -> Api<CustomResourceDefinition> {
-        Api::all(self.cluster.admin())
+        Api::all(self.admin.clone())
     }
 
     /// What is generated: two versions, converted by a Service of this namespace.

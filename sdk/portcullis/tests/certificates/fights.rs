@@ -68,7 +68,7 @@ async fn a_refused_write_is_repeated_ever_more_slowly_until_it_is_granted() {
     assert!(why.lock().unwrap().contains("forbidden"), "{why:?}");
 
     // The right comes, and nobody touches the object: the next try succeeds.
-    let roles: Api<ClusterRole> = Api::all(place.cluster.admin());
+    let roles: Api<ClusterRole> = Api::all(place.admin.clone());
     let granted = Patch::Merge(json!({ "rules": [rule(&["list", "watch", "patch"])] }));
     roles.patch(&format!("{}-0", place.user.name), &PatchParams::default(), &granted).await.unwrap();
     place.wait_for_bundles("the bundle", &[("a", Some(&pem))]).await;
@@ -135,7 +135,7 @@ async fn a_repair_that_is_refused_is_tried_again_until_it_is_granted() {
     place.install(&["a"]).await;
     let made = place.source().ensure().await.unwrap();
     // The rights of the operator, without the one to write what is there.
-    let roles: Api<Role> = Api::namespaced(place.cluster.admin(), &place.name);
+    let roles: Api<Role> = Api::namespaced(place.admin.clone(), &place.name);
     let role = format!("{}-1", place.user.name);
     let granted = serde_json::to_value(roles.get(&role).await.unwrap().rules).unwrap();
     let mut narrowed = granted.clone();

@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::Api;
+use kube::{Api, Client};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis::certificates::{Automatic, Bundle, Configurations, Material};
 use portcullis::manifest::Grant as Rights;
@@ -25,6 +25,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 
 pub(crate) struct Place {
     pub(crate) cluster: &'static ControlPlane,
+    /// The owner of the cluster.
+    pub(crate) admin: Client,
     /// Namespace and name of the operator.
     pub(crate) name: String,
     pub(crate) user: User,
@@ -43,7 +45,7 @@ impl Place {
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];
         let user = cluster.user_with(&name, &grants).await;
-        Self { cluster, name, user }
+        Self { cluster, admin: cluster.admin(), name, user }
     }
 
     /// One who may do with the configurations what the operator may, and does not see the Secrets.
@@ -83,7 +85,7 @@ impl Place {
     }
 
     pub(crate) async fn read(&self, secret: &str) -> Option<Secret> {
-        let secrets: Api<Secret> = Api::namespaced(self.cluster.admin(), &self.name);
+        let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), &self.name);
         secrets.get_opt(secret).await.unwrap()
     }
 
@@ -95,7 +97,7 @@ impl Place {
     }
 
     pub(crate) async fn delete(&self, secret: &str) {
-        let secrets: Api<Secret> = Api::namespaced(self.cluster.admin(), &self.name);
+        let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), &self.name);
         secrets.delete(secret, &DeleteParams::default()).await.unwrap();
     }
 
@@ -103,7 +105,7 @@ impl Place {
     pub(crate) async fn overwrite(&self, secret: &str, data: &[(&str, &str)]) {
         let data: BTreeMap<_, _> =
             data.iter().map(|(key, text)| (*key, ByteString(text.as_bytes().to_vec()))).collect();
-        let secrets: Api<Secret> = Api::namespaced(self.cluster.admin(), &self.name);
+        let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), &self.name);
         let patch = Patch::Merge(json!({ "data": data }));
         secrets.patch(secret, &PatchParams::default(), &patch).await.unwrap();
     }
@@ -125,7 +127,7 @@ impl Place {
     }
 
     pub(crate) fn configuration_api(&self) -> Api<ValidatingWebhookConfiguration> {
-        Api::all(self.cluster.admin())
+        Api::all(self.admin.clone())
     }
 
     /// Applies the configuration with these webhooks, in this order, without a bundle: what Helm and GitOps do.

@@ -35,7 +35,7 @@ async fn a_secret_that_is_deleted_and_created_again_is_served() {
     let place = Place::new().await;
     let serving = serve(&place).await;
     let mut secret = place.read(&place.secret()).await.unwrap();
-    let secrets: Api<_> = Api::namespaced(place.cluster.admin(), &place.name);
+    let secrets: Api<_> = Api::namespaced(place.admin.clone(), &place.name);
     for _ in 0..3 {
         secrets.delete(&secret.name_any(), &DeleteParams::default()).await.unwrap();
         // Whoever of the two is faster: it is the replica's, or this one.

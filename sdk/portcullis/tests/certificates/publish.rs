@@ -192,7 +192,7 @@ async fn a_mutating_configuration_is_looked_after_in_the_same_way() {
     let place = Place::new().await;
     let mut manifest = place.manifest(&["a"]);
     manifest["kind"] = json!("MutatingWebhookConfiguration");
-    let api: Api<MutatingWebhookConfiguration> = Api::all(place.cluster.admin());
+    let api: Api<MutatingWebhookConfiguration> = Api::all(place.admin.clone());
     let params = PatchParams::apply("installer");
     api.patch(&place.configuration(), &params, &Patch::Apply(manifest)).await.unwrap();
     let pem = ca("ours");
@@ -205,7 +205,7 @@ async fn a_mutating_configuration_is_looked_after_in_the_same_way() {
         stop.cancel();
     };
     // The rights of this place are for its validating webhooks.
-    let client = place.cluster.admin();
+    let client = place.admin.clone();
     tokio::join!(bundle.maintain(&client, &configurations, &stop), done);
     let webhooks = api.get(&place.configuration()).await.unwrap().webhooks.unwrap();
     assert_eq!(webhooks[0].client_config.ca_bundle.as_ref().unwrap().0, pem.as_bytes());

@@ -14,7 +14,7 @@ use crate::fixture::{PATIENCE, Place};
 
 /// Takes the right to write Secrets away from the operator, and waits until that is in force.
 async fn forbid_writes(place: &Place) {
-    let roles: Api<Role> = Api::namespaced(place.cluster.admin(), &place.name);
+    let roles: Api<Role> = Api::namespaced(place.admin.clone(), &place.name);
     let role = format!("{}-1", place.user.name);
     let mut rights = roles.get(&role).await.unwrap().rules.unwrap();
     for right in &mut rights {

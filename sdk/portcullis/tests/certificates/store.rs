@@ -123,7 +123,7 @@ async fn a_secret_that_can_be_read_and_not_repaired_is_named_with_what_to_do() {
     let place = Place::new().await;
     place.source().ensure().await.unwrap();
     place.overwrite(&place.secret(), &[("tls.key", "")]).await;
-    let secrets: Api<Secret> = Api::namespaced(place.cluster.admin(), &place.name);
+    let secrets: Api<Secret> = Api::namespaced(place.admin.clone(), &place.name);
     let locked = Patch::Merge(json!({ "immutable": true }));
     secrets.patch(&place.secret(), &PatchParams::default(), &locked).await.unwrap();
     let error = place.source().ensure().await.unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
-use kube::Api;
+use kube::{Api, Client};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use portcullis_testing::{ControlPlane, Grant, User};
@@ -29,6 +29,8 @@ pub(crate) struct Clinic {
     pub(crate) address: Ipv4Addr,
     /// What `generate operator` prints.
     pub(crate) manifests: Vec<Value>,
+    /// The owner of the cluster.
+    admin: Client,
     admin_kubeconfig: String,
     operator: User,
     _running: Child,
@@ -122,8 +124,9 @@ impl Clinic {
         let bind = format!("{address}:9443");
         let running = run(&[&place[..], &["--bind", &bind, "--kubeconfig", &kubeconfig]].concat()).await;
         let admin_kubeconfig = cluster.kubeconfig_path().to_str().unwrap().to_owned();
+        let admin = cluster.admin();
         let clinic =
-            Self { cluster, namespace, team, address, manifests, admin_kubeconfig, operator, _running: running };
+            Self { cluster, namespace, team, address, manifests, admin, admin_kubeconfig, operator, _running: running };
         clinic.freeze().await;
         clinic
     }
@@ -157,7 +160,7 @@ impl Clinic {
     }
 
     async fn freeze(&self) {
-        let (admin, now) = (self.cluster.admin(), DeleteParams::default());
+        let (admin, now) = (self.admin.clone(), DeleteParams::default());
         let name = &self.operator.name;
         Api::<ClusterRoleBinding>::all(admin.clone()).delete(&format!("{name}-0"), &now).await.unwrap();
         Api::<RoleBinding>::namespaced(admin, &self.namespace).delete(&format!("{name}-1"), &now).await.unwrap();
@@ -203,9 +206,9 @@ impl Clinic {
     pub(crate) fn api(&self, (group, version, kind, plural, own): Sort) -> Api<DynamicObject> {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
         if own {
-            Api::namespaced_with(self.cluster.admin(), &self.namespace, &resource)
+            Api::namespaced_with(self.admin.clone(), &self.namespace, &resource)
         } else {
-            Api::all_with(self.cluster.admin(), &resource)
+            Api::all_with(self.admin.clone(), &resource)
         }
     }
 

@@ -193,7 +193,7 @@ async fn survives(case: &Case, supplier: Supplier) {
     let serving = place.serve().await;
     place.publish(serving.address.port(), ca.cert_pem()).await;
     place.in_force().await;
-    let load = Load::start(&place.cluster.admin(), &place.name);
+    let load = Load::start(&place.admin, &place.name);
     load.go_on(8).await;
     let failures = serving.reload_failures();
 

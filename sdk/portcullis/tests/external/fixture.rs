@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::Api;
+use kube::{Api, Client};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis::certificates::{Bundle, Configurations, Supplied, Supplier, probe};
 use portcullis::metrics::Metrics;
@@ -32,6 +32,8 @@ const RULES: [&str; 2] = ["one", "two"];
 /// An operator's namespace, with a user who may read and nothing else.
 pub(crate) struct Place {
     pub(crate) cluster: &'static ControlPlane,
+    /// The owner of the cluster.
+    pub(crate) admin: Client,
     /// Namespace, and name of the configuration.
     pub(crate) name: String,
     pub(crate) user: User,
@@ -58,7 +60,7 @@ impl Place {
         let read = [rule("", "secrets", &looks)];
         let grants = [Grant::ClusterRules(&watch), Grant::Rules { namespace: &name, rules: &read }];
         let user = cluster.user_with(&name, &grants).await;
-        Self { cluster, name, user, supplier, crds: Vec::new() }
+        Self { cluster, admin: cluster.admin(), name, user, supplier, crds: Vec::new() }
     }
 
     pub(crate) fn server_name(&self) -> String {
@@ -66,7 +68,7 @@ impl Place {
     }
 
     pub(crate) fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.cluster.admin(), &self.name)
+        Api::namespaced(self.admin.clone(), &self.name)
     }
 
     /// Puts these values into the Secret of the pair.
@@ -136,7 +138,7 @@ impl Place {
     }
 
     pub(crate) fn maps(&self) -> Api<ConfigMap> {
-        Api::namespaced(self.cluster.admin(), &self.name)
+        Api::namespaced(self.admin.clone(), &self.name)
     }
 
     /// Serves what is in the Secret now.

@@ -18,7 +18,7 @@ async fn start(old: &Ca) -> (Place, Serving, Load) {
     let serving = place.serve().await;
     place.publish(serving.address.port(), old.cert_pem()).await;
     place.in_force().await;
-    let load = Load::start(&place.cluster.admin(), &place.name);
+    let load = Load::start(&place.admin, &place.name);
     load.go_on(20).await;
     (place, serving, load)
 }
