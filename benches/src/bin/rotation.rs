@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fixture::{Installation, Seen, Times};
-use load::Load;
+use load::{FULL, Load};
 use portcullis_benches::proc;
 
 /// Nothing here takes longer on a busy machine.
@@ -52,7 +52,7 @@ impl Used {
 #[tokio::main]
 async fn main() -> Result<()> {
     let installation = Installation::new([0, 0], TIMES).await;
-    let (mut load, late) = installation.load().await;
+    let (mut load, late) = installation.load(FULL).await;
     tokio::time::sleep(WARM_UP).await;
     load.lap();
     println!(

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
-use kube::{Api, Client};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
+use kube::{Api, Client};
 use portcullis_testing::{ControlPlane, Grant, User};
 use serde_json::{Value, json};
 use tokio::process::Child;

@@ -91,8 +91,8 @@ impl Installation {
     }
 
     /// People at work, when the webhooks are in force; and a caller that takes up what is published later than others.
-    pub(crate) async fn load(&self) -> (Load, Caller) {
-        let load = Load::start(self.admin.clone(), &self.namespace);
+    pub(crate) async fn load(&self, every: Duration) -> (Load, Caller) {
+        let load = Load::start(self.admin.clone(), &self.namespace, every);
         wait_until("tickets", PATIENCE, || async { (load.created() > 0).then_some(()) }).await;
         let service = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let caller = self.caller(service, self.times.settle * 7 / 10, &load);

@@ -13,9 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::PATIENCE;
 
-/// More at a time than the API server keeps connections for, so that handshakes never end: 200 calls a second.
+/// More than the API server keeps connections for, so that handshakes never end.
 const PEOPLE: u32 = 30;
-const EVERY: Duration = Duration::from_millis(150);
+/// How often each of them creates a ticket: 200 a second, where the machine holds it.
+pub(crate) const FULL: Duration = Duration::from_millis(150);
+/// For tests that share the machine with others.
+#[allow(dead_code, reason = "a bench is alone")]
+pub(crate) const QUARTER: Duration = Duration::from_millis(600);
 
 /// What happened between two looks.
 #[derive(Debug, Default)]
@@ -58,7 +62,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Creates tickets in their first version: each is converted, given a default and judged.
-    pub(crate) fn start(client: Client, namespace: &str) -> Self {
+    pub(crate) fn start(client: Client, namespace: &str, every: Duration) -> Self {
         let (tally, gate, stop) = (Arc::new(Tally::default()), Arc::new(RwLock::new(())), CancellationToken::new());
         let kind = GroupVersionKind::gvk("rotation.example", "v1", "Ticket");
         let tickets: Api<DynamicObject> =
@@ -71,7 +75,7 @@ impl Load {
                 let stopped = stopped.clone();
                 people.spawn(async move {
                     // Not all at once.
-                    let mut ticks = interval_at(Instant::now() + EVERY * person / PEOPLE, EVERY);
+                    let mut ticks = interval_at(Instant::now() + every * person / PEOPLE, every);
                     // What the machine holds: nobody makes up for time lost.
                     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                     while stopped.run_until_cancelled(ticks.tick()).await.is_some() {

@@ -1,4 +1,5 @@
 //! A CA is rotated from start to end while people work: two replicas as two processes, real API server calls to both.
+//! Each test has a control plane of its own, and they run side by side.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
@@ -13,10 +14,10 @@ mod slow;
 
 use std::time::Duration;
 
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use fixture::{Installation, Seen, Times};
+use load::{FULL, QUARTER};
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -24,13 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(45);
 /// What takes hours, in seconds.
 const QUICK: Times = Times { settle: Duration::from_millis(2500), drain: Duration::from_secs(1) };
 
-/// One after the other: each wants the machine for its load.
-static TURN: Mutex<()> = Mutex::const_new(());
-
-async fn a_whole_rotation(what: &str, skews: [i64; 2]) {
-    let _turn = TURN.lock().await;
+async fn a_whole_rotation(what: &str, skews: [i64; 2], every: Duration) {
     let installation = Installation::new(skews, QUICK).await;
-    let (load, late) = installation.load().await;
+    let (load, late) = installation.load(every).await;
     let begun = Instant::now();
     let before = installation.rotate().await;
     let after = installation.until("the end", |seen| seen.leaf != before.leaf && seen.at_rest()).await;
@@ -42,13 +39,13 @@ async fn a_whole_rotation(what: &str, skews: [i64; 2]) {
 // D3: no call is lost by a rotation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ca_is_rotated_under_load_and_no_admission_fails() {
-    a_whole_rotation("rotation", [0, 0]).await;
+    a_whole_rotation("rotation", [0, 0], FULL).await;
 }
 
 // D3: nobody compares one machine's clock with another's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ca_is_rotated_by_replicas_whose_clocks_are_five_minutes_off_on_either_side() {
-    a_whole_rotation("rotation with clocks 5 min ahead and behind", [300, -300]).await;
+    a_whole_rotation("rotation with clocks 5 min ahead and behind", [300, -300], QUARTER).await;
 }
 
 // D3: what is stored says where a rotation stands, so any process can go on with it.
@@ -72,9 +69,8 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
             ("one is published", |before, now| now.leaf != before.leaf && now.published == [1; 3]),
         ],
     ];
-    let _turn = TURN.lock().await;
     let mut installation = Installation::new([0, 0], QUICK).await;
-    let (load, late) = installation.load().await;
+    let (load, late) = installation.load(QUARTER).await;
     let begun = Instant::now();
     let mut victim = 0;
     for boundaries in ROTATIONS {

@@ -8,8 +8,9 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use portcullis_testing::wait_until;
 use tokio::time::Instant;
 
+use crate::PATIENCE;
 use crate::fixture::{CA_SECRET, Installation, Times};
-use crate::{PATIENCE, TURN};
+use crate::load::QUARTER;
 
 /// The drain lasts longer than the test.
 const TIMES: Times = Times { settle: Duration::from_secs(1), drain: Duration::from_mins(5) };
@@ -32,12 +33,11 @@ async fn promoted(installation: &Installation) {
 // D3: what the slowest replica serves stays trusted, whoever is there to see to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_has_lost_the_api_server_is_trusted_until_the_drain_ends() {
-    let _turn = TURN.lock().await;
     let mut installation = Installation::new([0, 0], TIMES).await;
     // All calls go to the slow one, so nothing hides what becomes of them.
     let [quick, slow] = [0, 1].map(|replica| installation.replicas[replica].webhooks);
     installation.forwarder.remove(quick).await;
-    let (load, late) = installation.load().await;
+    let (load, late) = installation.load(QUARTER).await;
     let prompt = installation.caller(slow, Duration::ZERO, &load);
     let begun = Instant::now();
     let [to_quick, to_slow] = &installation.proxies;

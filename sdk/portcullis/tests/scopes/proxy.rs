@@ -1,5 +1,7 @@
 //! A way to the API server that can be cut, or made slow.
 
+#![allow(dead_code, reason = "each who takes this module needs a part of it")]
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,7 +58,6 @@ impl Proxy {
         self.delay.send_replace(time);
     }
 
-    #[allow(dead_code, reason = "not all who take this module mend")]
     pub(crate) fn mend(&self) {
         self.open.send_replace(true);
     }
