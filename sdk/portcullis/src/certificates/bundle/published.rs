@@ -28,9 +28,12 @@ pub(crate) struct PublishedEntry {
     pub(crate) namespace: Option<String>,
 }
 
+/// The name of an entry that should be ours, and its bundle; or why there is none.
+pub(crate) type OwnEntry = (String, Result<Vec<u8>, String>);
+
 impl PublishedObject {
-    /// The name of every entry that should be ours, and its bundle; or why there is none.
-    pub(crate) fn ours(self) -> kube::Result<Vec<(String, Result<Vec<u8>, String>)>> {
+    /// Every entry that should be ours.
+    pub(crate) fn ours(self) -> kube::Result<Vec<OwnEntry>> {
         let Self { entries, ours, command, .. } = self;
         let mut entries = entries?;
         let bundle = |name: &String| {

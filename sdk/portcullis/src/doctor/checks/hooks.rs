@@ -237,7 +237,7 @@ pub(super) fn tools(view: &View<'_>) -> Said {
 pub(super) fn cleanup(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
     let failed = snapshot.hooks(subject).into_iter().filter(|job| failure(job).is_some());
-    let names: Vec<_> = failed.map(|job| job.name_any()).collect();
+    let names: Vec<_> = failed.map(kube::ResourceExt::name_any).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
