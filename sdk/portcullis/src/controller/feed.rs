@@ -220,7 +220,9 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
                         store.get(&namespace, &name).and_then(|known| store.deleted(watch, &known))
                     }
                 };
-                change.iter().for_each(|change| self.tell(change));
+                if let Some(change) = change {
+                    self.tell(&change);
+                }
             }
         }
     }

@@ -41,8 +41,6 @@ struct Cli<A: clap::Args> {
     command: Command<A>,
 }
 
-// One is made in the life of a process.
-#[expect(clippy::large_enum_variant, reason = "clap's derive wants the flags inside, and a Box saves nothing here")]
 #[derive(Subcommand)]
 enum Command<A: clap::Args> {
     /// Serve the webhooks and run the controllers, until SIGTERM

@@ -102,10 +102,10 @@ pub(super) async fn run<A: clap::Args>(
     // The lease is given back when nothing is written any more, however that comes.
     let give_back = CancellationToken::new();
     let ended = give_back.clone().drop_guard();
-    let (served, working) = (health.clone(), end.working.clone());
+    let (endpoint, working) = (health.clone(), end.working.clone());
     tasks.adopt(async move {
         if converts && has_controllers {
-            working.run_until_cancelled(convertible(&served)).await;
+            working.run_until_cancelled(convertible(&endpoint)).await;
         }
         let result = controllers.await;
         drop(ended);

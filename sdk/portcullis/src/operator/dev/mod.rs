@@ -122,7 +122,9 @@ pub(super) async fn perform<A: clap::Args>(
         swept = session.cluster.sweep() => swept?,
         name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
     };
-    swept.iter().for_each(|line| say(line));
+    for line in &swept {
+        say(line);
+    }
     if flags.sweep {
         return Ok(());
     }
