@@ -49,8 +49,9 @@ impl Place {
 
     /// A session with controllers; its webhooks are called for nobody.
     fn session(&self, arguments: &[&str]) -> Dev {
-        let fixed = ["--controllers", "--namespace", &self.home, "--only-namespace", "nobody-s"];
-        Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &[&fixed[..], &TIMING, arguments].concat())
+        let home: &[&str] = if arguments.contains(&"--namespace") { &[] } else { &["--namespace", &self.home] };
+        let fixed = ["--controllers", "--only-namespace", "nobody-s"];
+        Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &[&fixed[..], home, &TIMING, arguments].concat())
     }
 
     /// Makes an entity, and waits until somebody has greeted it.
@@ -179,4 +180,27 @@ async fn a_session_keeps_to_the_namespaces_of_restricted_operators_and_a_restric
     wide.end("-TERM").await;
     assert_eq!(place.leases(&place.home).await, []);
     assert_eq!(place.leases(&place.team).await, [(SCOPE.to_owned(), String::new())]);
+}
+
+// D6
+#[tokio::test]
+async fn a_session_of_another_installation_than_the_one_that_was_there_first_waits_for_it_or_says_whose_it_is() {
+    let _alone = controllers_alone().await;
+    let place = Place::new().await;
+    let mut installed = place.installed(&["--release", "first"]);
+    installed.says("leading: this replica runs the controllers").await;
+    let mut nowhere = place.session(&["--release", "nowhere", "--namespace", "nowhere"]);
+    nowhere.open().await;
+    let words = format!(
+        "beside those of the installed operator {0}/first; to take turns with them, say --namespace {0} --release first",
+        place.home
+    );
+    assert!(nowhere.said().contains(&words), "{}", nowhere.said());
+    nowhere.end("-TERM").await;
+
+    let mut session = place.session(&[]);
+    session.says(&format!("Controllers wait: the cluster-wide operator {}/first was there first", place.home)).await;
+    installed.end("-TERM").await;
+    session.says("Controllers run here: this session holds the Lease").await;
+    session.end("-TERM").await;
 }

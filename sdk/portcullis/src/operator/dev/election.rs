@@ -3,17 +3,19 @@
 use anyhow::Context as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
-use portcullis_lease::LeaseHandle;
+use portcullis_lease::{Earlier, Scopes};
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{call, is_code};
 use super::text::say;
 use crate::metrics::Metrics;
+use crate::names::OPERATOR;
 use crate::operator::Installation;
 use crate::operator::health::Health;
+use crate::operator::installation::LEADER;
 use crate::operator::leases::{Election, LeaseFlags, LeaseTiming, Leases};
 use crate::operator::tasks::Tasks;
 use crate::scopes::Scope;
@@ -62,7 +64,7 @@ impl Candidate {
         let flags = LeaseFlags::of_session(format!("{SESSION}{owner}"), timing);
         let leases = Leases::new(client, installation, other_names, elects, &flags)?;
         if !elects {
-            let told = format!("run here too, with your rights; beside no others: there is no namespace {namespace}");
+            let told = format!("run here too, with your rights; {}", beside(client, installation, namespace).await?);
             return Ok(Self { leases, seat: None, told });
         }
         let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
@@ -104,7 +106,7 @@ impl Candidate {
         tasks.spawn("the leases", stop, async move {
             let told = async {
                 if let (Some(election), Some(seat)) = (&election, &seat) {
-                    ended.run_until_cancelled(seat.tell(&election.lease)).await;
+                    ended.run_until_cancelled(seat.tell(election)).await;
                 }
             };
             let (result, ()) = tokio::join!(work, told);
@@ -116,19 +118,46 @@ impl Candidate {
     }
 }
 
+/// Whose controllers may run beside those of a session that takes part in no election.
+async fn beside(client: &Client, installation: &Installation, missing: &str) -> anyhow::Result<String> {
+    let none = format!("beside no others: there is no namespace {missing}");
+    if installation.restricted_to.is_some() {
+        return Ok(none);
+    }
+    let selector = format!("{OPERATOR}={}", installation.operator);
+    let leaders = ListParams::default().labels(&selector);
+    let leases = Api::<Lease>::all(client.clone());
+    let found = call("list the Leases of other installations", leases.list(&leaders)).await?;
+    let held = found.iter().find(|lease| !holder(lease).is_empty());
+    Ok(match held.map(|lease| (lease.namespace().unwrap_or_default(), lease.name_any())) {
+        None => none,
+        Some((namespace, lease)) => {
+            let release = lease.strip_suffix(LEADER).unwrap_or(&lease);
+            format!(
+                "beside those of the installed operator {namespace}/{release}; to take turns with them, say --namespace \
+                 {namespace} --release {release}"
+            )
+        }
+    })
+}
+
+/// Who holds it, or held it last; empty when it was given back.
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
 /// Whether sessions that were killed left it, and nobody else had it before.
 fn held_by_sessions_alone(lease: &Lease) -> bool {
-    let spec = lease.spec.as_ref();
-    let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
-    holder.starts_with(SESSION) && spec.and_then(|spec| spec.lease_transitions).unwrap_or_default() <= 1
+    let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
+    holder(lease).starts_with(SESSION) && transitions.unwrap_or_default() <= 1
 }
 
 impl Seat {
     /// Says who leads, and again whenever that changes.
-    async fn tell(&self, lease: &LeaseHandle) {
+    async fn tell(&self, election: &Election) {
         let mut last = None;
         loop {
-            let now = self.state(lease);
+            let now = self.state(election);
             if let Some(line) = now.filter(|line| last.as_ref() != Some(line)) {
                 say(&line);
                 last = Some(line);
@@ -138,10 +167,17 @@ impl Seat {
     }
 
     /// One line; nothing while it is not known, or about to change.
-    fn state(&self, lease: &LeaseHandle) -> Option<String> {
+    fn state(&self, Election { lease, among, .. }: &Election) -> Option<String> {
         let Self { namespace, name, room, .. } = self;
         let health = lease.health();
         if health.held {
+            if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(Scopes::ahead) {
+                let release = lease.strip_suffix(LEADER).unwrap_or(&lease);
+                return Some(format!(
+                    "Controllers wait: the cluster-wide operator {namespace}/{release} was there first; to make room: \
+                     kubectl -n {namespace} scale deployment {release} --replicas=0"
+                ));
+            }
             return Some(format!("Controllers run here: this session holds the Lease {namespace}/{name}."));
         }
         let Some(holder) = health.holder else {
@@ -165,8 +201,7 @@ impl Seat {
         let Some(lease) = call(&format!("read Lease {namespace}/{name}"), api.get_opt(name)).await? else {
             return Ok(());
         };
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
-        if !holder.is_empty() {
+        if !holder(&lease).is_empty() {
             return Ok(());
         }
         let (uid, resource_version) = (lease.uid(), lease.resource_version());
