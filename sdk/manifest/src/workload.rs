@@ -14,6 +14,8 @@ const USER: u32 = 65532;
 
 /// How an operator runs in a cluster. The defaults of the guide for production are not options: two replicas, one at
 /// a time replaced, nothing that the `restricted` Pod security standard forbids.
+///
+/// No priority class is named: those that every cluster has may be used by quota only, in most namespaces by nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Name of the Deployment and all that belongs to it.
@@ -73,6 +75,8 @@ impl Workload {
                             "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
                             "seccompProfile": { "type": "RuntimeDefault" },
                         },
+                        // The image is for Linux; other nodes would take the Pod and fail to start it.
+                        "nodeSelector": { "kubernetes.io/os": "linux" },
                         "affinity": self.affinity(),
                         "containers": [self.container()],
                     },
@@ -142,8 +146,13 @@ impl Workload {
     }
 
     /// Nothing comes in but calls of webhooks, probes and scrapes. From where cannot be said: API servers and kubelets
-    /// are no Pods, and their addresses are those of the cluster. What goes out is left open for the same reason: to
-    /// the API server, and to wherever the controllers have business.
+    /// are no Pods, and their addresses are those of the cluster.
+    ///
+    /// There are no rules for what goes out, and so all of it may. A rule would have to name the API server, whose
+    /// addresses and port (behind `kubernetes.default`, a policy sees those of the endpoints) are known to the cluster
+    /// only; the DNS service, which is elsewhere in each distribution; and wherever the controllers have business. One
+    /// that guesses cuts the operator off, and its webhooks then fail closed. Who knows the cluster adds a policy of
+    /// their own beside this one: rules of several policies add up, and only one of them has to speak of `Egress`.
     fn network_policy(&self) -> Value {
         let ports = self.webhooks.iter().map(|_| WEBHOOKS).chain([HEALTH]);
         let ports: Vec<Value> = ports.map(|port| json!({ "port": port, "protocol": "TCP" })).collect();

@@ -79,7 +79,7 @@ pub(super) struct GenerateFlags {
     /// Plain manifests, or such that kustomize takes
     #[arg(long, value_enum, default_value_t, requires_if("kustomize", "out"))]
     format: Format,
-    /// Folder to write files to; without it everything goes to standard output
+    /// Folder to write files to, over those that it wrote before; without it everything goes to standard output
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write nothing; fail and name the files in --out that differ
@@ -153,6 +153,17 @@ pub(super) enum GenerateError {
     /// Where the files should go, there is one.
     #[error("--out {} is a file: give a folder", .0.display())]
     NoFolder(PathBuf),
+    /// Files of others are where these should go.
+    #[error(
+        "{} holds what 'generate' of this operator did not write: {}; move it away, or give another --out",
+        folder.display(), foreign.join(", ")
+    )]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// Names of the files.
+        foreign: Vec<String>,
+    },
     /// `--check` found files that are not what would be generated.
     #[error("{} is not what is generated: {}; write it again with: {command}", folder.display(), differing.join(", "))]
     Stale {
