@@ -13,7 +13,8 @@ use crate::installation::{Installation, checked_by, try_widget};
 use crate::process::Process;
 use crate::proxy::Proxy;
 use crate::trace::windows;
-use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK, TURN};
+use crate::turn::Turn;
+use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK};
 
 /// Asks all the time who checks in a namespace.
 pub(crate) struct Prober {
@@ -65,12 +66,11 @@ struct Pair {
 impl Pair {
     /// A cluster-wide operator at work, and the installation of a restricted one beside it. Neither configuration
     /// refuses what its operator cannot be asked about: so that it shows who is asked.
-    async fn new() -> Self {
-        let cluster = ControlPlane::shared().await;
+    async fn new(cluster: &'static ControlPlane) -> Self {
         let team = cluster.namespace("team").await;
         let arguments = ["--acts-in", &*team, "--ignore-failures"];
-        let platform = Installation::new("platform", None, &arguments).await;
-        let tenant = Installation::new("tenant", Some(&team), &arguments).await;
+        let platform = Installation::new(cluster, "platform", None, &arguments).await;
+        let tenant = Installation::new(cluster, "tenant", Some(&team), &arguments).await;
         let wide = platform.start(&[]);
         platform.install(&wide).await;
         wide.acts(&team).await;
@@ -112,8 +112,8 @@ pub(crate) fn row(
 // Races 1, 5 and 7.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restricted_operator_that_starts_is_replaced_or_crashes_leaves_no_time_in_which_two_write() {
-    let _turn = TURN.lock().await;
-    let pair = Pair::new().await;
+    let turn = Turn::take().await;
+    let pair = Pair::new(turn.cluster).await;
     let client = pair.cluster.admin();
 
     let (begun, prober) = (Instant::now(), Prober::start(client.clone(), &pair.team));
@@ -147,8 +147,8 @@ async fn a_restricted_operator_that_starts_is_replaced_or_crashes_leaves_no_time
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restricted_operator_that_is_paused_or_cut_off_does_not_write_beside_the_other() {
-    let _turn = TURN.lock().await;
-    let pair = Pair::new().await;
+    let turn = Turn::take().await;
+    let pair = Pair::new(turn.cluster).await;
     let proxy = Proxy::start(pair.cluster, &pair.tenant.kubeconfig).await;
     let own = pair.tenant.start_by(&proxy.kubeconfig, &[]);
     pair.settled(&own).await;
@@ -181,11 +181,11 @@ async fn a_restricted_operator_that_is_paused_or_cut_off_does_not_write_beside_t
 // Race 6: nobody can know of a dead operator's configuration but people. Taking it away is all that is needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_crash_the_tenants_configuration_refuses_writes_until_it_is_taken_away() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("orphan").await;
-    let platform = Installation::new("platform", None, &["--acts-in", &team]).await;
-    let tenant = Installation::new("tenant", Some(&team), &[]).await;
+    let platform = Installation::new(cluster, "platform", None, &["--acts-in", &team]).await;
+    let tenant = Installation::new(cluster, "tenant", Some(&team), &[]).await;
     let (wide, own) = (platform.start(&[]), tenant.start(&[]));
     platform.install(&wide).await;
     tenant.install(&own).await;
@@ -204,9 +204,9 @@ async fn after_a_crash_the_tenants_configuration_refuses_writes_until_it_is_take
 // A webhook that is asked to end is still called for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn on_sigterm_it_is_not_ready_at_once_and_serves_on_until_callers_know() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
-    let platform = Installation::new("platform", None, &[]).await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
+    let platform = Installation::new(cluster, "platform", None, &[]).await;
     let mut wide = platform.start(&["--drain-delay", "2s"]);
     platform.install(&wide).await;
     let (client, begun) = (cluster.admin(), Instant::now());

@@ -29,8 +29,12 @@ fn words(words: &[&str]) -> Vec<String> {
 impl Installation {
     /// With the rights and kinds that it generates, and no configuration in force yet. It calls itself by its release, or
     /// by the `--tag` that is given. Leaders' Leases that tests before this one left are taken away.
-    pub(crate) async fn new(release: &'static str, restricted_to: Option<&str>, more: &[&str]) -> Self {
-        let cluster = ControlPlane::shared().await;
+    pub(crate) async fn new(
+        cluster: &'static ControlPlane,
+        release: &'static str,
+        restricted_to: Option<&str>,
+        more: &[&str],
+    ) -> Self {
         forget_leaders(cluster).await;
         let namespace = match restricted_to {
             Some(namespace) => namespace.to_owned(),

@@ -1,12 +1,13 @@
 //! Race 14: two cluster-wide installations of one operator. Which of them acts, and for how long nobody does.
 
-use portcullis_testing::{ControlPlane, wait_until};
+use portcullis_testing::wait_until;
 use tokio::time::Instant;
 
 use crate::faults::{Prober, row};
 use crate::installation::{Installation, checked_by, try_widget};
 use crate::process::Process;
-use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK, TURN};
+use crate::turn::Turn;
+use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK};
 
 const BACK: &str = "standing back: this cluster-wide operator was installed before";
 
@@ -27,12 +28,12 @@ async fn stands_back(process: &Process, first: &Installation, times: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("team").await;
     let arguments = ["--acts-in", &*team, "--ignore-failures"];
-    let first = Installation::new("platform", None, &arguments).await;
-    let second = Installation::new("twin", None, &arguments).await;
+    let first = Installation::new(cluster, "platform", None, &arguments).await;
+    let second = Installation::new(cluster, "twin", None, &arguments).await;
     let client = cluster.admin();
     let old = first.start(&[]);
     first.install(&old).await;
@@ -91,13 +92,13 @@ async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone
 // They have one configuration, and whom that calls checks.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_release_in_two_namespaces_one_writes_and_whom_the_configuration_calls_checks() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("team").await;
     let arguments = |tag| ["--acts-in", &*team, "--ignore-failures", "--tag", tag].map(str::to_owned);
     let (one, two) = (arguments("one"), arguments("two"));
-    let first = Installation::new("platform", None, &one.each_ref().map(String::as_str)).await;
-    let second = Installation::new("platform", None, &two.each_ref().map(String::as_str)).await;
+    let first = Installation::new(cluster, "platform", None, &one.each_ref().map(String::as_str)).await;
+    let second = Installation::new(cluster, "platform", None, &two.each_ref().map(String::as_str)).await;
     let client = cluster.admin();
     let (old, twin) = (first.start(&[]), second.start(&[]));
     first.install(&old).await;

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use portcullis_testing::ControlPlane;
 use tokio::time::Instant;
 
 use crate::installation::{Installation, checked_by};
 use crate::trace::windows;
-use crate::{DURATION, SLACK, TURN};
+use crate::turn::Turn;
+use crate::{DURATION, SLACK};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_later_epoch() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
-    let platform = Installation::new("platform", None, &["--acts-in", "default"]).await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
+    let platform = Installation::new(cluster, "platform", None, &["--acts-in", "default"]).await;
     let first = platform.start(&["--identity", "pod-1"]);
     platform.install(&first).await;
     first.acts("default").await;

@@ -13,10 +13,9 @@ mod proxy;
 mod rest;
 mod rights;
 mod trace;
+mod turn;
 
 use std::time::Duration;
-
-use tokio::sync::Mutex;
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -30,6 +29,3 @@ const GRACE: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(1200);
 /// What a busy machine and this measurement add.
 const SLACK: Duration = Duration::from_millis(1500);
-
-/// One after the other: configurations of cluster-wide operators are for all namespaces.
-static TURN: Mutex<()> = Mutex::const_new(());

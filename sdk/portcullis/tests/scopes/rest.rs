@@ -2,23 +2,26 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use portcullis_testing::{ControlPlane, wait_until};
+use portcullis_testing::wait_until;
 use serde_json::json;
 
+use crate::PATIENCE;
 use crate::installation::{Installation, checked_by, try_widget, widget, widgets};
-use crate::{PATIENCE, TURN};
+use crate::turn::Turn;
 
 // Races 2, 5, 10 and 12.
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_two_restricted_operators_each_object_is_checked_and_written_by_exactly_one() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let (a, b) = (cluster.namespace("team-a").await, cluster.namespace("team-b").await);
     let elsewhere = cluster.namespace("elsewhere").await;
     let acts = ["--acts-in", &[&*a, &*b, &*elsewhere].join(",")];
-    let platform = Installation::new("platform", None, &acts).await;
-    let (first, second) =
-        tokio::join!(Installation::new("first", Some(&a), &acts), Installation::new("second", Some(&b), &acts));
+    let platform = Installation::new(cluster, "platform", None, &acts).await;
+    let (first, second) = tokio::join!(
+        Installation::new(cluster, "first", Some(&a), &acts),
+        Installation::new(cluster, "second", Some(&b), &acts)
+    );
     let wide = platform.start(&[]);
     platform.install(&wide).await;
     let client = cluster.admin();
@@ -91,9 +94,9 @@ async fn beside_two_restricted_operators_each_object_is_checked_and_written_by_e
 // The other role: an operator of another make holds the namespace, under either of its names.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_under_other_names_are_respected_too() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
-    let platform = Installation::new("platform", None, &[]).await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
+    let platform = Installation::new(cluster, "platform", None, &[]).await;
     let wide = platform.start(&[]);
     platform.install(&wide).await;
     let client = cluster.admin();
@@ -117,11 +120,11 @@ async fn leases_under_other_names_are_respected_too() {
 // configuration takes that away.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_wide_operator_that_is_down_blocks_a_tenant_unless_its_selector_leaves_the_tenant_out() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("team").await;
-    let platform = Installation::new("platform", None, &[]).await;
-    let tenant = Installation::new("tenant", Some(&team), &[]).await;
+    let platform = Installation::new(cluster, "platform", None, &[]).await;
+    let tenant = Installation::new(cluster, "tenant", Some(&team), &[]).await;
     let (wide, own) = (platform.start(&[]), tenant.start(&[]));
     platform.install(&wide).await;
     tenant.install(&own).await;
@@ -147,11 +150,11 @@ async fn a_cluster_wide_operator_that_is_down_blocks_a_tenant_unless_its_selecto
 // Race 11: what one set of rules let in is judged by the other's at its next write, and can always go.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_tenants_rules_let_in_meets_the_others_rules_at_its_next_write_and_can_be_deleted() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("skew").await;
-    let platform = Installation::new("platform", None, &["--max-size", "5"]).await;
-    let tenant = Installation::new("tenant", Some(&team), &["--max-size", "50"]).await;
+    let platform = Installation::new(cluster, "platform", None, &["--max-size", "5"]).await;
+    let tenant = Installation::new(cluster, "tenant", Some(&team), &["--max-size", "50"]).await;
     let (wide, mut own) = (platform.start(&[]), tenant.start(&[]));
     platform.install(&wide).await;
     tenant.install(&own).await;
@@ -177,10 +180,10 @@ async fn what_the_tenants_rules_let_in_meets_the_others_rules_at_its_next_write_
 // `WATCH_NAMESPACE` is how other operators are restricted, by people and by the tools that install them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_variable_by_which_others_are_restricted_restricts_as_the_flag_does() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("watched").await;
-    let tenant = Installation::new("tenant", Some(&team), &["--acts-in", &*team]).await;
+    let tenant = Installation::new(cluster, "tenant", Some(&team), &["--acts-in", &*team]).await;
     let own = tenant.start_watching(&team);
     own.acts(&team).await;
     assert!(own.health("/metrics").await.1.contains(&format!("{{lease=\"{team}/scopes-namespace-scope\"}} 1")));

@@ -1,17 +1,18 @@
 //! Race 13: a right that is missing is said, with what to do.
 
-use portcullis_testing::{ControlPlane, wait_until};
+use portcullis_testing::wait_until;
 
+use crate::PATIENCE;
 use crate::installation::Installation;
-use crate::{PATIENCE, TURN};
+use crate::turn::Turn;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_rights_on_leases_it_is_not_ready_and_says_what_to_grant() {
-    let _turn = TURN.lock().await;
-    let cluster = ControlPlane::shared().await;
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
     let team = cluster.namespace("poor").await;
-    let platform = Installation::new("platform", None, &["--acts-in", &team]).await;
-    let tenant = Installation::new("tenant", Some(&team), &["--acts-in", &team]).await;
+    let platform = Installation::new(cluster, "platform", None, &["--acts-in", &team]).await;
+    let tenant = Installation::new(cluster, "tenant", Some(&team), &["--acts-in", &team]).await;
     let nobody = cluster.kubeconfig_as("nobody", &[]).display().to_string();
     for (installation, what) in [(&platform, "platform-leader"), (&tenant, "scopes-namespace-scope")] {
         let process = installation.start_by(&nobody, &["--webhooks", "off"]);
