@@ -16,10 +16,10 @@ impl Turn {
         static SECOND: Mutex<()> = Mutex::const_new(());
         static OTHER: OnceCell<ControlPlane> = OnceCell::const_new();
         tokio::select! {
-            _alone = FIRST.lock() => Self { cluster: ControlPlane::shared().await, _alone },
-            _alone = SECOND.lock() => {
+            alone = FIRST.lock() => Self { cluster: ControlPlane::shared().await, _alone: alone },
+            alone = SECOND.lock() => {
                 let other = OTHER.get_or_init(|| async { ControlPlane::start().await.unwrap() }).await;
-                Self { cluster: other, _alone }
+                Self { cluster: other, _alone: alone }
             }
         }
     }
