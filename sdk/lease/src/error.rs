@@ -41,12 +41,12 @@ pub enum LeaseError {
         source: Box<kube::Error>,
     },
     /// Leases could not be listed or watched in all namespaces.
-    #[error("cannot {action} the Leases named {name} in all namespaces{}", advice(.source))]
+    #[error("cannot {action} the Leases {which} in all namespaces{}", advice(.source))]
     Watch {
         /// `list` or `watch`.
         action: &'static str,
-        /// Which ones.
-        name: String,
+        /// Which ones, as in `named x` or `labelled x=y`.
+        which: String,
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
     },

@@ -202,13 +202,13 @@ impl ScopesDriver {
     /// A watch for speed, and a list every now and then because a watch that says nothing may also be dead.
     async fn follow(&self, what: &Watched) {
         let clock = &*self.shared.clock;
-        let (name, list, watching) = match what {
+        let (which, list, watching) = match what {
             Watched::Scopes(name) => {
                 let field = format!("metadata.name={name}");
-                (name, ListParams::default().fields(&field), WatchParams::default().fields(&field))
+                (format!("named {name}"), ListParams::default().fields(&field), WatchParams::default().fields(&field))
             }
             Watched::Leaders(label) => {
-                (label, ListParams::default().labels(label), WatchParams::default().labels(label))
+                (format!("labelled {label}"), ListParams::default().labels(label), WatchParams::default().labels(label))
             }
         };
         let mut watch: Option<BoxStream<'_, Result<WatchEvent<Lease>, kube::Error>>> = None;
@@ -224,13 +224,13 @@ impl ScopesDriver {
                     if watch.is_none() {
                         match until(clock, clock.now() + limit, self.api.watch(&watching, &version)).await {
                             Some(Ok(stream)) => watch = Some(stream.boxed()),
-                            Some(Err(error)) => self.shared.failed(watch_error("watch", name, error)),
-                            None => self.shared.failed(late("watch", name, limit)),
+                            Some(Err(error)) => self.shared.failed(watch_error("watch", &which, error)),
+                            None => self.shared.failed(late("watch", &which, limit)),
                         }
                     }
                 }
-                Some(Err(error)) => self.shared.failed(watch_error("list", name, error)),
-                None => self.shared.failed(late("list", name, limit)),
+                Some(Err(error)) => self.shared.failed(watch_error("list", &which, error)),
+                None => self.shared.failed(late("list", &which, limit)),
             }
             // A failure waits as long as a success: never more than one list in that time.
             let next = begun + confirm;
@@ -328,12 +328,12 @@ impl Drop for Stopped {
     }
 }
 
-fn watch_error(action: &'static str, name: &str, error: kube::Error) -> LeaseError {
-    LeaseError::Watch { action, name: name.to_owned(), source: Box::new(error) }
+fn watch_error(action: &'static str, which: &str, error: kube::Error) -> LeaseError {
+    LeaseError::Watch { action, which: which.to_owned(), source: Box::new(error) }
 }
 
-fn late(action: &'static str, name: &str, limit: Duration) -> LeaseError {
-    LeaseError::Late { action, what: format!("the Leases named {name}"), limit }
+fn late(action: &'static str, which: &str, limit: Duration) -> LeaseError {
+    LeaseError::Late { action, what: format!("the Leases {which}"), limit }
 }
 
 impl fmt::Debug for Scopes {

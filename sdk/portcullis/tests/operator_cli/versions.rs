@@ -29,7 +29,8 @@ impl Home {
         static ALONE: Mutex<()> = Mutex::const_new(());
         let (alone, cluster) = (ALONE.lock().await, ControlPlane::shared().await);
         let namespace = cluster.namespace("versions").await;
-        let manifests = generate(&["rbac", "--namespace", &namespace]).await;
+        // With the controllers' rights, which come with this flag of the example as its controllers do.
+        let manifests = generate(&["rbac", "--name", "--namespace", &namespace]).await;
         let rules = |kind: &str| -> Vec<PolicyRule> {
             let role = manifests.iter().find(|manifest| manifest["kind"] == kind).unwrap();
             serde_json::from_value(role["rules"].clone()).unwrap()
