@@ -77,7 +77,7 @@ impl Kind {
     }
 
     fn publish(&self, pem: &str) -> Publisher {
-        let bundle = Bundle::new(&self.home, pem).of_services_in(&self.home);
+        let bundle = Bundle::new(&self.home, pem).of_services([format!("hooks.{}.svc", self.home)]);
         let configurations = Configurations { crds: vec![self.name()], ..Configurations::default() };
         Publisher::start(&self.user, bundle, configurations)
     }
@@ -147,22 +147,25 @@ async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
 }
 
 /// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be
-/// read.
+/// read. Whoever is not ready because of it has its webhooks refuse what it would check.
 #[tokio::test]
-async fn a_crd_that_another_installation_converts_is_left_alone() {
+async fn a_crd_that_another_installation_converts_is_left_alone_and_keeps_nobody_from_being_ready() {
     let kind = Kind::new().await;
-    kind.apply(&kind.manifest("elsewhere")).await.unwrap();
-    let (mark, publisher) = (kind.cluster.audit().mark(), kind.publish(&ca("ours")));
-    let said = Mutex::new(Vec::new());
-    let waiting =
-        publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
-    let why = "it belongs to the installation in namespace elsewhere; give --namespace, or see 'generate crds'";
-    tokio::select! {
-        _ = waiting => panic!("it is not published"),
-        () = heard(&said, why) => {}
+    let home = kind.home.clone();
+    // Another namespace, and another release in the same one.
+    for (service, namespace) in [("hooks", "elsewhere"), ("twin-hooks", &*home)] {
+        let mut manifest = kind.manifest(namespace);
+        manifest["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"] = json!(service);
+        kind.apply(&manifest).await.unwrap();
+        let (pem, before, mark) = (ca(service), kind.bundle().await, kind.cluster.audit().mark());
+        let publisher = kind.publish(&pem);
+        publisher.published().await;
+        assert_eq!((kind.bundle().await, kind.writes(mark).await), (before, 0), "{service} in {namespace}");
+        // It is ours from when it calls us.
+        kind.apply(&kind.manifest(&home)).await.unwrap();
+        kind.wait_for("the CA", Some(&pem)).await;
+        publisher.stop().await;
     }
-    assert_eq!((kind.bundle().await, kind.writes(mark).await), (None, 0));
-    publisher.stop().await;
 }
 
 #[tokio::test]

@@ -174,7 +174,7 @@ impl Place {
 
     /// Looks after the configuration as the operator's user. Ends with the test.
     pub(crate) fn publish(&self, ca_pem: &str, webhooks: &[&str]) -> Publisher {
-        let bundle = Bundle::new(&self.name, ca_pem).of_services_in(&self.name);
+        let bundle = Bundle::new(&self.name, ca_pem).of_services([self.server_name()]);
         Publisher::start(&self.user, bundle, self.configurations(webhooks))
     }
 }

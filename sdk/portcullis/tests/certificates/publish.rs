@@ -177,7 +177,8 @@ async fn the_webhooks_of_an_installation_in_another_namespace_are_left_alone() {
     let said = Mutex::new(Vec::new());
     let waiting =
         publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
-    let why = "it belongs to the installation in namespace elsewhere; give --namespace, or see 'generate webhooks'";
+    let why = "it calls webhook.elsewhere.svc, of another installation; give --namespace and --service-name, or see \
+               'generate webhooks'";
     tokio::select! {
         _ = waiting => panic!("it is not published"),
         () = heard(&said, why) => {}

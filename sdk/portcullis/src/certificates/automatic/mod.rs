@@ -96,10 +96,10 @@ impl Automatic {
     }
 
     /// The publisher of the CA that goes with `material`: as field manager `<operator>-ca-bundle`, in the entries that
-    /// call a Service of this namespace.
+    /// call a Service by one of these names.
     pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
         Bundle::new(operator, &material.ca_pem)
-            .of_services_in(&self.namespace)
+            .of_services(self.dns_names.iter().cloned())
             .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
             .counted_in(self.metrics.clone())
     }

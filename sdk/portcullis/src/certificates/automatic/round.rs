@@ -248,7 +248,7 @@ impl Automatic {
                 Ok(entries) => {
                     let entries = entries.into_iter().flatten();
                     let ours =
-                        entries.filter(|entry| entry.namespace.as_ref().is_none_or(|one| *one == self.namespace));
+                        entries.filter(|entry| entry.service.as_ref().is_none_or(|one| self.dns_names.contains(one)));
                     found.extend(ours.flat_map(|entry| Anchor::read(&entry.bundle, now)));
                 }
                 Err(error) => warn!(%error, object = published.object, "cannot read what is published"),

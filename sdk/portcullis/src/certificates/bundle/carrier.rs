@@ -25,6 +25,8 @@ pub(super) trait Carrier:
     const COMMAND: &'static str;
     /// What is the matter when it has no entry of ours.
     const STRANGE: &'static str;
+    /// Whether it is the same object for all installations: one that is another's keeps nobody from being called.
+    const SHARED: bool;
 
     fn entries(&self) -> Vec<Entry<'_>>;
 
@@ -60,8 +62,8 @@ pub(super) fn object<C: Carrier>(name: &str) -> String {
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     pub(super) bundle: Option<&'a [u8]>,
-    /// Of the Service that is called; none for a URL.
-    pub(super) namespace: Option<&'a String>,
+    /// The name by which the Service is called; none for a URL.
+    pub(super) service: Option<String>,
 }
 
 impl<'a> Entry<'a> {
@@ -69,7 +71,7 @@ impl<'a> Entry<'a> {
         Self {
             name,
             bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
-            namespace: client.service.as_ref().map(|service| &service.namespace),
+            service: client.service.as_ref().map(|service| format!("{}.{}.svc", service.name, service.namespace)),
         }
     }
 }
@@ -93,6 +95,7 @@ macro_rules! configuration {
         impl Carrier for $kind {
             const COMMAND: &'static str = "generate webhooks";
             const STRANGE: &'static str = "it registers none of the webhooks that are served";
+            const SHARED: bool = false;
 
             fn entries(&self) -> Vec<Entry<'_>> {
                 let webhooks = self.webhooks.iter().flatten();
@@ -114,6 +117,7 @@ pub(super) const CONVERSION: &str = "conversion";
 impl Carrier for CustomResourceDefinition {
     const COMMAND: &'static str = "generate crds";
     const STRANGE: &'static str = "its conversion strategy is not Webhook; see 'generate crds'";
+    const SHARED: bool = true;
 
     fn entries(&self) -> Vec<Entry<'_>> {
         let conversion = self.spec.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
@@ -121,7 +125,7 @@ impl Carrier for CustomResourceDefinition {
         let entry = client.map(|client| Entry {
             name: CONVERSION,
             bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
-            namespace: client.service.as_ref().map(|service| &service.namespace),
+            service: client.service.as_ref().map(|service| format!("{}.{}.svc", service.name, service.namespace)),
         });
         entry.into_iter().collect()
     }

@@ -66,7 +66,8 @@ pub struct Bundle {
     manager: Option<String>,
     /// What its owner has to do about a bundle that is not right, when it only looks on.
     cure: String,
-    namespace: Option<String>,
+    /// The names of the Services through which we are called; any when there are none.
+    services: Vec<String>,
     /// Where all replicas read what is to be published; nowhere when there is but one.
     origin: Option<Origin>,
     metrics: CertificateMetrics,
@@ -99,18 +100,18 @@ impl Bundle {
             standings: watch::Sender::default(),
             manager: None,
             cure: String::new(),
-            namespace: None,
+            services: Vec::new(),
             origin: None,
             metrics: CertificateMetrics::default(),
             time_of_day: TimeOfDay::system(),
         }
     }
 
-    /// Leaves entries alone that call a Service of another namespace than this one. They are those of another
-    /// installation of the operator: with our CA in them, its webhooks could not be called.
+    /// Leaves entries alone that call a Service by another name than these, as in `hooks.shop.svc`. They are those of
+    /// another installation of the operator: with our CA in them, its webhooks could not be called.
     #[must_use]
-    pub fn of_services_in(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
+    pub fn of_services<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.services = names.into_iter().map(Into::into).collect();
         self
     }
 

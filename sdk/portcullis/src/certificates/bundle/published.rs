@@ -24,8 +24,8 @@ pub(crate) struct PublishedObject {
 pub(crate) struct PublishedEntry {
     name: String,
     pub(crate) bundle: Vec<u8>,
-    /// Of the Service that is called; none for a URL.
-    pub(crate) namespace: Option<String>,
+    /// The name by which the Service is called; none for a URL.
+    pub(crate) service: Option<String>,
 }
 
 /// The name of an entry that should be ours, and its bundle; or why there is none.
@@ -72,7 +72,7 @@ async fn read<C: Carrier>(client: &Client, name: &str, ours: &[String]) -> Publi
         let entries = found.entries().into_iter().map(|entry| PublishedEntry {
             name: entry.name.to_owned(),
             bundle: entry.bundle.unwrap_or_default().to_vec(),
-            namespace: entry.namespace.cloned(),
+            service: entry.service,
         });
         Some(entries.collect())
     });

@@ -37,6 +37,8 @@ pub(super) struct Publisher<'a, C> {
     live: Option<Arc<C>>,
     /// Those of ours that it did not register when it was seen last.
     unregistered: Vec<&'a String>,
+    /// Whom another installation has it call.
+    others: Option<String>,
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
@@ -55,6 +57,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             ours,
             live: None,
             unregistered: Vec::new(),
+            others: None,
             not_before: Instant::now(),
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             doubted: None,
@@ -148,17 +151,32 @@ impl<'a, C: Carrier> Publisher<'a, C> {
         }
         self.unregistered = unregistered;
         let named = entries.into_iter().filter(|entry| self.ours.iter().any(|ours| ours == entry.name));
-        let own = self.bundle.namespace.as_ref();
-        let (others, mine): (Vec<_>, Vec<_>) =
-            named.partition(|entry| own.is_some() && entry.namespace.is_some() && entry.namespace != own);
-        match (mine.is_empty(), others.first().and_then(|other| other.namespace)) {
-            (false, _) => Ok(mine),
-            (true, Some(other)) => Err(Standing::Absent(format!(
-                "it belongs to the installation in namespace {other}; give --namespace, or see '{}'",
-                C::COMMAND
-            ))),
-            (true, None) => Err(Standing::Absent(C::STRANGE.to_owned())),
+        let own = &self.bundle.services;
+        let foreign = |entry: &Entry<'_>| entry.service.as_ref().is_some_and(|service| !own.contains(service));
+        let (others, mine): (Vec<_>, Vec<_>) = named.partition(|entry| !own.is_empty() && foreign(entry));
+        let other = others.into_iter().find_map(|other| other.service);
+        if !mine.is_empty() {
+            self.others = None;
+            return Ok(mine);
         }
+        let Some(other) = other else { return Err(Standing::Absent(C::STRANGE.to_owned())) };
+        if !C::SHARED {
+            return Err(Standing::Absent(format!(
+                "it calls {other}, of another installation; give --namespace and --service-name, or see '{}'",
+                C::COMMAND
+            )));
+        }
+        if self.others.as_ref() != Some(&other) {
+            let object = object::<C>(self.name);
+            warn!(
+                object,
+                calls = other,
+                see = C::COMMAND,
+                "another installation converts this kind, and this one does not"
+            );
+            self.others = Some(other);
+        }
+        Err(Standing::Carries(Vec::new()))
     }
 
     async fn publish(&mut self, live: &C, entries: &[&str], bundle: &Arc<str>) -> Option<Instant> {

@@ -117,9 +117,9 @@ impl Supplied {
         self
     }
 
-    /// What looks on whether callers accept `material`, in the entries that call a Service of this namespace.
+    /// What looks on whether callers accept `material`, in the entries that call this Service.
     pub fn bundle(&self, material: &Material) -> Bundle {
-        let bundle = Bundle::observing(material, &self.place(None).publish()).of_services_in(&self.namespace);
+        let bundle = Bundle::observing(material, &self.place(None).publish()).of_services([&self.server_name]);
         bundle.judged_by(self.time_of_day.clone())
     }
 

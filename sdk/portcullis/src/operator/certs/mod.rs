@@ -197,7 +197,9 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
         anyhow::bail!("waited {} s in vain for {missing}", patience.time.as_secs());
     }
     let shown = patience.answer(show::look(installation, source)).await??;
-    shown.published.iter().try_for_each(|entry| say(&format!("published: {}, {}\n", entry.object, entry.entry)))
+    // A kind that another installation converts is not ours to publish in.
+    let mut ours = shown.published.iter().filter(|entry| entry.problem.is_none());
+    ours.try_for_each(|entry| say(&format!("published: {}, {}\n", entry.object, entry.entry)))
 }
 
 async fn rotate(

@@ -44,7 +44,7 @@ pub(super) struct Published {
     pub(super) entry: String,
     /// Nothing when they do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
+    pub(super) problem: Option<String>,
 }
 
 impl Shape {
