@@ -115,9 +115,10 @@ fn only(namespace: &str) -> Value {
     json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } })
 }
 
+/// A Lease that is held for long enough to be asked about on a busy machine.
 fn lease(clinic: &Clinic, holder: &str, renewed: Timestamp) -> Act {
     let spec = json!({
-        "holderIdentity": holder, "leaseDurationSeconds": 25, "leaseTransitions": 1,
+        "holderIdentity": holder, "leaseDurationSeconds": 600, "leaseTransitions": 1,
         "acquireTime": format!("{renewed:.6}"), "renewTime": format!("{renewed:.6}"),
     });
     Create(
