@@ -149,6 +149,22 @@ impl CertificateSource {
         }
     }
 
+    /// Tells `bundle` what callers must trust by what is stored now; nothing where that says nothing.
+    ///
+    /// # Errors
+    /// When the API server refuses, or what somebody else has stored cannot be served.
+    pub(crate) async fn tell(&self, bundle: &Bundle) -> Result<(), CertificateError> {
+        match self {
+            Self::Automatic(automatic) => {
+                if let Ok(authorities) = automatic.stored().await?.authorities {
+                    bundle.publish(&authorities.bundle());
+                }
+            }
+            Self::Supplied(supplied) => bundle.expect(&supplied.stored().await?.0),
+        }
+        Ok(())
+    }
+
     /// The publisher of the CA that goes with `material`.
     pub(crate) fn bundle(&self, operator: &str, material: &Material) -> Bundle {
         match self {

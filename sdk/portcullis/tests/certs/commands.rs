@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::Api;
+use kube::api::DeleteParams;
 use portcullis::certificates::Automatic;
 use portcullis_pki::bundle_fingerprints;
 use serde_json::json;
@@ -112,6 +115,38 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     assert!(said.contains(": draining (") && said.ends_with(": steady (one CA)\n"), "{said}");
     let after = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
     assert!(before.is_disjoint(&after) && after.len() == 1);
+}
+
+// A hook Job that waits for a configuration while the operator rotates its CA.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publish_puts_in_what_is_stored_in_the_end_and_not_what_was_stored_when_it_began() {
+    let place = Installation::new().await;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let names = vec![format!("{0}-webhook.{0}.svc", place.name)];
+    let secret = format!("{}-webhook-tls", place.name);
+    let automatic = Automatic::new(place.cluster.admin(), &place.name, secret, names, provider);
+    automatic.ensure().await.unwrap();
+    let arguments = ["--kubeconfig", &place.kubeconfig, "--namespace", &place.name, "--release", &place.name];
+    let begun = place.secret("").await["ca.crt"].clone();
+    place.install(&["webhooks"]).await;
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(place.cluster.admin());
+    mutating.delete(&format!("{}-mutating", place.name), &DeleteParams::default()).await.unwrap();
+    let mut job = Running::spawn("controller", &[&["certs", "publish"], &arguments[..]].concat());
+    let published = || async { (place.bundles().await[0].is_some()).then_some(()) };
+    portcullis_testing::wait_until("the first bundle", Duration::from_secs(30), published).await;
+
+    automatic.rotate().await.unwrap();
+    let stored = place.secret("").await["ca.crt"].clone();
+    assert_ne!(stored, begun);
+    let both = || async {
+        let bundle = place.bundles().await.swap_remove(0)?;
+        (bundle.as_bytes() == stored.0).then_some(())
+    };
+    portcullis_testing::wait_until("the bundle of both CAs", Duration::from_secs(10), both).await;
+    place.install(&["webhooks"]).await;
+    assert!(job.ended().await.success(), "{}", job.log());
+    let webhooks = mutating.get(&format!("{}-mutating", place.name)).await.unwrap().webhooks.unwrap();
+    assert_eq!(webhooks[0].client_config.ca_bundle, Some(stored));
 }
 
 // A hook Job of an installation runs under the operator's own account.

@@ -15,6 +15,7 @@ use portcullis_pki::rotation::Phase;
 use rustls::crypto::CryptoProvider;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::cli::Output;
 use super::connect::answering;
@@ -22,7 +23,7 @@ use super::installation::{Installation, InstallationFlags, label};
 use super::{Operator, Parts};
 use crate::certificates::{Automatic, CertificateMode, CertificateSource, Material};
 
-/// How often the phase of a rotation is looked at.
+/// How often what is stored is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Subcommand)]
@@ -186,9 +187,21 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
     let (stop, configurations) = (CancellationToken::new(), source.configurations());
     let bundle = source.bundle(installation.operator, &material);
     let mut missing = "an answer of the API server".to_owned();
+    // A rotation goes on while this waits: the bundle from before would cut off what is served.
+    let stored = async {
+        loop {
+            sleep(LOOK).await;
+            if let Err(error) = source.tell(&bundle).await {
+                warn!(%error, "cannot see what is to be published now");
+            }
+        }
+    };
     let published = async {
         let published = bundle.published(configurations, |said| said.clone_into(&mut missing));
-        let published = timeout_at(patience.end, published).await;
+        let published = tokio::select! {
+            published = timeout_at(patience.end, published) => published,
+            never = stored => never,
+        };
         stop.cancel();
         published
     };
