@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use portcullis::certificates::{Automatic, Bundle, Material, Phase, TimeOfDay};
@@ -144,6 +145,41 @@ async fn a_fresh_replica_learns_from_what_is_published_which_ca_must_stay_truste
     let fresh = place.quick_source().ensure().await.unwrap();
     assert!(fresh.ca_pem != before.ca_pem && fresh.ca_pem.contains(before.ca_pem.trim()), "both are to be trusted");
     assert_eq!(phase(&place.source()).await, Phase::Draining);
+}
+
+// The same where something else that is sound took its place: other replicas go on serving under it.
+#[tokio::test]
+async fn a_fresh_replica_leaves_the_ca_trusted_that_another_one_took_the_place_of() {
+    for case in ["a foreign CA", "the next CA", "the CA after it"] {
+        let (place, stop) = (Place::new().await, CancellationToken::new());
+        place.install(&["a"]).await;
+        let before = replica(&place, place.quick_source(), &stop).await;
+        place.wait_for_bundles("the CA", &[("a", Some(&before.ca_pem))]).await;
+        stop.cancel();
+        let foreign = Automatic::new(
+            place.admin.clone(),
+            &*place.name,
+            "other",
+            vec![place.server_name()],
+            place.source().provider,
+        );
+        foreign.ensure().await.unwrap();
+        let value =
+            |secret: &Secret, key: &str| String::from_utf8(secret.data.as_ref().unwrap()[key].0.clone()).unwrap();
+        let ca = place.ca_secret();
+        let other = place.read("other-ca").await.unwrap();
+        let (crt, key) = (value(&other, "ca.crt"), value(&other, "ca.key"));
+        match case {
+            "a foreign CA" | "the CA after it" => place.overwrite(&ca, &[("ca.crt", &crt), ("ca.key", &key)]).await,
+            _ => place.overwrite(&ca, &[("ca.crt", "damaged"), ("next.crt", &crt), ("next.key", &key)]).await,
+        }
+        if case == "the CA after it" {
+            place.overwrite(&place.secret(), &[("tls.key", "damaged"), ("ca.crt", &crt)]).await;
+        }
+        let fresh = place.quick_source().ensure().await.unwrap();
+        assert!(fresh.ca_pem.contains(before.ca_pem.trim()), "{case}: who serves under the CA is cut off");
+        assert_eq!(phase(&place.source()).await, Phase::Draining, "{case}");
+    }
 }
 
 // A tool that prunes what it does not know: each CA that is made and lost has issued nothing.

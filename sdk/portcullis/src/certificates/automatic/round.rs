@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use portcullis_pki::rotation::{Anchor, Authorities, Lost, Observed, Step, Stored, bundle, step};
+use portcullis_pki::rotation::{Anchor, Authorities, Observed, Step, Stored, bundle, step};
 use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_server_pair};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -72,9 +72,10 @@ impl Automatic {
             let Read { ca_secret, pair_secret, material, leaf, stored } = self.look(now).await?;
             let written = match stored.authorities {
                 Err(lost) => {
+                    let (secret, problem, mut known) = (self.ca_secret(), lost.problem, lost.remains);
                     let beside = pair_data(pair_secret.as_ref()).ca_crt;
-                    let remains = self.still_trusted(&lost, beside, &material, served).await;
-                    let (secret, problem) = (self.ca_secret(), lost.problem);
+                    known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+                    let remains = self.still_trusted(known, &material, served).await;
                     warn!(secret, problem, trusted = remains.len(), "the stored CA is replaced");
                     let material = Material { ca_pem: bundle(&remains), ..material };
                     let authorities = Authorities::new(self.new_authority()?, remains);
@@ -87,7 +88,13 @@ impl Automatic {
                     }
                 }
                 Ok(mut authorities) => {
-                    let adopted = authorities.trust(trusted_through(served, now));
+                    // In place of the authority that others still serve under there may be another, which is sound.
+                    let damaged = leaf.is_err() || !stored.damage.is_empty();
+                    let adopted = authorities.trust(if damaged {
+                        self.still_trusted(Vec::new(), &material, served).await
+                    } else {
+                        trusted_through(served, now)
+                    });
                     let disorder = adopted || !stored.damage.is_empty();
                     match leaf {
                         leaf if disorder && refused.is_none() => {
@@ -214,18 +221,10 @@ impl Automatic {
         name.get(name.len().saturating_sub(COMMON_NAME)..).unwrap_or(&name).to_owned()
     }
 
-    /// What callers go on trusting when the stored authority is lost: authorities that bear our name, or stand behind
-    /// what is stored or served; from what is left of the Secrets, and from what is published.
-    async fn still_trusted(
-        &self,
-        lost: &Lost,
-        beside: Option<&[u8]>,
-        stored: &Material,
-        served: Option<&Material>,
-    ) -> Vec<Anchor> {
+    /// What callers go on trusting when what is stored is damaged: authorities that bear our name, or stand behind what is
+    /// stored or served; of these that are known, and of what is published.
+    async fn still_trusted(&self, mut known: Vec<Anchor>, stored: &Material, served: Option<&Material>) -> Vec<Anchor> {
         let (now, name) = (self.time_of_day.now(), self.authority_name());
-        let mut known = lost.remains.clone();
-        known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
         known.extend(self.published(now).await);
         let (behind, others): (Vec<_>, Vec<_>) =
             known.into_iter().partition(|anchor| anchor.stands_behind(stored.cert_pem.as_bytes(), now));
