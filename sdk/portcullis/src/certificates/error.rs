@@ -91,8 +91,14 @@ fn said(error: &kube::Error) -> String {
 /// What a person has to do about a refusal; nothing where trying again may help.
 fn fix(action: &str, namespace: &str, error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) if status.code == 403 => "; compare the roles with 'generate rbac'".to_owned(),
-        kube::Error::Api(status) if status.code == 422 => "; delete this Secret, and it is made anew".to_owned(),
+        // `User "x" cannot get resource …`. A quota, a policy or the end of a namespace is no matter of roles.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains("\" cannot ") => {
+            "; compare the roles with 'generate rbac'".to_owned()
+        }
+        // `Secret "x" is invalid: …`. What a policy refuses is no better in a new Secret.
+        kube::Error::Api(status) if status.code == 422 && status.message.contains("\" is invalid: ") => {
+            "; delete this Secret, and it is made anew".to_owned()
+        }
         // A Secret that is to be made cannot be what was not found.
         kube::Error::Api(status) if status.code == 404 && action == "create" => {
             format!("; namespace {namespace} does not exist: kubectl create namespace {namespace}")

@@ -2,12 +2,13 @@
 
 use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use portcullis_testing::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{PATIENCE, Place};
@@ -77,6 +78,22 @@ async fn with_nothing_to_serve_a_refusal_is_permanent_and_names_the_fix() {
     let said = error.to_string();
     assert!(said.starts_with(&format!("cannot create Secret {}/{}: ", place.name, place.secret())), "{said}");
     assert!(said.ends_with("; compare the roles with 'generate rbac'"), "{said}");
+}
+
+// Roles have nothing to do with it.
+#[tokio::test]
+async fn a_refusal_that_is_not_for_want_of_rights_does_not_send_people_to_the_roles() {
+    let place = Place::new().await;
+    let namespaces: Api<Namespace> = Api::all(place.admin.clone());
+    let hold = |finalizers: Value| Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+    namespaces.patch(&place.name, &PatchParams::default(), &hold(json!(["test.example/hold"]))).await.unwrap();
+    namespaces.delete(&place.name, &DeleteParams::default()).await.unwrap();
+    let mut source = place.source();
+    source.client = place.admin.clone();
+    let said = source.ensure().await.unwrap_err().to_string();
+    assert!(said.starts_with(&format!("cannot create Secret {}/", place.name)), "{said}");
+    assert!(said.ends_with("because it is being terminated"), "{said}");
+    namespaces.patch(&place.name, &PatchParams::default(), &hold(json!(null))).await.unwrap();
 }
 
 // The old pair is what callers trust: that serves on, for as long as it is valid, when nobody can be told of another.

@@ -95,6 +95,8 @@ impl<'a, C: Carrier> Publisher<'a, C> {
     /// nothing has happened.
     async fn look(&mut self, wanted: &Wanted) -> Option<Instant> {
         let Some(live) = self.live.clone() else {
+            // Whoever installs it again takes nothing of ours out.
+            self.published = None;
             self.stands(Standing::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
             return None;
         };
