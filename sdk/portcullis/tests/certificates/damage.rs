@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, join_all};
 use http_body_util::Full;
 use hyper::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
-use portcullis::certificates::{Material, probe};
+use portcullis::certificates::{Automatic, Material, probe};
 use portcullis::server::{Limits, RequestBody, Server};
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use portcullis_testing::wait_until;
@@ -51,11 +51,11 @@ async fn issued(place: &Place, dns_name: String, from: SignedDuration, to: Signe
     (pair.cert_pem, pair.key_pem)
 }
 
-type Damage = fn(&Place) -> BoxFuture<'_, ()>;
+pub(crate) type Damage = fn(&Place) -> BoxFuture<'_, ()>;
 
 /// What is left of what was stored before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+pub(crate) enum Left {
     /// Everything: what was damaged follows from the rest.
     All,
     /// The CA.
@@ -88,7 +88,7 @@ async fn other_ca(p: &Place, from: SignedDuration, to: SignedDuration) {
 }
 
 /// Each of the ways in which a user can damage a Secret, and what is left.
-fn damages() -> Vec<(&'static str, Left, Damage)> {
+pub(crate) fn damages() -> Vec<(&'static str, Left, Damage)> {
     vec![
         // The Secret with the pair.
         ("an empty key", OnlyCa, damage!(|p| p.overwrite(&p.secret(), &[("tls.key", "")]).await)),
@@ -242,9 +242,12 @@ impl Serving {
 }
 
 pub(crate) async fn serve(place: &Place) -> Serving {
+    serve_from(place, place.quick_source()).await
+}
+
+pub(crate) async fn serve_from(place: &Place, source: Automatic) -> Serving {
     place.install(&["a"]).await;
     let (stop, configurations) = (CancellationToken::new(), place.configurations(&["a"]));
-    let source = place.quick_source();
     let material = source.ensure().await.unwrap();
     let tls = Arc::new(ArcSwap::from_pointee(material.tls_config(&source.provider).unwrap()));
     let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Limits::default()).await.unwrap();
@@ -266,7 +269,7 @@ pub(crate) async fn serve(place: &Place) -> Serving {
 
 /// A handshake under the bundle that is published. The API server learns of a new one by its watch: so a handshake that
 /// fails counts only when the bundle is still the same afterwards.
-async fn call(place: &Place, serving: &Serving) -> Result<(), String> {
+pub(crate) async fn call(place: &Place, serving: &Serving) -> Result<(), String> {
     let published = || async { place.bundles().await.swap_remove(0).1.unwrap() };
     let mut bundle = published().await;
     loop {

@@ -8,6 +8,7 @@ mod damage;
 mod fights;
 mod fixture;
 mod issues;
+mod phases;
 mod publish;
 mod refusals;
 mod rotation;
