@@ -23,15 +23,19 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
     let name = format!("{}-scope", place.namespace);
     let lease: Lease = serde_json::from_value(json!({
         "metadata": {"name": name},
-        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 2, "renewTime": MicroTime(jiff::Timestamp::now())},
+        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 8, "renewTime": MicroTime(jiff::Timestamp::now())},
     }))
     .unwrap();
-    leases.create(&PostParams::default(), &lease).await.unwrap();
-    let timing = ScopeTiming::new(Duration::from_secs(2), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
+    // Nobody renews it: it has to last until it was looked at.
+    let timing = ScopeTiming::new(Duration::from_secs(8), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
     let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], timing).unwrap();
     let mut runtime = place.runtime(Switch::Off);
     runtime.scope = Scope::cluster_wide(scopes.clone());
     let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
+    let known = || async { scopes.owns(&place.namespace).may_write().then_some(()) };
+    wait_until("the leases to be known", PATIENCE, known).await;
+    // One that was there before might be that of somebody who is gone.
+    leases.create(&PostParams::default(), &lease).await.unwrap();
     wait_until("the other's lease to be seen", PATIENCE, || async { (!scopes.claims().is_empty()).then_some(()) })
         .await;
 
