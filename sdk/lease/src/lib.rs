@@ -63,8 +63,8 @@
 //!
 //! Of several cluster-wide installations, the one whose leader's Lease was created first acts. A later one acts on a view
 //! that is fresh and shows none that was there before it. One that comes back acts on a view that shows its own new hold,
-//! and gives those that it finds at work [`ScopeTiming::settle`] to find out. What is only found, and not seen to live,
-//! keeps nobody from checking.
+//! and gives those that it finds at work [`ScopeTiming::settle`] to find out. Who stands back goes on checking: many may
+//! write a Lease that looks like another installation's.
 //!
 //! Each hold has an [`Epoch`], later than all before. Stamp what you write with it; who is refused because a later one
 //! was there calls [`LeaseHandle::fence`].

@@ -1,4 +1,4 @@
-//! Watches the Leases of restricted operators in all namespaces.
+//! Watches the Leases of restricted operators, and of the leaders of cluster-wide ones, in all namespaces.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -117,7 +117,7 @@ impl Scopes {
         self.0.with(|state, now| !state.stopped && state.view.leads(epoch, now))
     }
 
-    /// The installation that this one stands back for: every namespace is that one's.
+    /// The installation that this one stands back for: it goes on checking, and never writes.
     pub fn ahead(&self) -> Option<Earlier> {
         self.0.with(|state, now| state.view.ahead(now))
     }

@@ -17,12 +17,6 @@ pub struct Earlier {
     pub namespace: String,
     /// The name of its Lease.
     pub lease: String,
-    /// Who holds it; none between two leaders.
-    pub holder: Option<String>,
-    /// The number of its hold.
-    pub transitions: u32,
-    /// When it stops to count unless another sign of life is seen.
-    pub until: Moment,
 }
 
 #[derive(Debug, Default)]
@@ -91,15 +85,9 @@ impl Installations {
 
     /// The first of those that are seen to live, when that is not the one that asks. Who has no Lease comes last.
     pub(super) fn ahead(&self, timing: &ScopeTiming, now: Moment) -> Option<Earlier> {
-        let (place, seen, until) = self.earlier(timing, now).filter(|(_, seen, _)| seen.lives).min_by_key(ranked)?;
-        let record = seen.lease.last()?;
-        Some(Earlier {
-            namespace: place.0.clone(),
-            lease: place.1.clone(),
-            holder: record.holder.clone(),
-            transitions: record.transitions,
-            until,
-        })
+        let ((namespace, lease), ..) =
+            self.earlier(timing, now).filter(|(_, seen, _)| seen.lives).min_by_key(ranked)?;
+        Some(Earlier { namespace: namespace.clone(), lease: lease.clone() })
     }
 
     /// Whether an earlier one may be acting, seen to live or not.

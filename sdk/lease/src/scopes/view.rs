@@ -67,7 +67,7 @@ impl ScopeTiming {
     }
 }
 
-/// One lease of another operator.
+/// One lease of a restricted operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Its namespace.
@@ -101,8 +101,10 @@ struct Scope {
 #[derive(Debug)]
 struct Among {
     installations: Installations,
-    /// The one that we stand back for, and since when.
-    ahead: Option<(Earlier, Moment)>,
+    /// The one that we stand back for.
+    ahead: Option<Earlier>,
+    /// When the last list of all was begun.
+    confirmed: Option<Moment>,
     /// The hold in which our leader may act.
     leads: Option<u32>,
 }
@@ -113,7 +115,7 @@ pub struct ScopeView {
     timing: ScopeTiming,
     scopes: BTreeMap<String, Scope>,
     among: Option<Among>,
-    /// By lease name, empty for that of the installations: when the last complete list was begun.
+    /// By lease name: when the last complete list was begun.
     confirmed: BTreeMap<String, Option<Moment>>,
     fresh: Option<Moment>,
     changes: Vec<Change>,
@@ -127,10 +129,10 @@ impl ScopeView {
     }
 
     /// This is one of several cluster-wide installations, whose leader holds this Lease: of those that are alive,
-    /// the one whose Lease was created first acts, and the others stand back.
+    /// the one whose Lease was created first acts, and the others stand back: they check, and never write.
     pub fn among(&mut self, namespace: &str, lease: &str) {
-        self.among = Some(Among { installations: Installations::new(namespace, lease), ahead: None, leads: None });
-        self.confirmed.insert(String::new(), None);
+        let installations = Installations::new(namespace, lease);
+        self.among = Some(Among { installations, ahead: None, confirmed: None, leads: None });
     }
 
     /// The Lease of an installation's leader was seen, ours or another's.
@@ -153,7 +155,7 @@ impl ScopeView {
     pub fn leaders_listed(&mut self, found: Vec<(String, String, Record)>, version: &str, begun: Moment, now: Moment) {
         if let Some(among) = &mut self.among {
             among.installations.listed(found, version, now);
-            self.confirmed.insert(String::new(), Some(begun));
+            among.confirmed = Some(begun);
         }
         self.advance(now);
     }
@@ -161,7 +163,7 @@ impl ScopeView {
     /// The installation that this one stands back for.
     pub fn ahead(&mut self, now: Moment) -> Option<Earlier> {
         self.advance(now);
-        self.among.as_ref()?.ahead.as_ref().map(|(earlier, _)| earlier.clone())
+        self.among.as_ref()?.ahead.clone()
     }
 
     /// Whether our leader may act in the hold of this epoch: it is seen, what is known counts, and no other installation
@@ -235,14 +237,7 @@ impl ScopeView {
     /// Who owns this namespace at `now`.
     pub fn owns(&mut self, namespace: &str, now: Moment) -> Ownership {
         self.advance(now);
-        if let Some((earlier, since)) = self.among.as_ref().and_then(|among| among.ahead.as_ref()) {
-            return Ownership::Theirs {
-                holder: format!("{}/{}", earlier.namespace, earlier.lease),
-                epoch: Epoch::hold(earlier.transitions),
-                since: *since,
-                until: Some(earlier.until),
-            };
-        }
+        // Many may write a Lease that looks like another installation's. So it keeps us from writing, never from checking.
         if self.among.as_ref().is_some_and(|among| among.installations.in_doubt(&self.timing, now)) {
             return self.theirs(namespace).unwrap_or(Ownership::Unknown);
         }
@@ -291,7 +286,8 @@ impl ScopeView {
 
     /// When what is known was last complete; none before that.
     pub fn confirmed(&self) -> Option<Moment> {
-        self.confirmed.values().copied().min().flatten()
+        let installations = self.among.as_ref().map(|among| among.confirmed);
+        self.confirmed.values().copied().chain(installations).min().flatten()
     }
 
     /// Every lease that is known, for metrics and diagnosis.
@@ -319,15 +315,10 @@ impl ScopeView {
         among.installations.advance(&self.timing, now);
         let ahead = among.installations.ahead(&self.timing, now);
         let leads = among.installations.leads(&self.timing, now);
-        let place = |earlier: &Earlier| (earlier.namespace.clone(), earlier.lease.clone());
-        let before = among.ahead.take();
-        let since = before.as_ref().map_or(now, |(_, since)| *since);
-        let moved = before.map(|(earlier, _)| place(&earlier)) != ahead.as_ref().map(place);
-        among.ahead = ahead.map(|earlier| (earlier, if moved { now } else { since }));
-        if moved || std::mem::replace(&mut among.leads, leads) != leads {
+        if among.ahead != ahead || among.leads != leads {
             self.changes.push(Change::Everywhere);
         }
-        among.leads = leads;
+        (among.ahead, among.leads) = (ahead, leads);
     }
 
     fn role(&self) -> Role {

@@ -13,7 +13,7 @@
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
 //! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |
-//! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica acts on it: on one of all replicas |
+//! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds it: on one of all replicas |
 //! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
 //! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |
 //! | `portcullis_scope_excluded_namespaces` | | namespaces that restricted operators own; cluster-wide operators only |

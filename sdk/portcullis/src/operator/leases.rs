@@ -129,12 +129,11 @@ impl Leases {
         let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
         let (scopes, mut watch) = Scopes::new(client.clone(), &names, timing.watch)?;
         let (mut election, mut campaign) = (None, None);
-        let mut scope = Scope::cluster_wide(scopes.clone());
+        let scope = Scope::cluster_wide(scopes.clone());
         if has_controllers && leader_elect.is_on() {
             let (namespace, name) = (&installation.namespace, installation.leader_lease());
             let stands = Campaign::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
             let (stood, driver) = stand(namespace, &name, stands, timing.leader);
-            scope = Scope::of_installation(scopes.clone(), name.clone());
             watch = watch.among(&format!("{OPERATOR}={}", installation.operator), namespace, &name);
             (election, campaign) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
         }
@@ -205,11 +204,11 @@ async fn tell(scopes: Option<Scopes>) {
                     release,
                     lease,
                     "standing back: this cluster-wide operator was installed before, as this release in this namespace. This \
-                     one checks and writes nothing while that one lives. Remove one of them, or restrict one to a \
-                     namespace (--restrict-to-namespace)"
+                     one goes on checking, and writes nothing while that one lives. Remove one of them, or restrict one \
+                     to a namespace (--restrict-to-namespace)"
                 );
             }
-            None if told.is_some() => info!("no other installation is first any more: this one checks and writes"),
+            None if told.is_some() => info!("no other installation is first any more: this one writes"),
             _ => {}
         }
         told = ahead;

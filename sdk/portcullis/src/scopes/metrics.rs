@@ -53,7 +53,7 @@ impl Collector for ScopeMetrics {
             }
             Ok(())
         };
-        each("lease_held", "Whether this replica acts on the lease.", &|health| {
+        each("lease_held", "Whether this replica holds the lease.", &|health| {
             Box::new(ConstGauge::new(i64::from(health.held)))
         })?;
         each("lease_renew_failures", "Requests for the lease that failed.", &|health| {

@@ -2,7 +2,7 @@
 //!
 //! A **cluster-wide** operator owns every namespace in which no restricted operator holds a Lease. A
 //! **namespace-restricted** one (`run --restrict-to-namespace team-a`) owns its namespace while it holds the Lease there.
-//! Of several cluster-wide ones, the one that was installed first owns what they all would, and the others stand back.
+//! Of several cluster-wide ones, the one that was installed first writes; the others stand back, and go on checking.
 //! Of the replicas of either, one leads: its controllers run, while webhooks are served by all. The promises, and how
 //! long two or none act in each case, are in the documentation of `portcullis-lease`.
 //!

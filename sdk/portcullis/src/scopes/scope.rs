@@ -12,15 +12,8 @@ pub struct Scope {
 #[derive(Clone, Debug)]
 enum Extent {
     Everything,
-    Restricted {
-        namespace: String,
-        lease: LeaseHandle,
-    },
-    ClusterWide {
-        scopes: Scopes,
-        /// The Lease of our leader, where that has one.
-        lease: Option<String>,
-    },
+    Restricted { namespace: String, lease: LeaseHandle },
+    ClusterWide(Scopes),
 }
 
 impl Scope {
@@ -37,12 +30,7 @@ impl Scope {
 
     /// All namespaces but those that others hold. `run` makes it for an operator; this is for processes of your own.
     pub fn cluster_wide(scopes: Scopes) -> Self {
-        Self { extent: Extent::ClusterWide { scopes, lease: None }, leadership: Leadership::alone() }
-    }
-
-    /// The same for an installation whose leader holds the Lease of this name.
-    pub(crate) fn of_installation(scopes: Scopes, lease: String) -> Self {
-        Self { extent: Extent::ClusterWide { scopes, lease: Some(lease) }, leadership: Leadership::alone() }
+        Self { extent: Extent::ClusterWide(scopes), leadership: Leadership::alone() }
     }
 
     /// The same for who writes only while it leads.
@@ -59,13 +47,7 @@ impl Scope {
                 Ownership::Theirs { .. } if namespace == own => Ownership::Unknown,
                 ownership => ownership,
             },
-            // The same release in another namespace: both have one configuration, and whom that calls is asked alone.
-            Extent::ClusterWide { scopes, lease: Some(own) }
-                if scopes.ahead().is_some_and(|earlier| earlier.lease == *own) =>
-            {
-                Ownership::Unknown
-            }
-            Extent::ClusterWide { scopes, .. } => scopes.owns(namespace),
+            Extent::ClusterWide(scopes) => scopes.owns(namespace),
             Extent::Everything => Ownership::Mine { epoch: Epoch::default(), since: Moment::default() },
         };
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
@@ -76,7 +58,7 @@ impl Scope {
         match &self.extent {
             Extent::Everything => Changes::never(),
             Extent::Restricted { lease, .. } => lease.changes(),
-            Extent::ClusterWide { scopes, .. } => scopes.changes(),
+            Extent::ClusterWide(scopes) => scopes.changes(),
         }
     }
 
@@ -84,10 +66,7 @@ impl Scope {
     pub(crate) fn skips(&self) -> String {
         match &self.extent {
             Extent::Restricted { namespace, .. } => format!("this operator is restricted to namespace {namespace}"),
-            Extent::ClusterWide { scopes, .. } if scopes.ahead().is_some() => {
-                "another cluster-wide installation was there first".to_owned()
-            }
-            Extent::Everything | Extent::ClusterWide { .. } => "namespace has namespace-restricted operator".to_owned(),
+            Extent::Everything | Extent::ClusterWide(_) => "namespace has namespace-restricted operator".to_owned(),
         }
     }
 

@@ -245,15 +245,12 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
             let lease = claim.lease.name_any();
             format!("release {} in {}", lease.strip_suffix(LEADER).unwrap_or(&lease), claim.namespace)
         };
-        let mut message = format!(
-            "{} cluster-wide installations run: {} was there first and acts; {} stands back, checks and writes nothing",
+        let message = format!(
+            "{} cluster-wide installations run: {} was there first and acts; {} stands back: it checks, and writes nothing",
             running.len(),
             name(first),
             others.iter().map(name).collect::<Vec<_>>().join(" and ")
         );
-        if others.iter().any(|other| other.lease.name_any() == first.lease.name_any()) {
-            message.push_str("; those of one release have one configuration, and whom that calls checks all the same");
-        }
         return Ok(vec![fail(message, fix)]);
     }
     snapshot.configurations.known()?;
