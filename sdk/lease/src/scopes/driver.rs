@@ -296,16 +296,22 @@ impl Shared {
         match what {
             Watched::Scopes(name) => {
                 let counts = !deleted && (self.recognized)(&namespace, &record);
-                self.with(|state, now| match counts {
-                    true => state.view.see(&namespace, name, record, now),
-                    false => state.view.gone(&namespace, name, &record.version, now),
+                self.with(|state, now| {
+                    if counts {
+                        state.view.see(&namespace, name, record, now);
+                    } else {
+                        state.view.gone(&namespace, name, &record.version, now);
+                    }
                 });
             }
             Watched::Leaders(_) => {
                 let name = lease.name_any();
-                self.with(|state, now| match deleted {
-                    false => state.view.see_leader(&namespace, &name, record, now),
-                    true => state.view.leader_gone(&namespace, &name, &record.version, now),
+                self.with(|state, now| {
+                    if deleted {
+                        state.view.leader_gone(&namespace, &name, &record.version, now);
+                    } else {
+                        state.view.see_leader(&namespace, &name, record, now);
+                    }
                 });
             }
         }

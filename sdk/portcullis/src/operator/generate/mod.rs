@@ -184,7 +184,7 @@ pub(super) fn perform<A: clap::Args>(
     flags: &GenerateFlags,
     own: Vec<String>,
 ) -> Result<(), GenerateError> {
-    let objects = Objects::new(operator, &parts, flags, own)?;
+    let objects = Objects::new(operator, parts, flags, own)?;
     let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
     if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {
         return Err(GenerateError::Replaces { namespace: objects.namespace().to_owned() });
