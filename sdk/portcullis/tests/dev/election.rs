@@ -204,3 +204,28 @@ async fn a_session_of_another_installation_than_the_one_that_was_there_first_wai
     session.says("Controllers run here: this session holds the Lease").await;
     session.end("-TERM").await;
 }
+
+#[tokio::test]
+async fn the_lease_of_a_session_that_was_killed_does_not_take_an_installed_operator_off() {
+    let _alone = controllers_alone().await;
+    let place = Place::new().await;
+    let mut killed = place.session(&[]);
+    killed.says("Controllers run here: this session holds the Lease").await;
+    killed.signal("-KILL").await;
+    killed.ended().await;
+    let mut installed = place.installed(&["--release", "later"]);
+    installed.says("leading: this replica runs the controllers").await;
+    let mut session = place.session(&[]);
+    session
+        .says(&format!(
+            "Take turns with the operator: --namespace {0} --release later; or, when no other session runs, remove the \
+             Lease: kubectl -n {0} delete lease {LEADER}",
+            place.home
+        ))
+        .await;
+    session.ended().await;
+    let mark = place.cluster.audit().mark();
+    place.greeted(&place.team, "mary").await;
+    assert_eq!(place.written(mark).await, [""; 0]);
+    installed.end("-TERM").await;
+}

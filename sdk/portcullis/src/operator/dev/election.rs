@@ -69,6 +69,9 @@ impl Candidate {
         }
         let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
         let found = call(&format!("read Lease {namespace}/{name}"), api.get_opt(&name)).await?;
+        if let Some(left) = found.as_ref().filter(|lease| held_by_sessions_alone(lease)) {
+            makes_room(client, installation, left).await?;
+        }
         let seat = Seat {
             ours: found.is_none_or(|lease| held_by_sessions_alone(&lease)),
             room: format!("kubectl -n {home} scale deployment {} --replicas=0", installation.release),
@@ -139,6 +142,30 @@ async fn beside(client: &Client, installation: &Installation, missing: &str) -> 
             )
         }
     })
+}
+
+/// That no installed operator would stand back for the Lease of a session that was killed, or is at work, because it is
+/// the older one.
+async fn makes_room(client: &Client, installation: &Installation, left: &Lease) -> anyhow::Result<()> {
+    if installation.restricted_to.is_some() {
+        return Ok(());
+    }
+    let selector = format!("{OPERATOR}={}", installation.operator);
+    let leaders = ListParams::default().labels(&selector);
+    let leases = Api::<Lease>::all(client.clone());
+    let found = call("list the Leases of other installations", leases.list(&leaders)).await?;
+    let created = |lease: &Lease| lease.creation_timestamp();
+    let later = |lease: &&Lease| lease.uid() != left.uid() && created(lease) >= created(left);
+    let installed = |lease: &&Lease| !holder(lease).is_empty() && !holder(lease).starts_with(SESSION);
+    let Some(lease) = found.iter().filter(later).find(installed) else { return Ok(()) };
+    let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
+    let release = name.strip_suffix(LEADER).unwrap_or(&name);
+    let (home, left) = (left.namespace().unwrap_or_default(), left.name_any());
+    anyhow::bail!(
+        "the installed operator {there}/{release} would stand back for this session, whose Lease {home}/{left} is older: \
+         a session before it left that. Take turns with the operator: --namespace {there} --release {release}; or, when no \
+         other session runs, remove the Lease: kubectl -n {home} delete lease {left}"
+    )
 }
 
 /// Who holds it, or held it last; empty when it was given back.
