@@ -54,7 +54,7 @@ pub enum PairProblem {
     #[error("the certificate is not one for servers (no 'TLS server' in its extended key usage, or a CA's)")]
     NotForServers,
     /// Callers that trust the bundle refuse the certificate.
-    #[error("no CA in the bundle that is valid now has signed the certificate (its issuer is '{}')", .0.issuer())]
+    #[error("{0}")]
     Untrusted(TrustProblem),
 }
 

@@ -91,21 +91,6 @@ pub enum TrustProblem {
 }
 
 impl TrustProblem {
-    /// The issuer that was looked for in the bundle; empty where it did not come to that.
-    pub(crate) fn issuer(&self) -> &str {
-        match self {
-            Self::Empty | Self::Bundle(_) | Self::Certificate(_) => "",
-            Self::Foreign { issuer, .. }
-            | Self::OtherKey { issuer }
-            | Self::NotACa { issuer }
-            | Self::MayNotSign { issuer }
-            | Self::NotForServers { issuer }
-            | Self::TooManyIntermediates { issuer, .. }
-            | Self::Expired { issuer, .. }
-            | Self::NotYetValid { issuer, .. } => issuer,
-        }
-    }
-
     /// Of several problems, the one that comes closest to trust says most.
     fn closeness(&self) -> u8 {
         match self {

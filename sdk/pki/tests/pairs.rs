@@ -171,8 +171,8 @@ fn each_problem_of_a_pair_is_named() {
         ("too early", good.clone(), ca.cert_pem(), names(), days(-1), "the certificate is not valid before 2026-01-01T00:00:00Z"),
         ("too late", good.clone(), ca.cert_pem(), names(), days(366), "the certificate expired at 2027-01-01T00:00:00Z"),
         ("a name missing", good.clone(), ca.cert_pem(), more, days(1), "the certificate does not name 'new.team.svc' (it names: hooks.team.svc, hooks.team.svc.cluster.local)"),
-        ("another CA of the same name", good.clone(), other.cert_pem(), names(), days(1), "no CA in the bundle that is valid now has signed the certificate (its issuer is 'CN=test ca')"),
-        ("an expired CA", server(&short), short.cert_pem(), names(), days(20), "no CA in the bundle that is valid now"),
+        ("another CA of the same name", good.clone(), other.cert_pem(), names(), days(1), "the CA bundle holds a 'CN=test ca' with another key than the one that signed the certificate"),
+        ("an expired CA", server(&short), short.cert_pem(), names(), days(20), "the CA 'CN=test ca' expired at 2026-01-11T00:00:00Z"),
         ("a month left", good.clone(), ca.cert_pem(), names(), days(335), "the certificate ends at 2027-01-01T00:00:00Z, in less than 720 hours"),
     ];
     for (case, pair, bundle, wanted, now, expected) in cases {

@@ -223,20 +223,10 @@ impl<K: Kind> Controller<K> {
         R: Future<Output = Result<Next, E>>,
         E: Display + Send + 'static,
     {
-        let Self { name, marks, queue, store, tokens, finalizer, owned, workers, deadline, .. } = self;
-        let (marks, tokens, workers) = (marks.clone(), *tokens, *workers);
-        let Runtime { client, scope, stop, .. } = runtime.clone();
-        let kit = Arc::new(Kit {
-            writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens },
-            applier: Applier::new(client.clone(), marks),
-            events: Events::new(client, name.as_str()),
-            children: owned.iter().map(|(kind, (children, _))| (kind.clone(), children.clone())).collect(),
-            validators: runtime.offline().map(Validators::new),
-            scope: scope.clone(),
-            store: store.clone(),
-            finalizer: finalizer.clone(),
-            deadline: *deadline,
-        });
+        let kit = Arc::new(self.kit(&runtime));
+        let Self { queue, store, workers, .. } = self;
+        let Runtime { scope, stop, .. } = runtime;
+        let workers = *workers;
         async move {
             if stop.run_until_cancelled(feeds.ready()).await != Some(true) {
                 return;
@@ -268,6 +258,21 @@ impl<K: Kind> Controller<K> {
         }
     }
 
+    fn kit(&self, runtime: &Runtime) -> Kit<K> {
+        let (client, marks) = (runtime.client.clone(), self.marks.clone());
+        Kit {
+            writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens: self.tokens },
+            applier: Applier::new(client.clone(), marks),
+            events: Events::new(client, self.name.as_str()),
+            children: self.owned.iter().map(|(kind, (children, _))| (kind.clone(), children.clone())).collect(),
+            validators: runtime.offline().map(Validators::new),
+            scope: runtime.scope.clone(),
+            store: self.store.clone(),
+            finalizer: self.finalizer.clone(),
+            deadline: self.deadline,
+        }
+    }
+
     /// The first half of [`run`](Self::run): starts the watches, and nothing else. Who has more watches than these, and
     /// who reads the stores in webhooks, which every replica serves, takes the halves apart: `follow` in
     /// [`Parts::on_every_replica`](crate::operator::Parts::on_every_replica), [`work`](Self::work) in
@@ -277,22 +282,27 @@ impl<K: Kind> Controller<K> {
         self.queue.rest();
         let (managers, tokens) = (Managers::of(&self.marks.manager), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
+        feeds.follow(paged(), self.store.clone(), read, self.changed());
+        let woken = Woken { queue: self.queue.clone(), store: self.store.clone() };
+        for follow in self.owned.values().filter_map(|(_, follow)| follow.as_ref()) {
+            follow(feeds, &self.marks, &woken);
+        }
+    }
+
+    /// What a change to an object does.
+    fn changed(&self) -> impl Fn(&Change<Observed<K>>) + Clone + Send + 'static {
         let (queue, listener) = (self.queue.clone(), self.listener.clone());
-        let changed = move |change: &Change<Observed<K>>| {
+        move |change| {
             if same(change) {
                 return;
             }
-            if let Some(new) = &change.new {
-                queue.add(Key::new(new.namespace(), new.name()));
+            // What is gone is asked for too, to be forgotten.
+            if let Some(object) = change.new.as_ref().or(change.old.as_ref()) {
+                queue.add(Key::new(object.namespace(), object.name()));
             }
             if let Some(listener) = &listener {
                 listener(change);
             }
-        };
-        feeds.follow(paged(), self.store.clone(), read, changed);
-        let woken = Woken { queue: self.queue.clone(), store: self.store.clone() };
-        for follow in self.owned.values().filter_map(|(_, follow)| follow.as_ref()) {
-            follow(feeds, &self.marks, &woken);
         }
     }
 }
@@ -316,5 +326,49 @@ impl<K: Kind> Woken<K> {
                 self.queue.add(Key::new(child.namespace(), owner));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::operator::Switch;
+
+    /// Somebody who makes and deletes invalid objects all day must not fill our memory. Without a finalizer, nobody sees
+    /// such an object while it is going.
+    #[tokio::test]
+    async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
+        let nowhere = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
+        let stop = CancellationToken::new();
+        let mut runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
+        runtime.webhooks = Switch::Off;
+        let controller = Controller::<ConfigMap>::named("maps");
+        let kit = Arc::new(controller.kit(&runtime));
+        let validators = kit.validators.as_ref().unwrap();
+        let mut map = ConfigMap::default();
+        (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("odd".into()));
+        let old = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
+        let key = Key::new("team", "odd");
+        assert!(validators.is_news(&key, "1", Some("odd")));
+        assert!(!validators.is_news(&key, "1", Some("odd")), "it was said");
+        assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
+
+        controller.changed()(&Change { old: Some(Arc::new(old)), new: None });
+        let work = controller.queue.run(1, &stop, |asked| {
+            let (kit, stop) = (kit.clone(), stop.clone());
+            async move {
+                stop.cancel();
+                kit.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Next::Wait))).await
+            }
+        });
+        tokio::time::timeout(Duration::from_secs(30), work).await.expect("a deletion is asked for");
+        assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
     }
 }

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::conditions::Conditions;
 use super::work::Kit;
-use super::{ControllerError, EventType, Kind, Observed, PlannedEvent};
+use super::{ControllerError, EventType, Key, Kind, Observed, PlannedEvent};
 use crate::webhooks::{Judgement, Webhooks};
 
 /// Type of the condition that says whether the validators accept an object.
@@ -21,8 +21,9 @@ const FAILED: &str = "ValidationFailed";
 /// The validators of an operator whose webhooks are off.
 pub(super) struct Validators {
     webhooks: Webhooks,
-    /// By uid, what was said of objects whose status keeps no such condition: said once all the same.
-    told: Mutex<HashMap<String, String>>,
+    /// What was said of objects that are there, with their uid: of those whose status keeps no such condition, it is
+    /// said once all the same.
+    told: Mutex<HashMap<Key, (String, String)>>,
 }
 
 impl Validators {
@@ -31,25 +32,24 @@ impl Validators {
     }
 
     /// Whether this is news. What the condition says already is not, whoever wrote it.
-    fn is_news(&self, uid: &str, message: Option<&str>) -> bool {
+    pub(super) fn is_news(&self, key: &Key, uid: &str, message: Option<&str>) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match message {
-            Some(message) => told.insert(uid.to_owned(), message.to_owned()),
-            None => told.remove(uid),
-        };
-        before.as_deref() != message
+        let Some(message) = message else { return told.remove(key).is_some() };
+        let now = (uid.to_owned(), message.to_owned());
+        let before = told.insert(key.clone(), now.clone());
+        before != Some(now)
     }
 
-    /// An object is gone.
-    pub(super) fn forget(&self, uid: &str) {
-        self.is_news(uid, None);
+    /// An object is gone, or going.
+    pub(super) fn forget(&self, key: &Key) {
+        self.is_news(key, "", None);
     }
 }
 
 impl<K: Kind> Kit<K> {
     /// Asks the validators about a stored object and tells their answer in its status. Returns whether it may be
     /// reconciled.
-    pub(super) async fn is_valid(&self, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {
+    pub(super) async fn is_valid(&self, key: &Key, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {
         let Some(validators) = &self.validators else {
             self.withdraw(live).await?;
             return Ok(true);
@@ -70,10 +70,10 @@ impl<K: Kind> Kit<K> {
             self.store.written(written);
         }
         let invalid = problem.is_some();
-        if validators.is_news(&live.uid, invalid.then_some(&*message)) && changed && invalid {
-            let (kind, key) = (K::kind(&()), live.describe());
-            warn!(object = key, problem = message, "{kind} validation failed, refusing to reconcile");
-            info!(object = key, "{kind} is invalid, not reconciling until spec is fixed");
+        if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
+            let (kind, described) = (K::kind(&()), live.describe());
+            warn!(object = described, problem = message, "{kind} validation failed, refusing to reconcile");
+            info!(object = described, "{kind} is invalid, not reconciling until spec is fixed");
             self.events.publish(object, &[PlannedEvent::new(EventType::Warning, FAILED, &message)]).await;
         }
         Ok(!invalid)

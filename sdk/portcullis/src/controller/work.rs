@@ -50,6 +50,10 @@ impl<K: Kind> Kit<K> {
         R: Future<Output = Result<Next, E>>,
         E: Display + Send + 'static,
     {
+        let Some(live) = self.store.get(&key.namespace, &key.name) else {
+            self.forget(&key);
+            return Ok(Next::Wait);
+        };
         match self.scope.owns(&key.namespace) {
             owner if owner.may_write() => {}
             // It will be known in a moment, or is told when it is.
@@ -57,7 +61,6 @@ impl<K: Kind> Kit<K> {
             // The one who has it does this; that it comes back is told.
             _ => return Ok(Next::Wait),
         }
-        let Some(live) = self.store.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
         if live.deleting {
             return self.leave(key, live).await;
         }
@@ -72,7 +75,7 @@ impl<K: Kind> Kit<K> {
             },
             None => (live, object),
         };
-        if !self.is_valid(&live, &object).await.map_err(failed)? {
+        if !self.is_valid(&key, &live, &object).await.map_err(failed)? {
             return Ok(Next::Wait);
         }
         let pass = Pass { key, object, observed: live, kit: Arc::clone(self) };
@@ -93,9 +96,7 @@ impl<K: Kind> Kit<K> {
 
     /// An object that is being deleted is not judged and not reconciled: nothing may keep it from going but its cleanup.
     async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Next, Failure> {
-        if let Some(validators) = &self.validators {
-            validators.forget(&live.uid);
-        }
+        self.forget(&key);
         let Some((name, cleanup)) = &self.finalizer else { return Ok(Next::Wait) };
         if !live.finalizers.contains(name) {
             return Ok(Next::Wait);
@@ -112,6 +113,13 @@ impl<K: Kind> Kit<K> {
                 }
                 Ok(Next::Wait)
             }
+        }
+    }
+
+    /// Nothing is kept of what is gone: what comes and goes is as many as somebody likes.
+    fn forget(&self, key: &Key) {
+        if let Some(validators) = &self.validators {
+            validators.forget(key);
         }
     }
 

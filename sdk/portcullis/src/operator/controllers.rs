@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::leases::Election;
+use super::run::SHUTDOWN;
 use super::tasks::Tasks;
 use super::{Controller, Runtime};
 use crate::scopes::Leadership;
@@ -57,12 +58,12 @@ impl Controllers {
         for (name, controller) in &self.controllers {
             tasks.spawn(format!("controller {name}"), &end, controller(runtime.clone()));
         }
-        let (mut result, mut limit) = (Ok(()), Duration::MAX);
-        tokio::select! {
-            Some(ended) = tasks.next() => result = ended,
-            () = stop.cancelled() => {}
-            () = lost => limit = margin,
-        }
+        let (mut result, limit) = tokio::select! {
+            // The others end too, and the process with them: nobody goes on reconciling here.
+            Some(ended) = tasks.next() => (ended, SHUTDOWN),
+            () = stop.cancelled() => (Ok(()), SHUTDOWN),
+            () = lost => (Ok(()), margin),
+        };
         end.cancel();
         let rest = async {
             while let Some(ended) = tasks.next().await {
@@ -74,5 +75,35 @@ impl Controllers {
             warn!("a controller did not end when it was asked to; it is dropped");
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use anyhow::bail;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_fails_ends_the_term_though_another_one_never_ends() {
+        let nowhere =
+            tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
+        let stop = CancellationToken::new();
+        let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
+        let fails: Controller = Box::new(|_| Box::pin(async { bail!("no luck") }));
+        let hangs: Controller = Box::new(|_| Box::pin(pending()));
+        let controllers = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
+        let controllers = Controllers { controllers, runtime };
+        let begun = Instant::now();
+        let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
+        let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
+        assert_eq!(format!("{error:#}"), "controller fails failed: no luck");
+        assert!(begun.elapsed() <= SHUTDOWN + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

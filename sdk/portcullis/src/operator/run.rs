@@ -24,7 +24,7 @@ use crate::scopes::Leadership;
 use crate::server::{Limits, Server};
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
-const SHUTDOWN: Duration = Duration::from_secs(27);
+pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
 /// How long controllers of kinds that are converted wait for the conversion.
 const CONVERTIBLE: Duration = Duration::from_secs(30);
 /// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
