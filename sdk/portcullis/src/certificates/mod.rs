@@ -40,6 +40,7 @@ mod caller;
 mod error;
 mod follow;
 mod metrics;
+mod read;
 mod supplied;
 mod time_of_day;
 
@@ -59,6 +60,7 @@ pub use caller::{ProbeError, probe};
 pub use error::CertificateError;
 pub(crate) use metrics::CertificateMetrics;
 pub use portcullis_pki::rotation::{Phase, RotationTiming};
+use read::read;
 pub use supplied::{Supplied, Supplier};
 pub use time_of_day::TimeOfDay;
 

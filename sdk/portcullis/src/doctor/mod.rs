@@ -22,8 +22,8 @@
 //! use portcullis::doctor::{Options, Subject, Verdict, examine, observe};
 //!
 //! # async fn look(client: kube::Client, provider: std::sync::Arc<rustls::crypto::CryptoProvider>, subject: Subject) {
-//! let snapshot = observe(client, provider, &subject, &Options::default()).await;
-//! let report = examine(&subject, &snapshot);
+//! let snapshot = observe(client, provider.clone(), &subject, &Options::default()).await;
+//! let report = examine(&subject, &snapshot, &provider);
 //! for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Fail) {
 //!     println!("{}: {}\n  {}", finding.id, finding.message, finding.fix.as_deref().unwrap_or_default());
 //! }

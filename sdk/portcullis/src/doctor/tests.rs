@@ -1,6 +1,6 @@
 //! A snapshot in which everything is as it should be, and what becomes of it when something is not.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -17,9 +17,13 @@ use super::configuration::Configuration;
 use super::report::Verdict;
 use super::snapshot::{Answer, Calls, Identity, Listed, Listener, Log, Look, Reached, Served, Snapshot, Stored};
 use super::subject::{Kind, Subject};
-use super::{CATALOGUE, examine};
+use super::{CATALOGUE, Report, examine};
 use crate::certificates::CertificateMode;
 use crate::operator::{Installation, Switch};
+
+fn examined(snapshot: &Snapshot) -> Report {
+    examine(&subject(), snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+}
 
 /// An operator of one kind, with a validating webhook and a mutating one.
 pub(super) fn subject() -> Subject {
@@ -188,7 +192,7 @@ fn well() -> Snapshot {
 
 #[test]
 fn a_snapshot_in_which_all_is_well_has_nothing_to_mend_and_an_answer_for_every_check() {
-    let report = examine(&subject(), &well());
+    let report = examined(&well());
     let bad: Vec<_> = report.findings.iter().filter(|finding| finding.verdict >= Verdict::Warn).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     for (id, _) in CATALOGUE {
@@ -438,7 +442,7 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
         if *id == "V4" {
             snapshot.denial = Some("no".to_owned());
         }
-        let report = examine(&subject(), &snapshot);
+        let report = examined(&snapshot);
         let of: Vec<_> = report.findings.iter().filter(|finding| finding.id == *id).collect();
         let said = of.iter().any(|finding| {
             let has = finding.fix.as_deref().unwrap_or_default();
@@ -467,7 +471,7 @@ fn develop(snapshot: &mut Snapshot) {
 fn a_development_session_is_not_taken_for_a_restricted_operator_that_is_gone() {
     let mut snapshot = well();
     develop(&mut snapshot);
-    let findings = examine(&subject(), &snapshot).findings;
+    let findings = examined(&snapshot).findings;
     let bad: Vec<_> = findings.iter().filter(|one| one.id.starts_with('L') && one.verdict > Verdict::Info).collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }
@@ -482,7 +486,7 @@ fn a_leaf_that_callers_trust_as_itself_is_in_order() {
     change(&mut snapshot.configurations, |all| {
         all.iter_mut().flat_map(|one| &mut one.entries).for_each(|e| e.client.ca_bundle = Some(bundle.clone()));
     });
-    let findings = examine(&subject(), &snapshot).findings;
+    let findings = examined(&snapshot).findings;
     let bad: Vec<_> = findings.iter().filter(|f| ["X5", "X9"].contains(&f.id) && f.verdict != Verdict::Ok).collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{PairProblem, TrustProblem, check_server_pair, check_trust};
+use rustls::crypto::CryptoProvider;
 use rustls_pki_types::CertificateDer;
 
 use super::snapshot::{Served, Stored};
@@ -54,10 +55,15 @@ impl Pair<'_> {
 
 impl Served {
     /// Whether a caller that trusts `bundle` would go on after the handshake.
-    pub(super) fn trusted_by(&self, bundle: &[u8], server_name: &str, now: Timestamp) -> bool {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    pub(super) fn trusted_by(
+        &self,
+        bundle: &[u8],
+        server_name: &str,
+        now: Timestamp,
+        provider: &Arc<CryptoProvider>,
+    ) -> bool {
         let chain: Vec<_> = self.chain.iter().map(|der| CertificateDer::from_slice(der)).collect();
-        verify(&provider, &chain, server_name, bundle, now).is_ok()
+        verify(provider, &chain, server_name, bundle, now).is_ok()
     }
 }
 

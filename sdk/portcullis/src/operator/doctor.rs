@@ -131,7 +131,8 @@ pub(super) async fn perform<A: clap::Args>(
                 denial: flags.denial.clone(),
                 object: flags.object.clone(),
             };
-            examine(&subject, &Box::pin(observe(client, provider, &subject, &options)).await)
+            let snapshot = Box::pin(observe(client, provider.clone(), &subject, &options)).await;
+            examine(&subject, &snapshot, &provider)
         }
     };
     tell(&report, &flags)

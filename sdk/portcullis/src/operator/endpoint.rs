@@ -95,7 +95,7 @@ async fn callable(
 ) {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
-        let ca_pem = bundle.published(source.configurations(), |missing| health.waiting_for(missing)).await;
+        let ca_pem = bundle.until_published(source.configurations(), |missing| health.waiting_for(missing)).await;
         match probe(Arc::clone(source.provider()), address, server_name, &ca_pem).await {
             Ok(()) => break,
             Err(error) => {

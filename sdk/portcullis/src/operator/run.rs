@@ -71,6 +71,8 @@ pub(super) async fn run<A: clap::Args>(
     // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.
     let drain_delay = if serves { flags.drain_delay } else { Duration::ZERO };
     let mut converts = false;
+    // What webhooks read goes after the last of their calls.
+    let mut answered = end.serving.clone();
     if serves {
         let configurations = installation.configurations(&parts.webhooks)?;
         converts = !configurations.crds.is_empty();
@@ -84,7 +86,13 @@ pub(super) async fn run<A: clap::Args>(
             source: flags.rotation.applied_to(source),
             health: health.clone(),
         };
-        tasks.spawn("the webhook server", &end.serving, endpoint.run(end.serving.clone()));
+        answered = CancellationToken::new();
+        let last = answered.clone().drop_guard();
+        let served = endpoint.run(end.serving.clone());
+        tasks.spawn("the webhook server", &end.serving, async move {
+            let _last = last;
+            served.await
+        });
     } else {
         health.ready();
     }
@@ -95,7 +103,7 @@ pub(super) async fn run<A: clap::Args>(
     runtime.leadership = Leadership::follower();
     for (name, task) in parts.everywhere {
         let scope = runtime.scope.led_by(Leadership::follower());
-        tasks.spawn(name, &end.working, task(Runtime { scope, ..runtime.clone() }));
+        tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
     }
     let controllers =
         Controllers { controllers: parts.controllers, runtime }.lead(leases.election.clone(), end.working.clone());
@@ -144,7 +152,7 @@ async fn convertible(webhooks: &Health) {
 struct End {
     /// Controllers: at once.
     working: CancellationToken,
-    /// Webhooks, and what they need: when nobody calls them any more.
+    /// Webhooks: when nobody calls them any more. What they read goes when they have ended.
     serving: CancellationToken,
 }
 

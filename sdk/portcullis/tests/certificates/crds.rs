@@ -174,8 +174,9 @@ async fn readiness_waits_for_the_crd_and_says_what_is_missing() {
     let pem = ca("ours");
     let publisher = kind.publish(&pem);
     let said = Mutex::new(Vec::new());
-    let waiting =
-        publisher.bundle.published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
+    let waiting = publisher
+        .bundle
+        .until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let steps = async {
         heard(&said, "it is not installed; see 'generate crds'").await;
         let mut unconverted = kind.manifest(&kind.home);

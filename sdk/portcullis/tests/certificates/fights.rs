@@ -62,8 +62,9 @@ async fn a_refused_write_is_repeated_ever_more_slowly_until_it_is_granted() {
     wait_until("the third try", PATIENCE, || async { (place.writes(mark).await >= 3).then_some(()) }).await;
     assert!(begun.elapsed() >= Duration::from_millis(1400), "three tries within {:?}", begun.elapsed());
     let why = Mutex::new(String::new());
-    let said =
-        publisher.bundle.published(&publisher.configurations, |missing| missing.clone_into(&mut why.lock().unwrap()));
+    let said = publisher
+        .bundle
+        .until_published(&publisher.configurations, |missing| missing.clone_into(&mut why.lock().unwrap()));
     assert!(tokio::time::timeout(Duration::from_millis(50), said).await.is_err(), "it is not published");
     assert!(why.lock().unwrap().contains("forbidden"), "{why:?}");
 

@@ -198,7 +198,7 @@ impl Publisher {
     }
 
     pub(crate) async fn published(&self) {
-        tokio::time::timeout(PATIENCE, self.bundle.published(&self.configurations, |_| {})).await.unwrap();
+        tokio::time::timeout(PATIENCE, self.bundle.until_published(&self.configurations, |_| {})).await.unwrap();
     }
 
     pub(crate) async fn stop(self) {

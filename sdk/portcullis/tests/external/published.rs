@@ -17,7 +17,7 @@ async fn start(supplier: Supplier, ca: &Ca) -> (Place, Serving) {
 async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
     let said = || async {
         let (mut said, configurations) = (String::new(), place.configurations());
-        let looked = serving.bundle.published(&configurations, |missing| missing.clone_into(&mut said));
+        let looked = serving.bundle.until_published(&configurations, |missing| missing.clone_into(&mut said));
         let _ = tokio::time::timeout(std::time::Duration::from_millis(200), looked).await;
         said.contains(words).then_some(said)
     };
@@ -57,7 +57,7 @@ async fn an_entry_under_which_callers_refuse_the_pair_is_named_with_the_cure() {
         let both = format!("{}\n{}", stranger.cert_pem(), owner.cert_pem());
         place.publish_each(port, &[("two", good), ("one", Some(&both))]).await;
         let configurations = place.configurations();
-        let published = serving.bundle.published(&configurations, |_| {});
+        let published = serving.bundle.until_published(&configurations, |_| {});
         tokio::time::timeout(PATIENCE, published).await.unwrap();
         place.in_force().await;
     }

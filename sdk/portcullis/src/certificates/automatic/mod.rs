@@ -6,6 +6,8 @@
 mod keeper;
 mod round;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use kube::{Api, Client};
 use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -24,11 +26,15 @@ use super::bundle::{Bundle, Configurations, Origin};
 use super::metrics::CertificateMetrics;
 use super::{CertificateError, Material, TimeOfDay};
 use crate::metrics::Metrics;
+use crate::pauses::Pauses;
 use keeper::Keeper;
 use store::{ca_data, pair_data};
 
 /// How long one round of reading and writing may take.
 const ROUND: Duration = Duration::from_mins(1);
+/// First and longest pause after a write that another writer overtook, within a round.
+const OVERTAKEN: Duration = Duration::from_millis(50);
+const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
 
 /// Certificates made and kept by the operator itself.
 #[derive(Clone)]
@@ -113,13 +119,18 @@ impl Automatic {
     /// [`timing`](Self::timing) is [refused](RotationTiming::check). Nothing is lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
     pub async fn ensure(&self) -> Result<Material, CertificateError> {
         let work = async {
+            let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
                 let found = self.round(None).await?;
                 if let Some(refused) = &found.refused {
                     warn!(error = %refused, "what is stored is served as it is");
                 } else if let (Step::Issue, Some(sound)) = (found.step(self, Observed::default()), &found.sound) {
                     match self.advance(Step::Issue, sound, &found).await {
-                        Ok(_) => continue,
+                        Ok(true) => continue,
+                        Ok(false) => {
+                            sleep(pauses.next(Instant::now())).await;
+                            continue;
+                        }
                         Err(error) => warn!(%error, "what is stored is served as it is"),
                     }
                 }
@@ -136,11 +147,16 @@ impl Automatic {
     /// When the API server refuses, or there is nothing sound to begin with.
     pub async fn rotate(&self) -> Result<Phase, CertificateError> {
         let work = async {
+            let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
                 let found = self.round(None).await?;
                 let Some(sound) = &found.sound else { return Err(found.refused.unwrap_or_else(|| self.unsettled())) };
                 match sound.authorities.phase() {
-                    Phase::Steady => _ = self.advance(Step::MakeNext, sound, &found).await?,
+                    Phase::Steady => {
+                        if !self.advance(Step::MakeNext, sound, &found).await? {
+                            sleep(pauses.next(Instant::now())).await;
+                        }
+                    }
                     under_way => return Ok(under_way),
                 }
             }

@@ -1,7 +1,5 @@
 //! One round: what is stored is read, repaired, and carried a step further.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use portcullis_pki::rotation::{Anchor, Authorities, Observed, Step, Stored, bundle, step};
@@ -9,16 +7,13 @@ use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_serv
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::Automatic;
 use super::store::{ca_data, pair_data};
+use super::{Automatic, LONGEST_OVERTAKEN, OVERTAKEN};
 use crate::certificates::{CertificateError, Material, published};
 use crate::pauses::Pauses;
 
 /// Clocks of API servers differ a little from ours.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
-/// Pause after a write that another writer overtook. The round has a deadline of its own.
-const OVERTAKEN: Duration = Duration::from_millis(50);
-const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
 /// The longest subject CN (RFC 5280, ub-common-name).
 const COMMON_NAME: usize = 64;
 
@@ -76,15 +71,24 @@ impl Automatic {
                     let beside = pair_data(pair_secret.as_ref()).ca_crt;
                     known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
                     let remains = self.still_trusted(known, &material, served).await;
-                    warn!(secret, problem, trusted = remains.len(), "the stored CA is replaced");
+                    let trusted = remains.len();
                     let material = Material { ca_pem: bundle(&remains), ..material };
                     let authorities = Authorities::new(self.new_authority()?, remains);
                     match self.write_authorities(ca_secret.as_ref(), &authorities).await {
-                        Err(error) if leaf.is_ok() => {
+                        Ok(true) => {
+                            warn!(secret, problem, trusted, "the stored CA is replaced");
+                            true
+                        }
+                        // Whoever was first has replaced it.
+                        Ok(false) => false,
+                        Err(error) => {
+                            warn!(secret, problem, "the stored CA cannot be replaced");
+                            if leaf.is_err() {
+                                return Err(error);
+                            }
                             let refused = Some(error);
                             return Ok(Found { material, sound: None, refused, repaired, ca_secret, pair_secret });
                         }
-                        written => written?,
                     }
                 }
                 Ok(mut authorities) => {
@@ -99,17 +103,24 @@ impl Automatic {
                     match leaf {
                         leaf if disorder && refused.is_none() => {
                             let (secret, damage) = (self.ca_secret(), stored.damage);
-                            warn!(secret, ?damage, adopted, "the stored authorities are put in order");
                             match self.write_authorities(ca_secret.as_ref(), &authorities).await {
-                                Err(error) if leaf.is_ok() => {
+                                Ok(true) => {
+                                    warn!(secret, ?damage, adopted, "the stored authorities are put in order");
+                                    true
+                                }
+                                Ok(false) => false,
+                                Err(error) => {
+                                    warn!(secret, ?damage, adopted, "the stored authorities cannot be put in order");
+                                    if leaf.is_err() {
+                                        return Err(error);
+                                    }
                                     refused = Some(error);
                                     continue;
                                 }
-                                written => written?,
                             }
                         }
                         Err(problem) => {
-                            warn!(secret = self.secret, problem, "a new certificate is issued under the stored CA");
+                            warn!(secret = self.secret, problem, "a new certificate is needed");
                             self.issue(&authorities, pair_secret.as_ref()).await?
                         }
                         Ok(leaf) => {

@@ -10,7 +10,7 @@ use portcullis_pki::rotation::{Anchor, Authorities, CaData, PairData, bundle};
 use serde_json::json;
 
 use super::Automatic;
-use crate::certificates::{CertificateError, Material};
+use crate::certificates::{CertificateError, Material, read};
 
 /// Values of a Secret; those that are `None` are taken out.
 type Values<'a> = [(&'a str, Option<String>)];
@@ -67,7 +67,7 @@ impl Automatic {
     }
 
     pub(super) async fn read(&self, name: &str) -> Result<Option<Secret>, CertificateError> {
-        self.secrets().get_opt(name).await.map_err(|error| self.failed("read", name, error))
+        read(&self.client, &self.namespace, name).await
     }
 
     /// Creates the Secret, or changes the one that was read if nobody has changed it since. Says whether this writer

@@ -22,7 +22,7 @@ enum Absence {
 impl Bundle {
     /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline
     /// of its own, and tells `waiting` what is missing whenever that changes.
-    pub async fn published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
+    pub async fn until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
         self.until(None, configurations, waiting).await
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Publisher<'a, C> {
     /// Since when the Secret is asked first whether it says what is to be written.
     doubted: Option<Instant>,
     /// What was written last.
-    published: Option<Arc<str>>,
+    last_written: Option<Arc<str>>,
 }
 
 impl<'a, C: Carrier> Publisher<'a, C> {
@@ -61,7 +61,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             not_before: Instant::now(),
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             doubted: None,
-            published: None,
+            last_written: None,
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             return Some(Instant::now() + FIRST_PAUSE);
         }
         self.doubted = None;
-        if self.published.as_ref() == Some(wanted.bundle()) {
+        if self.last_written.as_ref() == Some(wanted.bundle()) {
             let others = live.meddlers(manager).join(", ");
             warn!(
                 object = object::<C>(self.name),
@@ -191,7 +191,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
                 self.bundle.metrics.wrote_bundle(object::<C>(self.name));
                 let held = written.entries();
                 self.stands(Standing::carries(held.iter().filter(|entry| entries.contains(&entry.name))));
-                self.published = Some(Arc::clone(bundle));
+                self.last_written = Some(Arc::clone(bundle));
                 self.live = Some(Arc::new(written));
                 None
             }

@@ -23,15 +23,13 @@ pub use cure::Supplier;
 use super::bundle::{Bundle, Configurations};
 use super::follow::follow;
 use super::metrics::CertificateMetrics;
-use super::{CertificateError, Material, TimeOfDay};
+use super::{CertificateError, Material, TimeOfDay, read};
 use crate::metrics::Metrics;
 use check::{Problem, Sound};
 use cure::Place;
 
 /// How often the pair is looked at when nothing happens to it: it may have ended.
 const LOOK_AGAIN: Duration = Duration::from_mins(10);
-/// How long one reading may take.
-const READ: Duration = Duration::from_secs(30);
 /// How long API servers are given to take up a bundle that we have seen.
 const SETTLE: Duration = Duration::from_secs(10);
 /// A person is told this long before their certificate ends.
@@ -141,17 +139,7 @@ impl Supplied {
     }
 
     async fn read(&self) -> Result<Option<Secret>, CertificateError> {
-        let failed = |source| CertificateError::Api {
-            action: "read",
-            namespace: self.namespace.clone(),
-            name: self.secret.clone(),
-            source: Box::new(source),
-        };
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        match timeout(READ, api.get_opt(&self.secret)).await {
-            Ok(read) => read.map_err(failed),
-            Err(_) => Err(CertificateError::Slow { namespace: self.namespace.clone(), name: self.secret.clone() }),
-        }
+        read(&self.client, &self.namespace, &self.secret).await
     }
 
     /// Watches the Secret until `stop`: puts a sound new pair into `tls` once callers accept it, and says what is wrong

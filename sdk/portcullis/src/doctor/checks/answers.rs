@@ -296,7 +296,7 @@ pub(super) fn network(view: &View<'_>) -> Said {
 
 /// Why calls of this entry fail, as far as what was observed tells.
 pub(super) fn unreachable(view: &View<'_>, entry: &Entry) -> Option<String> {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let place = entry.service()?;
     let (namespace, name) = &place;
     let service = snapshot.services.get(&place)?.seen()?;

@@ -81,7 +81,7 @@ pub(super) fn rules(view: &View<'_>) -> Said {
 
 /// W3
 pub(super) fn bundles(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     snapshot.configurations.known()?;
     let publish = publish(subject);
     let mut notes = Vec::new();

@@ -84,7 +84,7 @@ pub(super) fn publishing(view: &View<'_>) -> Said {
 
 /// H1
 pub(super) fn jobs(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     snapshot.jobs.known()?;
     let mut notes = Vec::new();
     for job in snapshot.hooks(subject) {

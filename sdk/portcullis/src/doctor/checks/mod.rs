@@ -12,8 +12,11 @@ mod scopes;
 mod trusted;
 mod writers;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use rustls::crypto::CryptoProvider;
 
 use super::report::{Finding, Report, Verdict};
 use super::snapshot::{Blind, Snapshot};
@@ -25,6 +28,8 @@ struct View<'a> {
     subject: &'a Subject,
     snapshot: &'a Snapshot,
     now: Timestamp,
+    /// Verifies as callers would.
+    provider: &'a Arc<CryptoProvider>,
 }
 
 /// What a check says; nothing at all when everything is as it should be.
@@ -154,9 +159,9 @@ checks! {
     "L7" "restricted configurations select their namespace only" always scopes::selectors;
 }
 
-/// Judges what was observed. Every check gives one finding at least.
-pub fn examine(subject: &Subject, snapshot: &Snapshot) -> Report {
-    let view = View { subject, snapshot, now: snapshot.server_time.unwrap_or(snapshot.now) };
+/// Judges what was observed; certificates by the algorithms of `provider`. Every check gives one finding at least.
+pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProvider>) -> Report {
+    let view = View { subject, snapshot, now: snapshot.server_time.unwrap_or(snapshot.now), provider };
     let mut findings = Vec::new();
     for Check { id, what, of_webhooks, look } in CHECKS {
         let said = if *of_webhooks && !subject.is_called() {

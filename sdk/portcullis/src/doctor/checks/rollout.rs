@@ -209,7 +209,7 @@ pub(super) fn readiness(view: &View<'_>) -> Said {
 
 /// X15
 pub(super) fn handshakes(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     if !heard(view) {
         return unseen(SILENT);
     }

@@ -94,7 +94,7 @@ pub(super) fn keys(view: &View<'_>) -> Said {
 
 /// X2
 pub(super) fn dates(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let Some(leaf) = stored(snapshot)?.and_then(leaf) else { return Ok(vec![fine("see X1")]) };
     let left = leaf.not_after.duration_since(now);
     let message = if now < leaf.not_before {
@@ -112,7 +112,7 @@ pub(super) fn dates(view: &View<'_>) -> Said {
 
 /// X3
 pub(super) fn names(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
     let Some(leaf) = leaf(pair) else { return Ok(vec![fine("see X1")]) };
     let name = subject.installation.server_name();
@@ -129,7 +129,7 @@ pub(super) fn names(view: &View<'_>) -> Said {
 
 /// X4
 pub(super) fn key(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
     match pair.problem(pair.ca, &[], now) {
         Some(PairProblem::KeyMismatch) => Ok(vec![fail("the key does not match the certificate", renew(subject))]),
@@ -140,7 +140,7 @@ pub(super) fn key(view: &View<'_>) -> Said {
 
 /// X5
 pub(super) fn bundles(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
     let mut notes = Vec::new();
     if pair.trusted_by(pair.ca, now) == Some(false) {
@@ -176,7 +176,7 @@ fn short(fingerprint: &str) -> &str {
 
 /// X6
 pub(super) fn served(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     if answered(snapshot).next().is_none() {
         return unseen("no listener was called that answered, see C4");
     }
@@ -210,7 +210,7 @@ fn written(snapshot: &Snapshot) -> Option<Timestamp> {
 
 /// X7
 pub(super) fn replicas(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, provider } = *view;
     let name = subject.installation.server_name();
     snapshot.configurations.known()?;
     if answered(snapshot).next().is_none() {
@@ -219,8 +219,9 @@ pub(super) fn replicas(view: &View<'_>) -> Said {
     let ours = snapshot.ours(subject);
     let mut notes = Vec::new();
     for (target, served) in answered(snapshot) {
-        let untrusting =
-            ours.iter().find(|(_, entry)| entry.bundle().is_some_and(|bundle| !served.trusted_by(bundle, &name, now)));
+        let untrusting = ours
+            .iter()
+            .find(|(_, entry)| entry.bundle().is_some_and(|bundle| !served.trusted_by(bundle, &name, now, provider)));
         if let Some((label, _)) = untrusting {
             let message = format!("{target} serves a certificate that callers of {label} do not trust");
             notes.push(fail(message, "see X5 and X6: what is stored, served and published has to become the same"));
@@ -257,7 +258,7 @@ pub(super) fn same(view: &View<'_>) -> Said {
 
 /// X9
 pub(super) fn fit(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
     let mut notes = Vec::new();
     if pair.problem(pair.ca, &[], now) == Some(PairProblem::NotForServers) {

@@ -197,7 +197,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
         }
     };
     let published = async {
-        let published = bundle.published(configurations, |said| said.clone_into(&mut missing));
+        let published = bundle.until_published(configurations, |said| said.clone_into(&mut missing));
         let published = tokio::select! {
             published = timeout_at(patience.end, published) => published,
             never = stored => never,

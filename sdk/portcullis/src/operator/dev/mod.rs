@@ -132,7 +132,13 @@ pub(super) async fn perform<A: clap::Args>(
     let elected = candidate.is_some();
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
     let (served, metrics) = session.serve(&parts.webhooks, &serving)?;
-    tasks.spawn("the webhook server", &serving, served);
+    // What webhooks read goes after the last of their calls.
+    let answered = CancellationToken::new();
+    let last = answered.clone().drop_guard();
+    tasks.spawn("the webhook server", &serving, async move {
+        let _last = last;
+        served.await
+    });
     let opening = session.open(&stop);
     tokio::pin!(opening);
     let opened = tokio::select! {
@@ -146,7 +152,7 @@ pub(super) async fn perform<A: clap::Args>(
         Some(Ok(opened)) => {
             opened.tell(&connection, candidate.as_ref().map(|candidate| candidate.told.as_str()));
             let runtime = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
-            work(parts, Runtime { metrics, ..runtime }, candidate, &mut tasks);
+            work(parts, Runtime { metrics, ..runtime }, candidate, &answered, &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
@@ -180,8 +186,14 @@ pub(super) async fn perform<A: clap::Args>(
     }
 }
 
-/// Starts what works beside the webhooks.
-fn work(parts: Parts, mut runtime: Runtime, candidate: Option<Candidate>, tasks: &mut Tasks) {
+/// Starts what works beside the webhooks. What they read from ends when they have `answered`.
+fn work(
+    parts: Parts,
+    mut runtime: Runtime,
+    candidate: Option<Candidate>,
+    answered: &CancellationToken,
+    tasks: &mut Tasks,
+) {
     let stop = runtime.stop.clone();
     if let Some(candidate) = &candidate {
         runtime.scope = candidate.scope();
@@ -190,7 +202,7 @@ fn work(parts: Parts, mut runtime: Runtime, candidate: Option<Candidate>, tasks:
     // What webhooks read from is as much a part of them as what they call.
     for (name, task) in parts.everywhere {
         let scope = runtime.scope.led_by(Leadership::follower());
-        tasks.spawn(name, &stop, task(Runtime { scope, ..runtime.clone() }));
+        tasks.spawn(name, answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
     }
     let Some(candidate) = candidate else { return };
     let (election, metrics) = (candidate.election(), runtime.metrics.clone());
