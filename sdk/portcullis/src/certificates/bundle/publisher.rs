@@ -96,7 +96,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
     async fn look(&mut self, wanted: &Wanted) -> Option<Instant> {
         let Some(live) = self.live.clone() else {
             // Whoever installs it again takes nothing of ours out.
-            self.published = None;
+            self.last_written = None;
             self.stands(Standing::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
             return None;
         };
