@@ -130,8 +130,12 @@ async fn starts_that_are_killed_at_any_moment_are_completed_by_the_next() {
     let home = Home::new().await;
     let manifests = generate(&["webhooks", "--namespace", &home.namespace]).await;
     home.cluster.install_webhooks(&manifests, 443).await;
-    let mut ca = None;
-    for step in 0..8 {
+    let (mut ca, mut after) = (None, 0);
+    // On a busy machine the first write comes late; some starts more, and the moments lie on both sides of it.
+    for step in 0..100 {
+        if after == 4 && step >= 8 {
+            break;
+        }
         let running = home.start(&[]);
         running.health("/healthz").await;
         // The moments at which it dies lie between its first request and its readiness.
@@ -142,6 +146,7 @@ async fn starts_that_are_killed_at_any_moment_are_completed_by_the_next() {
             stored.iter().find(|secret| secret.metadata.name.as_deref().is_some_and(|name| name.ends_with("-ca")));
         ca = ca.or_else(|| found.map(|secret| secret.data.clone()));
         assert_eq!(found.map(|secret| secret.data.clone()), ca, "a CA that was made is kept");
+        after += usize::from(ca.is_some() && after < 4);
     }
     assert!(ca.is_some(), "every start was killed before its first write");
     let pair = (home.start(&[]), home.start(&[]));
