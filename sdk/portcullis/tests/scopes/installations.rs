@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use portcullis_testing::wait_until;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -181,4 +181,50 @@ async fn a_tenants_lease_that_looks_like_an_older_installations_lets_nothing_in_
     drop(tenant);
     process.acts(&team).await;
     checked_by(&client, &team, &["platform"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_user_does_to_the_lease_of_the_first_two_never_write_and_one_does_again() {
+    let turn = Turn::take().await;
+    let cluster = turn.cluster;
+    let team = cluster.namespace("team").await;
+    let arguments = ["--acts-in", &*team, "--webhooks", "off"];
+    let first = Installation::new(cluster, "platform", None, &arguments).await;
+    let second = Installation::new(cluster, "twin", None, &arguments).await;
+    // The replica of the first that begins is the one that acts.
+    let old = first.start(&[]);
+    old.acts(&team).await;
+    let processes = [old, first.start(&[]), second.start(&[]), second.start(&[])];
+    for process in &processes {
+        process.ready().await;
+    }
+    let leases = |of: &Installation| Api::<Lease>::namespaced(cluster.admin(), &of.namespace);
+    let strip = json!({ "metadata": { "labels": { "portcullis.dev/operator": null } } });
+    let free = json!({ "spec": { "holderIdentity": "" } });
+    let give = json!({ "spec": { "holderIdentity": "somebody" } });
+    let young = json!({ "spec": { "leaseTransitions": 0 } });
+    for (what, patch, none) in [
+        ("the first's Lease loses its label", Some(strip), SETTLE),
+        ("it is freed", Some(free), 2 * SETTLE),
+        ("its number is set back", Some(young), 2 * SETTLE),
+        ("it is given to somebody", Some(give), DURATION + 2 * SETTLE),
+        ("it is deleted", None, DURATION + GRACE + SETTLE),
+    ] {
+        let begun = Instant::now();
+        match patch {
+            Some(patch) => {
+                _ = leases(&first)
+                    .patch("platform-leader", &PatchParams::default(), &Patch::Merge(patch))
+                    .await
+                    .unwrap()
+            }
+            None => _ = leases(&first).delete("platform-leader", &DeleteParams::default()).await.unwrap(),
+        }
+        // Whoever was to write after that does by now.
+        let end = begun + DURATION + GRACE + 2 * SETTLE;
+        let acted = || processes.each_ref().map(|process| process.acted(&team));
+        let written = || async { acted().iter().flatten().any(|at| *at > end).then_some(()) };
+        wait_until("one to act again", PATIENCE, written).await;
+        row(what, &acted(), begun, none, None);
+    }
 }
