@@ -216,7 +216,7 @@ async fn whatever_a_user_does_to_the_lease_of_the_first_two_never_write_and_one_
                 _ = leases(&first)
                     .patch("platform-leader", &PatchParams::default(), &Patch::Merge(patch))
                     .await
-                    .unwrap()
+                    .unwrap();
             }
             None => _ = leases(&first).delete("platform-leader", &DeleteParams::default()).await.unwrap(),
         }
