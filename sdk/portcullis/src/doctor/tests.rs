@@ -76,8 +76,8 @@ fn now() -> Timestamp {
 }
 
 /// An authority, and the chain and key that it issued for the Service.
-fn pair() -> &'static (String, String, String) {
-    static PAIR: OnceLock<(String, String, String)> = OnceLock::new();
+fn pair() -> &'static [String; 4] {
+    static PAIR: OnceLock<[String; 4]> = OnceLock::new();
     PAIR.get_or_init(|| {
         let (from, to) = (now() - SignedDuration::from_hours(24), now() + SignedDuration::from_hours(9_000));
         let ca = Ca::generate("shop ca", from, to).unwrap();
@@ -92,7 +92,7 @@ fn pair() -> &'static (String, String, String) {
             usage: Usage::Server,
         };
         let pair = ca.issue(&params).unwrap();
-        (ca.cert_pem().to_owned(), pair.cert_pem, pair.key_pem)
+        [ca.cert_pem().to_owned(), pair.cert_pem, pair.key_pem, ca.key_pem().to_owned()]
     })
 }
 
@@ -131,7 +131,7 @@ fn said(pod: &str, of_operator: bool, line: &str) -> (String, Look<Log>) {
 /// Everything is as it should be.
 fn well() -> Snapshot {
     let subject = subject();
-    let (ca, cert, key) = pair();
+    let [ca, cert, key, ca_key] = pair();
     let service = &subject.installation.service;
     let mut validating = validating_configuration("shop-validating", &subject.webhooks, service);
     let mut mutating = mutating_configuration("shop-mutating", &subject.webhooks, service);
@@ -184,7 +184,7 @@ fn well() -> Snapshot {
         budgets: list(&[json!({ "spec": { "selector": { "matchLabels": { "app": "shop" } } } })]),
         accounts: list(&[json!({ "metadata": { "name": "shop" } })]),
         secret: stored(json!({ "tls.crt": base64(cert), "tls.key": base64(key), "ca.crt": base64(ca) })),
-        ca_secret: stored(json!({ "ca.crt": base64(ca), "ca.key": base64("not shown") })),
+        ca_secret: stored(json!({ "ca.crt": base64(ca), "ca.key": base64(ca_key) })),
         listeners: vec![listener(cert)],
         ..Snapshot::default()
     }
@@ -432,6 +432,14 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
         ("H6", Verdict::Info, "not looked: there is no log of a Job", "", |_| {}),
         ("L7", Verdict::Info, "not looked: this installation is not restricted", "", |_| {}),
         ("V3", Verdict::Info, "the message names no webhook", "", |s| s.denial = Some("spec: Required".to_owned())),
+        ("X1", Verdict::Fail, "ca.crt and ca.key: the certificate is not readable", "shop certs ensure", |s| {
+            let Look::Seen(Some(Stored(ca))) = &mut s.ca_secret else { panic!("it is there") };
+            ca.data.as_mut().unwrap().insert("ca.crt".to_owned(), ByteString(b"garbage".to_vec()));
+        }),
+        ("X1", Verdict::Fail, "key next.key is missing", "shop certs ensure", |s| {
+            let Look::Seen(Some(Stored(ca))) = &mut s.ca_secret else { panic!("it is there") };
+            ca.data.as_mut().unwrap().insert("next.crt".to_owned(), ByteString(b"garbage".to_vec()));
+        }),
         ("X1", Verdict::Warn, "could not look: needs get secrets", "", |s| {
             s.secret = Look::Refused("get secrets".to_owned());
         }),
@@ -479,7 +487,7 @@ fn a_development_session_is_not_taken_for_a_restricted_operator_that_is_gone() {
 /// A self-signed issuer of cert-manager makes such, and the operator serves it.
 #[test]
 fn a_leaf_that_callers_trust_as_itself_is_in_order() {
-    let (mut snapshot, (_, cert, _)) = (well(), pair());
+    let (mut snapshot, [_, cert, ..]) = (well(), pair());
     let Look::Seen(Some(stored)) = &mut snapshot.secret else { panic!("it was not seen") };
     let bundle = ByteString(cert.clone().into_bytes());
     stored.0.data.get_or_insert_default().insert("ca.crt".to_owned(), bundle.clone());

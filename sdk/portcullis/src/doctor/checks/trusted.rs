@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::rotation::{self, CaData, PairData};
 use portcullis_pki::{Certificate, PairProblem, bundle_fingerprints};
 
 use super::{Note, Said, View, fail, fine, unseen, warn};
 use crate::certificates::CertificateMode;
-use crate::doctor::snapshot::{Reached, Served, Snapshot};
+use crate::doctor::snapshot::{Reached, Served, Snapshot, Stored};
 use crate::doctor::subject::Subject;
 use crate::doctor::trust::{Pair, SOON, day, pair, span, value};
 
@@ -52,9 +53,23 @@ fn leaf(pair: Pair<'_>) -> Option<Certificate> {
     Certificate::from_pem(pair.cert).ok()
 }
 
+/// What is wrong with the stored authorities.
+fn authorities(stored: &Stored, now: Timestamp) -> Vec<String> {
+    let get = |key| value(stored, key);
+    let data = CaData {
+        ca_crt: get("ca.crt"),
+        ca_key: get("ca.key"),
+        next_crt: get("next.crt"),
+        next_key: get("next.key"),
+        previous_crt: get("previous.crt"),
+    };
+    let read = rotation::Stored::read(&data, &PairData::default(), &[], now);
+    read.authorities.err().map(|lost| lost.problem).into_iter().chain(read.damage).collect()
+}
+
 /// X1
 pub(super) fn keys(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
+    let View { subject, snapshot, now } = *view;
     let (namespace, name) = (subject.namespace(), &subject.installation.secret);
     let Some(stored) = snapshot.secret.known()? else {
         return Ok(vec![fail(format!("Secret {namespace}/{name} not found"), renew(subject))]);
@@ -80,12 +95,11 @@ pub(super) fn keys(view: &View<'_>) -> Said {
                 notes
                     .push(fail(format!("Secret {namespace}/{name} not found: nothing can be renewed"), renew(subject)));
             }
-            Some(Some(ca)) => {
-                let missing = ["ca.crt", "ca.key"].into_iter().filter(|key| value(ca, key).is_none());
-                notes.extend(
-                    missing.map(|key| fail(format!("Secret {namespace}/{name} is missing key {key}"), renew(subject))),
-                );
-            }
+            Some(Some(ca)) => notes.extend(
+                authorities(ca, now)
+                    .into_iter()
+                    .map(|problem| fail(format!("Secret {namespace}/{name}: {problem}"), renew(subject))),
+            ),
             None => {}
         }
     }
