@@ -71,6 +71,12 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("PRIVATE"));
+
+    place.fill(&[("ca.crt", "damaged")]).await;
+    let shown = place.shown(&[]).await;
+    assert_eq!(shown["problems"][0], "ca.crt beside the certificate is not the bundle of the stored CAs", "{shown:#}");
+    place.says(&["ensure"]).await;
+    assert!(place.shown(&[]).await.get("problems").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

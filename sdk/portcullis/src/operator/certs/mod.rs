@@ -189,11 +189,14 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
     let mut missing = "an answer of the API server".to_owned();
     // A rotation goes on while this waits: the bundle from before would cut off what is served.
     let stored = async {
+        let mut told = String::new();
         loop {
             sleep(LOOK).await;
-            if let Err(error) = source.tell(&bundle).await {
-                warn!(%error, "cannot see what is to be published now");
+            let error = source.tell(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
+            if error != told && !error.is_empty() {
+                warn!(error, "cannot see what is to be published now");
             }
+            told = error;
         }
     };
     let published = async {

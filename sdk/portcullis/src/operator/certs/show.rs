@@ -101,6 +101,9 @@ impl Shown {
         match &stored.authorities {
             Ok(authorities) => {
                 self.phase = Some(name(authorities.phase()));
+                if !stored.publishes_all {
+                    self.problems.push("ca.crt beside the certificate is not the bundle of the stored CAs".to_owned());
+                }
                 self.certificates.push(Shape::of("ca", authorities.current.certificate()));
                 self.certificates.extend(authorities.next.iter().map(|next| Shape::of("next ca", next.certificate())));
                 let previous = authorities.previous.iter().map(Anchor::certificate);
