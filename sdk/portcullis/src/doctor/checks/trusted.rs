@@ -69,7 +69,7 @@ fn authorities(stored: &Stored, now: Timestamp) -> Vec<String> {
 
 /// X1
 pub(super) fn keys(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now } = *view;
+    let View { subject, snapshot, now, .. } = *view;
     let (namespace, name) = (subject.namespace(), &subject.installation.secret);
     let Some(stored) = snapshot.secret.known()? else {
         return Ok(vec![fail(format!("Secret {namespace}/{name} not found"), renew(subject))]);
