@@ -60,6 +60,14 @@ pub enum LeaseError {
         /// The limit.
         limit: Duration,
     },
+    /// There are more Leases than are taken in at once.
+    #[error("more than {limit} Leases {which} in all namespaces; delete those that no installation holds")]
+    Many {
+        /// Which ones, as in `labelled x=y`.
+        which: String,
+        /// How many are.
+        limit: u32,
+    },
     /// The leases of all namespaces were not known in time.
     #[error("the leases of all namespaces are not known after {waited:?}: {reason}")]
     NotSynced {

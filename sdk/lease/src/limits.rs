@@ -10,6 +10,9 @@ use crate::{Clock, Moment};
 /// The longest that one request may take.
 pub(crate) const REQUEST: Duration = Duration::from_secs(5);
 
+/// The most Leases of other installations that are listed at once, and remembered.
+pub(crate) const LEADERS: u32 = 500;
+
 /// The answer, or `None` at `limit`.
 pub(crate) async fn until<T>(clock: &dyn Clock, limit: Moment, request: impl Future<Output = T>) -> Option<T> {
     let request = std::pin::pin!(request);

@@ -18,6 +18,19 @@ fn is_part(text: &str) -> bool {
 
 /// The label of the Lease of a cluster-wide installation's leader: which operator it is.
 pub(crate) const OPERATOR: &str = "portcullis.dev/operator";
+/// What follows a release in the name of its leader's Lease.
+pub(crate) const LEADER: &str = "-leader";
+
+/// What selects the Leases of the leaders of an operator's installations.
+pub(crate) fn leaders(operator: &str) -> String {
+    format!("{OPERATOR}={operator}")
+}
+
+/// The release whose leader holds the Lease of this name.
+pub(crate) fn release_of(lease: &str) -> &str {
+    lease.strip_suffix(LEADER).unwrap_or(lease)
+}
+
 /// The annotation by which a development session marks what it put into a cluster.
 pub(crate) const DEV_SESSION: &str = "portcullis.dev/dev-session";
 /// The label that says whose session it is.

@@ -1,6 +1,6 @@
 //! Watches the Leases of restricted operators, and of the leaders of cluster-wide ones, in all namespaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,12 +9,12 @@ use std::time::Duration;
 use futures::future::{join_all, select};
 use futures::stream::{BoxStream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
 
 use super::{Claim, Earlier, ScopeTiming, ScopeView};
 use crate::changes::Hub;
-use crate::limits::{REQUEST, until};
+use crate::limits::{LEADERS, REQUEST, until};
 use crate::{Changes, Clock, Epoch, LeaseError, Moment, Ownership, Record, SystemClock};
 
 /// Whether a Lease counts, by its namespace and what it says.
@@ -40,8 +40,18 @@ pub struct ScopesDriver {
 enum Watched {
     /// Those of restricted operators, by their name.
     Scopes(String),
-    /// Those of the leaders of cluster-wide installations, by a label.
-    Leaders(String),
+    /// Those of the leaders of cluster-wide installations, by a label and how their names end.
+    Leaders { label: String, ending: String },
+}
+
+impl Watched {
+    /// In words.
+    fn which(&self) -> String {
+        match self {
+            Self::Scopes(name) => format!("named {name}"),
+            Self::Leaders { label, .. } => format!("labelled {label}"),
+        }
+    }
 }
 
 /// How the watch on scopes is, for metrics.
@@ -56,7 +66,7 @@ pub struct ScopesHealth {
     pub theirs: usize,
     /// The installation that this one stands back for.
     pub ahead: Option<Earlier>,
-    /// What the last failed request said; none since a request succeeded.
+    /// What is wrong, of the first of what is watched with which something is; none when all is well.
     pub last_error: Option<String>,
 }
 
@@ -70,7 +80,8 @@ struct Shared {
 struct State {
     view: ScopeView,
     stopped: bool,
-    last_error: Option<String>,
+    /// By what is watched: what its last attempt failed of.
+    errors: BTreeMap<String, String>,
 }
 
 impl Scopes {
@@ -99,7 +110,7 @@ impl Scopes {
             return Err(LeaseError::Unnamed { field: "names" });
         }
         let view = ScopeView::new(timing, names.iter().copied());
-        let state = Mutex::new(State { view, stopped: false, last_error: None });
+        let state = Mutex::new(State { view, stopped: false, errors: BTreeMap::new() });
         let shared = Arc::new(Shared { clock, recognized: Box::new(recognized), state, hub: Hub::default() });
         let watched = names.into_iter().map(|name| Watched::Scopes(name.to_owned())).collect();
         let driver = ScopesDriver { shared: Arc::clone(&shared), api: Api::all(client), watched };
@@ -154,7 +165,7 @@ impl Scopes {
             age: state.view.confirmed().map(|at| now.since(at)),
             theirs: state.view.theirs_count(),
             ahead: state.view.ahead(now),
-            last_error: state.last_error.clone(),
+            last_error: state.errors.values().next().cloned(),
         })
     }
 
@@ -166,12 +177,15 @@ impl Scopes {
 
 impl ScopesDriver {
     /// Beside other cluster-wide installations of the same operator: each labels the Lease of its leader with `label`, as in
-    /// `example.dev/operator=shop` ([`Campaign::label`](crate::Campaign::label)); ours is `lease` in `namespace`. Of those that are
-    /// alive, the one whose Lease was created first acts, and the others stand back.
+    /// `example.dev/operator=shop` ([`Campaign::label`](crate::Campaign::label)), and its name ends in `ending`; ours is `lease` in
+    /// `namespace`. Of those that are alive, the one whose Lease was created first acts, and the others stand back.
+    ///
+    /// How many there are is for whoever may create Leases to choose: a list takes in 500, says so in [`Scopes::health`] where
+    /// there are more, and takes in the rest when they are renewed.
     #[must_use]
-    pub fn among(mut self, label: &str, namespace: &str, lease: &str) -> Self {
+    pub fn among(mut self, label: &str, ending: &str, namespace: &str, lease: &str) -> Self {
         self.shared.with(|state, _| state.view.among(namespace, lease));
-        self.watched.push(Watched::Leaders(label.to_owned()));
+        self.watched.push(Watched::Leaders { label: label.to_owned(), ending: ending.to_owned() });
         self
     }
 
@@ -202,13 +216,14 @@ impl ScopesDriver {
     /// A watch for speed, and a list every now and then because a watch that says nothing may also be dead.
     async fn follow(&self, what: &Watched) {
         let clock = &*self.shared.clock;
-        let (which, list, watching) = match what {
+        let which = what.which();
+        let (list, watching) = match what {
             Watched::Scopes(name) => {
                 let field = format!("metadata.name={name}");
-                (format!("named {name}"), ListParams::default().fields(&field), WatchParams::default().fields(&field))
+                (ListParams::default().fields(&field), WatchParams::default().fields(&field))
             }
-            Watched::Leaders(label) => {
-                (format!("labelled {label}"), ListParams::default().labels(label), WatchParams::default().labels(label))
+            Watched::Leaders { label, .. } => {
+                (ListParams::default().labels(label).limit(LEADERS), WatchParams::default().labels(label))
             }
         };
         let mut watch: Option<BoxStream<'_, Result<WatchEvent<Lease>, kube::Error>>> = None;
@@ -217,21 +232,31 @@ impl ScopesDriver {
             let begun = clock.now();
             let limit = REQUEST.min(self.shared.with(|state, _| state.view.freshness()));
             let listed = until(clock, begun + limit, self.api.list(&list)).await;
-            match listed {
+            let outcome = match listed {
                 Some(Ok(list)) => {
+                    let all = self.shared.listed(what, &list, begun);
                     let version = list.metadata.resource_version.unwrap_or_default();
-                    self.shared.listed(what, &list.items, &version, begun);
-                    if watch.is_none() {
-                        match until(clock, clock.now() + limit, self.api.watch(&watching, &version)).await {
-                            Some(Ok(stream)) => watch = Some(stream.boxed()),
-                            Some(Err(error)) => self.shared.failed(watch_error("watch", &which, error)),
-                            None => self.shared.failed(late("watch", &which, limit)),
-                        }
-                    }
+                    let watched = match watch {
+                        Some(_) => Ok(()),
+                        None => match until(clock, clock.now() + limit, self.api.watch(&watching, &version)).await {
+                            Some(Ok(stream)) => {
+                                watch = Some(stream.boxed());
+                                Ok(())
+                            }
+                            Some(Err(error)) => Err(watch_error("watch", &which, error)),
+                            None => Err(late("watch", &which, limit)),
+                        },
+                    };
+                    watched.and(if all {
+                        Ok(())
+                    } else {
+                        Err(LeaseError::Many { which: which.clone(), limit: LEADERS })
+                    })
                 }
-                Some(Err(error)) => self.shared.failed(watch_error("list", &which, error)),
-                None => self.shared.failed(late("list", &which, limit)),
-            }
+                Some(Err(error)) => Err(watch_error("list", &which, error)),
+                None => Err(late("list", &which, limit)),
+            };
+            self.shared.ended(&which, outcome);
             // A failure waits as long as a success: never more than one list in that time.
             let next = begun + confirm;
             while let Some(stream) = &mut watch {
@@ -262,25 +287,23 @@ impl Shared {
         result
     }
 
-    fn listed(&self, what: &Watched, leases: &[Lease], version: &str, begun: Moment) {
-        let found = leases.iter().filter_map(|lease| Some((lease.namespace()?, lease.name_any(), Record::from(lease))));
+    /// Returns whether these are all.
+    fn listed(&self, what: &Watched, list: &ObjectList<Lease>, begun: Moment) -> bool {
+        let all = list.metadata.continue_.as_ref().is_none_or(String::is_empty);
+        let version = list.metadata.resource_version.as_deref().unwrap_or_default();
+        let found = list.iter().filter_map(|lease| Some((lease.namespace()?, lease.name_any(), Record::from(lease))));
         match what {
             Watched::Scopes(name) => {
                 let counted = found.filter(|(namespace, _, record)| (self.recognized)(namespace, record));
                 let found = counted.map(|(namespace, _, record)| (namespace, record)).collect();
-                self.with(|state, now| {
-                    state.last_error = None;
-                    state.view.listed(name, found, version, begun, now);
-                });
+                self.with(|state, now| state.view.listed(name, found, version, begun, now));
             }
-            Watched::Leaders(_) => {
-                let found = found.collect();
-                self.with(|state, now| {
-                    state.last_error = None;
-                    state.view.leaders_listed(found, version, begun, now);
-                });
+            Watched::Leaders { ending, .. } => {
+                let found = found.filter(|(_, name, _)| name.ends_with(ending)).collect();
+                self.with(|state, now| state.view.leaders_listed(found, all, version, begun, now));
             }
         }
+        all
     }
 
     /// Returns whether the watch can go on.
@@ -304,8 +327,11 @@ impl Shared {
                     }
                 });
             }
-            Watched::Leaders(_) => {
+            Watched::Leaders { ending, .. } => {
                 let name = lease.name_any();
+                if !name.ends_with(ending) {
+                    return true;
+                }
                 self.with(|state, now| {
                     if deleted {
                         state.view.leader_gone(&namespace, &name, &record.version, now);
@@ -318,10 +344,12 @@ impl Shared {
         true
     }
 
-    fn failed(&self, error: LeaseError) {
-        tracing::warn!(%error, "the leases of all namespaces are not known; it is tried again");
+    /// Remembers how an attempt to know these ended.
+    fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
+        let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
+        tracing::warn!(%error, "the leases of all namespaces are not all known; it is tried again");
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        self.with(|state, _| state.last_error = Some(format!("{error}{source}")));
+        self.with(|state, _| state.errors.insert(which.to_owned(), format!("{error}{source}")));
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::ScopeTiming;
+use crate::limits::LEADERS;
 use crate::{Candidate, Decision, Moment, Observation, Record, Role, decide};
 
 /// Namespace and name of a Lease.
@@ -66,8 +67,9 @@ impl Installations {
         }
     }
 
-    pub(super) fn listed(&mut self, found: Vec<(String, String, Record)>, version: &str, now: Moment) {
-        let mut absent: Vec<Place> = self.seen.keys().cloned().collect();
+    /// Of a list that was cut, what is not in it may be there.
+    pub(super) fn listed(&mut self, found: Vec<(String, String, Record)>, all: bool, version: &str, now: Moment) {
+        let mut absent: Vec<Place> = if all { self.seen.keys().cloned().collect() } else { Vec::new() };
         absent.retain(|(namespace, lease)| !found.iter().any(|(n, l, _)| n == namespace && l == lease));
         for (namespace, lease, record) in found {
             self.see(&namespace, &lease, record, now);
@@ -78,9 +80,17 @@ impl Installations {
         self.listed = true;
     }
 
-    /// Forgets what is gone and does not count any more.
+    /// Forgets what is gone and does not count any more, and of too many those that came last: any that came before ours
+    /// says as much as all of them.
     pub(super) fn advance(&mut self, timing: &ScopeTiming, now: Moment) {
         self.seen.retain(|_, seen| seen.lease.present().is_some() || alive(seen, timing, now).is_some());
+        let most = usize::try_from(LEADERS).unwrap_or(usize::MAX);
+        while self.seen.len() > most {
+            let others = self.seen.iter().filter(|(place, _)| **place != self.own);
+            let last = others.max_by_key(|(place, seen)| rank(place, seen)).map(|(place, _)| place.clone());
+            let Some(last) = last else { return };
+            self.seen.remove(&last);
+        }
     }
 
     /// The first of those that are seen to live, when that is not the one that asks. Who has no Lease comes last.
@@ -174,7 +184,7 @@ mod tests {
     /// Ours is `b/op-leader`, created at second 10; what is seen at second 100.
     fn beside(others: &[(&str, Record)], own: Option<Record>) -> Installations {
         let mut installations = Installations::new("b", "op-leader");
-        installations.listed(Vec::new(), "0", at(99));
+        installations.listed(Vec::new(), true, "0", at(99));
         for (namespace, record) in others {
             installations.see(namespace, "op-leader", record.clone(), at(100));
         }
@@ -218,7 +228,7 @@ mod tests {
     #[test]
     fn a_lease_that_is_deleted_counts_until_its_holder_found_out_and_a_new_one_comes_after_those_that_are_there() {
         let mut seen = beside(&[("a", record(5, "other", 1, 10))], Some(record(10, "me", 3, 50)));
-        seen.listed(vec![("b".to_owned(), "op-leader".to_owned(), record(10, "me", 3, 50))], "60", at(101));
+        seen.listed(vec![("b".to_owned(), "op-leader".to_owned(), record(10, "me", 3, 50))], true, "60", at(101));
         assert_eq!(seen.leads(&TIMING, at(119)), None, "its holder does not know it yet");
         seen.see("a", "op-leader", record(500, "other", 2, 61), at(102));
         assert_eq!(seen.ahead(&TIMING, at(102)), None);
@@ -235,14 +245,28 @@ mod tests {
             let dead = ("a".to_owned(), "op-leader".to_owned(), record(5, "other", 1, version));
             vec![dead, ("b".to_owned(), "op-leader".to_owned(), record(10, "me", 3, 50))]
         };
-        seen.listed(found(10), "60", at(100));
-        seen.listed(found(10), "61", at(101));
+        seen.listed(found(10), true, "60", at(100));
+        seen.listed(found(10), true, "61", at(101));
         assert!(seen.ahead(&TIMING, at(119)).is_none() && seen.in_doubt(&TIMING, at(119)));
         assert_eq!((seen.leads(&TIMING, at(119)), seen.leads(&TIMING, at(120))), (None, Some(3)));
         let mut renewed = found(62);
         renewed[0].2.renewed = Timestamp::from_second(7).ok();
-        seen.listed(renewed, "62", at(121));
+        seen.listed(renewed, true, "62", at(121));
         assert!(seen.ahead(&TIMING, at(121)).is_some());
+    }
+
+    // Whoever may create Leases chooses how many there are.
+    #[test]
+    fn of_too_many_those_that_came_first_are_remembered_and_what_a_cut_list_leaves_out_is_not_gone() {
+        let mut seen = beside(&[("z", record(5, "first", 1, 10))], Some(record(10, "me", 3, 50)));
+        let flood = (0..2 * LEADERS).map(|n| (format!("a{n}"), "x-leader".to_owned(), record(99, "tenant", 1, 60)));
+        seen.listed(flood.collect(), false, "70", at(101));
+        seen.advance(&TIMING, at(101));
+        assert_eq!(seen.seen.len(), usize::try_from(LEADERS).unwrap());
+        assert_eq!(seen.ahead(&TIMING, at(101)).map(|first| first.namespace).as_deref(), Some("z"));
+        seen.see("b", "op-leader", record(10, "next", 4, 80), at(102));
+        seen.advance(&TIMING, at(120));
+        assert_eq!(seen.leads(&TIMING, at(120)), Some(4), "ours is not crowded out");
     }
 
     #[test]

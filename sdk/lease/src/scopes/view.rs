@@ -151,10 +151,18 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// The Leases of all leaders were listed, by namespace and name, beginning at `begun`.
-    pub fn leaders_listed(&mut self, found: Vec<(String, String, Record)>, version: &str, begun: Moment, now: Moment) {
+    /// The Leases of leaders were listed, by namespace and name, beginning at `begun`: all of them, or so many that the
+    /// list was cut.
+    pub fn leaders_listed(
+        &mut self,
+        found: Vec<(String, String, Record)>,
+        all: bool,
+        version: &str,
+        begun: Moment,
+        now: Moment,
+    ) {
         if let Some(among) = &mut self.among {
-            among.installations.listed(found, version, now);
+            among.installations.listed(found, all, version, now);
             among.confirmed = Some(begun);
         }
         self.advance(now);

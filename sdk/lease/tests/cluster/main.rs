@@ -5,6 +5,7 @@
 
 mod clock;
 mod election;
+mod many;
 mod rights;
 mod scopes;
 

@@ -52,6 +52,31 @@ async fn rights_narrowed_to_the_lease_by_name_are_enough_for_both() {
     task.abort();
 }
 
+/// The role of a former release allows to read the Leases of tenants, and not those of leaders.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_watch_is_refused_is_said_until_it_is_granted_however_well_the_other_goes() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("former").await;
+    let wide = cluster.user_with("former", &[cluster_wide()]).await;
+    let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], scope_timing()).unwrap();
+    let driver = driver.among("example.dev/operator=former", "-leader", &namespace, "former-leader");
+    let task = tokio::spawn(driver.run(std::future::pending()));
+    let refusal = "cannot list the Leases labelled example.dev/operator=former";
+    wait_until("the refusal", DEADLINE, || async { scopes.health().last_error }).await;
+    let refused = scopes.synced(3 * scope_timing().freshness());
+    let always = async {
+        loop {
+            let said = scopes.health().last_error;
+            assert!(said.as_ref().is_some_and(|said| said.contains(refusal)), "{said:?}");
+            tokio::task::yield_now().await;
+        }
+    };
+    let refused =
+        tokio::select! { refused = refused => refused.unwrap_err().to_string(), () = always => unreachable!() };
+    assert!(refused.contains(refusal), "{refused}");
+    task.abort();
+}
+
 /// Race 13.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_is_named_in_time_and_nothing_is_written_meanwhile() {

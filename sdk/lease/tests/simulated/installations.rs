@@ -108,7 +108,7 @@ impl Replica {
         if let Some((begun, at, found, version)) = self.list.take() {
             if at <= time {
                 self.view.listed("scope", Vec::new(), &version.to_string(), begun, now);
-                self.view.leaders_listed(found, &version.to_string(), begun, now);
+                self.view.leaders_listed(found, true, &version.to_string(), begun, now);
                 self.watching = watch;
             } else if now < begun + TIMING.freshness() {
                 self.list = Some((begun, at, found, version));

@@ -7,16 +7,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
 
 use crate::certificates::{CertificateMode, Configurations};
-use crate::names::is_label;
+use crate::names::{LEADER, is_label};
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// The port of the Service, unless another is said.
 pub(super) const SERVICE_PORT: u16 = 443;
 /// The DNS domain of clusters, unless another is said.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
-
-/// What follows a release in the name of its leader's Lease.
-pub(crate) const LEADER: &str = "-leader";
 
 /// Name of the Service of a release, unless another is said.
 pub(super) fn service_of(release: &str) -> String {

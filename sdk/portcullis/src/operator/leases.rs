@@ -12,10 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::health::Health;
-use super::installation::LEADER;
 use super::{Installation, Switch};
 use crate::metrics::Metrics;
-use crate::names::OPERATOR;
+use crate::names::{LEADER, OPERATOR, leaders, release_of};
 use crate::scopes::Scope;
 
 /// How often readiness looks whether the leases are known.
@@ -134,7 +133,7 @@ impl Leases {
             let (namespace, name) = (&installation.namespace, installation.leader_lease());
             let stands = Campaign::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
             let (stood, driver) = stand(namespace, &name, stands, timing.leader);
-            watch = watch.among(&format!("{OPERATOR}={}", installation.operator), namespace, &name);
+            watch = watch.among(&leaders(installation.operator), LEADER, namespace, &name);
             (election, campaign) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
         }
         Ok(Self { scope, election, campaign, scopes: Some(scopes), watch: Some(watch) })
@@ -198,10 +197,9 @@ async fn tell(scopes: Option<Scopes>) {
         let ahead = scopes.ahead().map(|earlier| (earlier.namespace, earlier.lease));
         match &ahead {
             Some((namespace, lease)) if told != ahead => {
-                let release = lease.strip_suffix(LEADER).unwrap_or(lease);
                 warn!(
                     namespace,
-                    release,
+                    release = release_of(lease),
                     lease,
                     "standing back: this cluster-wide operator was installed before, as this release in this namespace. This \
                      one goes on checking, and writes nothing while that one lives. Remove one of them, or restrict one \

@@ -82,7 +82,6 @@ use portcullis_manifest::{Access, Grant};
 use tokio_util::sync::CancellationToken;
 
 pub use cli::NoArgs;
-pub(crate) use installation::LEADER;
 pub use installation::{Installation, Switch};
 
 use crate::certificates::{CertificateMode, Configurations};

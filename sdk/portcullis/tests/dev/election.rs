@@ -3,9 +3,11 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
+use serde_json::json;
+use tokio::time::{Duration, Instant};
 
 use crate::fixture::{cluster, controllers_alone, entities, entity};
 use crate::process::{Dev, ENTITIES, PATIENCE};
@@ -189,14 +191,12 @@ async fn a_session_of_another_installation_than_the_one_that_was_there_first_wai
     let place = Place::new().await;
     let mut installed = place.installed(&["--release", "first"]);
     installed.says("leading: this replica runs the controllers").await;
-    let mut nowhere = place.session(&["--release", "nowhere", "--namespace", "nowhere"]);
-    nowhere.open().await;
     let words = format!(
         "beside those of the installed operator {0}/first; to take turns with them, say --namespace {0} --release first",
         place.home
     );
-    assert!(nowhere.said().contains(&words), "{}", nowhere.said());
-    nowhere.end("-TERM").await;
+    let refused = place.session(&["--release", "nowhere", "--namespace", "nowhere"]).fails().await;
+    assert!(refused.contains(&words), "{refused}");
 
     let mut session = place.session(&[]);
     session.says(&format!("Controllers wait: the cluster-wide operator {}/first was there first", place.home)).await;
@@ -228,4 +228,25 @@ async fn the_lease_of_a_session_that_was_killed_does_not_take_an_installed_opera
     place.greeted(&place.team, "mary").await;
     assert_eq!(place.written(mark).await, [""; 0]);
     installed.end("-TERM").await;
+}
+
+// D6
+#[tokio::test]
+async fn beside_the_lease_of_an_installation_that_may_live_a_session_says_that_its_controllers_run_when_they_do() {
+    let _alone = controllers_alone().await;
+    let place = Place::new().await;
+    let gone = place.cluster.namespace("gone").await;
+    let leases = Api::<Lease>::namespaced(place.cluster.admin(), &gone);
+    let lease = json!({
+        "metadata": { "name": "gone-leader", "labels": { "portcullis.dev/operator": "entity-operator" } },
+        "spec": { "holderIdentity": "gone", "leaseDurationSeconds": 8 },
+    });
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    let begun = Instant::now();
+    let mut session = place.session(&[]);
+    session.says("Controllers run here: this session holds the Lease").await;
+    assert!(begun.elapsed() >= Duration::from_secs(8 + 1), "it may have lived on: {:?}", begun.elapsed());
+    place.greeted(&place.team, "mary").await;
+    session.end("-TERM").await;
+    leases.delete("gone-leader", &DeleteParams::default()).await.unwrap();
 }

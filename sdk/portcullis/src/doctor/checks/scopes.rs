@@ -11,8 +11,7 @@ use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Configuration, shown};
 use crate::doctor::snapshot::Blind;
 use crate::doctor::trust::span;
-use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER};
-use crate::operator::LEADER;
+use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, release_of};
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -241,10 +240,8 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     if let [first, others @ ..] = &running[..]
         && !others.is_empty()
     {
-        let name = |claim: &Claim<'_>| {
-            let lease = claim.lease.name_any();
-            format!("release {} in {}", lease.strip_suffix(LEADER).unwrap_or(&lease), claim.namespace)
-        };
+        let name =
+            |claim: &Claim<'_>| format!("release {} in {}", release_of(&claim.lease.name_any()), claim.namespace);
         let message = format!(
             "{} cluster-wide installations run: {} was there first and acts; {} stands back: it checks, and writes nothing",
             running.len(),

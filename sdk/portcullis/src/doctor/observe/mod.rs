@@ -31,7 +31,6 @@ use super::configuration::Configuration;
 use super::snapshot::{Listed, Look, Place, Snapshot, Stored};
 use super::subject::Subject;
 use crate::certificates::CertificateMode;
-use crate::names::OPERATOR;
 use read::Reader;
 
 /// The most Services that are looked up: those that webhooks for our kinds call.
@@ -245,8 +244,8 @@ async fn leaders(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
     if subject.installation.restricted_to.is_some() {
         return Look::default();
     }
-    let labelled = ListParams::default().labels(&format!("{OPERATOR}={}", subject.installation.operator));
-    reader.list(Api::all(reader.client.clone()), "leases in all namespaces".to_owned(), labelled).await
+    let leaders = ListParams::default().labels(&crate::names::leaders(subject.installation.operator));
+    reader.list(Api::all(reader.client.clone()), "leases in all namespaces".to_owned(), leaders).await
 }
 
 /// The Services that webhooks for our kinds or under our names call, and who stands behind them.

@@ -1,21 +1,20 @@
 //! The controllers of a session: a candidate in the same election as the installed operator's replicas.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
-use portcullis_lease::{Earlier, Scopes};
+use portcullis_lease::{Earlier, Record};
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{call, is_code};
 use super::text::say;
 use crate::metrics::Metrics;
-use crate::names::OPERATOR;
+use crate::names::{LEADER, leaders, release_of};
 use crate::operator::Installation;
 use crate::operator::health::Health;
-use crate::operator::installation::LEADER;
 use crate::operator::leases::{Election, LeaseFlags, LeaseTiming, Leases};
 use crate::operator::tasks::Tasks;
 use crate::scopes::Scope;
@@ -46,7 +45,7 @@ struct Seat {
 
 impl Candidate {
     /// Takes the leases of this installation, as `run` does. Where the namespace that it lives in is not there, no
-    /// replica is either, and no Lease could be made in it.
+    /// replica is either, and no Lease could be made in it: an installation that leads somewhere else is an error then.
     pub(super) async fn new(
         client: &Client,
         installation: &Installation,
@@ -64,7 +63,8 @@ impl Candidate {
         let flags = LeaseFlags::of_session(format!("{SESSION}{owner}"), timing);
         let leases = Leases::new(client, installation, other_names, elects, &flags)?;
         if !elects {
-            let told = format!("run here too, with your rights; {}", beside(client, installation, namespace).await?);
+            alone(client, installation).await?;
+            let told = format!("run here too, with your rights; beside no others: there is no namespace {namespace}");
             return Ok(Self { leases, seat: None, told });
         }
         let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
@@ -121,27 +121,18 @@ impl Candidate {
     }
 }
 
-/// Whose controllers may run beside those of a session that takes part in no election.
-async fn beside(client: &Client, installation: &Installation, missing: &str) -> anyhow::Result<String> {
-    let none = format!("beside no others: there is no namespace {missing}");
+/// That no controllers of another installation run beside those of a session that takes part in no election.
+async fn alone(client: &Client, installation: &Installation) -> anyhow::Result<()> {
     if installation.restricted_to.is_some() {
-        return Ok(none);
+        return Ok(());
     }
-    let selector = format!("{OPERATOR}={}", installation.operator);
-    let leaders = ListParams::default().labels(&selector);
-    let leases = Api::<Lease>::all(client.clone());
-    let found = call("list the Leases of other installations", leases.list(&leaders)).await?;
-    let held = found.iter().find(|lease| !holder(lease).is_empty());
-    Ok(match held.map(|lease| (lease.namespace().unwrap_or_default(), lease.name_any())) {
-        None => none,
-        Some((namespace, lease)) => {
-            let release = lease.strip_suffix(LEADER).unwrap_or(&lease);
-            format!(
-                "beside those of the installed operator {namespace}/{release}; to take turns with them, say --namespace \
-                 {namespace} --release {release}"
-            )
-        }
-    })
+    let Some(lease) = leading(client, installation).await?.into_iter().next() else { return Ok(()) };
+    let (namespace, lease) = (lease.namespace().unwrap_or_default(), lease.name_any());
+    let release = release_of(&lease);
+    bail!(
+        "controllers would run beside those of the installed operator {namespace}/{release}; to take turns with them, say \
+         --namespace {namespace} --release {release}"
+    )
 }
 
 /// That no installed operator would stand back for the Lease of a session that was killed, or is at work, because it is
@@ -150,33 +141,39 @@ async fn makes_room(client: &Client, installation: &Installation, left: &Lease) 
     if installation.restricted_to.is_some() {
         return Ok(());
     }
-    let selector = format!("{OPERATOR}={}", installation.operator);
-    let leaders = ListParams::default().labels(&selector);
-    let leases = Api::<Lease>::all(client.clone());
-    let found = call("list the Leases of other installations", leases.list(&leaders)).await?;
     let created = |lease: &Lease| lease.creation_timestamp();
-    let later = |lease: &&Lease| lease.uid() != left.uid() && created(lease) >= created(left);
-    let installed = |lease: &&Lease| !holder(lease).is_empty() && !holder(lease).starts_with(SESSION);
-    let Some(lease) = found.iter().filter(later).find(installed) else { return Ok(()) };
+    let later = |lease: &Lease| lease.uid() != left.uid() && created(lease) >= created(left);
+    let installed = |lease: &Lease| !is_session(&Record::from(lease));
+    let found = leading(client, installation).await?;
+    let Some(lease) = found.iter().find(|lease| later(lease) && installed(lease)) else { return Ok(()) };
     let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
-    let release = name.strip_suffix(LEADER).unwrap_or(&name);
+    let release = release_of(&name);
     let (home, left) = (left.namespace().unwrap_or_default(), left.name_any());
-    anyhow::bail!(
+    bail!(
         "the installed operator {there}/{release} would stand back for this session, whose Lease {home}/{left} is older: \
          a session before it left that. Take turns with the operator: --namespace {there} --release {release}; or, when no \
          other session runs, remove the Lease: kubectl -n {home} delete lease {left}"
     )
 }
 
-/// Who holds it, or held it last; empty when it was given back.
-fn holder(lease: &Lease) -> &str {
-    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+/// The Leases of the leaders of the operator's installations that somebody holds.
+async fn leading(client: &Client, installation: &Installation) -> anyhow::Result<Vec<Lease>> {
+    let labelled = ListParams::default().labels(&leaders(installation.operator));
+    let leases = Api::<Lease>::all(client.clone());
+    let mut found = call("list the Leases of other installations", leases.list(&labelled)).await?.items;
+    found.retain(|lease| lease.name_any().ends_with(LEADER) && Record::from(lease).holder.is_some());
+    Ok(found)
+}
+
+/// Whether a session holds it.
+fn is_session(record: &Record) -> bool {
+    record.holder.as_ref().is_some_and(|holder| holder.starts_with(SESSION))
 }
 
 /// Whether sessions that were killed left it, and nobody else had it before.
 fn held_by_sessions_alone(lease: &Lease) -> bool {
-    let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
-    holder(lease).starts_with(SESSION) && transitions.unwrap_or_default() <= 1
+    let record = Record::from(lease);
+    is_session(&record) && record.transitions <= 1
 }
 
 impl Seat {
@@ -196,17 +193,19 @@ impl Seat {
     /// One line; nothing while it is not known, or about to change.
     fn state(&self, Election { lease, among, .. }: &Election) -> Option<String> {
         let Self { namespace, name, room, .. } = self;
-        let health = lease.health();
-        if health.held {
-            if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(Scopes::ahead) {
-                let release = lease.strip_suffix(LEADER).unwrap_or(&lease);
+        if let Some(hold) = lease.held() {
+            if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(|among| among.ahead()) {
+                let release = release_of(&lease);
                 return Some(format!(
                     "Controllers wait: the cluster-wide operator {namespace}/{release} was there first; to make room: \
                      kubectl -n {namespace} scale deployment {release} --replicas=0"
                 ));
             }
-            return Some(format!("Controllers run here: this session holds the Lease {namespace}/{name}."));
+            // They begin when nobody else can be at work any more.
+            let begun = among.as_ref().is_none_or(|among| among.leads(hold.epoch));
+            return begun.then(|| format!("Controllers run here: this session holds the Lease {namespace}/{name}."));
         }
+        let health = lease.health();
         let Some(holder) = health.holder else {
             let error = health.last_error.filter(|_| !health.answered)?;
             return Some(format!("Controllers wait for the Lease {namespace}/{name}: {error}"));
@@ -228,7 +227,7 @@ impl Seat {
         let Some(lease) = call(&format!("read Lease {namespace}/{name}"), api.get_opt(name)).await? else {
             return Ok(());
         };
-        if !holder(&lease).is_empty() {
+        if Record::from(&lease).holder.is_some() {
             return Ok(());
         }
         let (uid, resource_version) = (lease.uid(), lease.resource_version());
