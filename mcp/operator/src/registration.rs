@@ -30,6 +30,8 @@ pub struct Args {
     /// Image pull secrets of every pod and ServiceAccount it makes, separated by commas
     #[arg(long, env = "TOOLHIVE_DEFAULT_IMAGE_PULL_SECRETS", default_value = "", hide_default_value = true)]
     default_image_pull_secrets: String,
+    // Those tests are of a cluster-wide operator: `--restrict-to-namespace` would claim the namespace by a Lease first, and
+    // have other configurations and roles. Nobody sets this in an installation, so no role knows of it.
     /// For tests that share an API server: the namespaces to watch. An installation is restricted by
     /// `--restrict-to-namespace` or `WATCH_NAMESPACE`
     #[arg(long, default_value = "", hide = true)]

@@ -1,5 +1,7 @@
 //! What is said at `kubectl apply`.
 
+use std::time::{Duration, Instant};
+
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
@@ -123,6 +125,23 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
         assert_eq!((fine.code, fine.warnings), (201, Vec::new()));
         operator.terminate().await;
     }
+}
+
+/// After SIGTERM webhooks are called for a while: what they judge by has to outlive that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_that_ends_still_knows_what_is_stored_while_it_is_called() {
+    let gate = Gate::new("ending").await;
+    let operator = gate.serving(&["--drain-delay", "15s"]).await;
+    operator.ask_to_end().await;
+    operator.logged("SIGTERM: ending").await;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let refers = labelled("late", json!({"webhookConfigRef": {"name": "absent"}}));
+        let answer = gate.objects.post(refers, true).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        assert!(!answer.warnings.is_empty(), "what does not exist goes unseen");
+    }
+    operator.kill().await;
 }
 
 /// Every replica serves webhooks, and one leads: the others know what is stored all the same.

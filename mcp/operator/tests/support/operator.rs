@@ -131,10 +131,15 @@ impl Operator {
         self.process.kill().await.unwrap();
     }
 
-    /// SIGTERM, and waits for its orderly end.
-    pub(crate) async fn terminate(mut self) {
+    /// SIGTERM.
+    pub(crate) async fn ask_to_end(&self) {
         let id = self.process.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+    }
+
+    /// SIGTERM, and waits for its orderly end.
+    pub(crate) async fn terminate(mut self) {
+        self.ask_to_end().await;
         let status = tokio::time::timeout(DEADLINE, self.process.wait()).await.unwrap().unwrap();
         assert!(status.success(), "{status}:\n{}", self.log());
     }

@@ -48,7 +48,7 @@ pub enum CertificateError {
         /// What to do.
         cure: String,
     },
-    /// The API server did not answer. Try again.
+    /// The API server did not answer within half a minute when the Secret was read. Try again.
     #[error("the API server does not answer for Secret {namespace}/{name}")]
     Slow {
         /// Namespace of the Secret.

@@ -93,7 +93,7 @@ impl<T: Stored> Store<T> {
     }
 
     /// Takes the answer to our own write, unless the watch has come past it.
-    pub fn written(&self, object: T) {
+    pub(super) fn written(&self, object: T) {
         self.write(|inner| {
             let watch = if inner.watches.contains_key(object.namespace()) { object.namespace() } else { "" };
             let seen = inner.watches.get(watch).map_or(0, |progress| progress.seen);
@@ -104,7 +104,7 @@ impl<T: Stored> Store<T> {
     }
 
     /// Takes what we learned about the object whose version this is; another version is left as it is.
-    pub fn amended(&self, object: T) {
+    pub(super) fn amended(&self, object: T) {
         self.write(|inner| {
             let current = inner.namespaces.get(object.namespace()).and_then(|all| all.objects.get(object.name()));
             if current.is_some_and(|current| current.version() == object.version()) {

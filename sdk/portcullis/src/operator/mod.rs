@@ -185,8 +185,9 @@ impl Parts {
         self
     }
 
-    /// Adds what every replica runs as long as its process, whether it leads or not: a cache that webhooks read. It
-    /// does not write: [`Runtime::leadership`] never holds there.
+    /// Adds what every replica runs as long as its process, whether it leads or not: a cache that webhooks read. There,
+    /// [`Runtime::stop`] is cancelled when the last call of a webhook is answered. It does not write:
+    /// [`Runtime::leadership`] never holds there.
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,

@@ -71,7 +71,7 @@ impl Desired {
     ///
     /// # Errors
     /// When a member is missing, or the owner was read from no cluster.
-    pub fn child_of<K: Resource<DynamicType = ()>>(
+    pub(in crate::controller) fn child_of<K: Resource<DynamicType = ()>>(
         owner: &K,
         resource: &ApiResource,
         mut document: Value,
@@ -112,7 +112,7 @@ impl Desired {
     }
 
     /// The digest that the applied child carries.
-    pub fn digest(&self) -> &str {
+    pub(super) fn digest(&self) -> &str {
         &self.digest
     }
 
