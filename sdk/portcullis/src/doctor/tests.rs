@@ -385,6 +385,11 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             },
         ),
         ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| s.leaders = list(&[leader("blue", "a", "10")])),
+        // The first is no leader's by its name.
+        ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| {
+            let other = lease("anything", "pod", 1, "2026-01-01T11:59:55.000000Z");
+            s.leaders = list(&[other, leader("blue", "a", "10")]);
+        }),
         // The younger one is not running.
         ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| {
             s.leaders =

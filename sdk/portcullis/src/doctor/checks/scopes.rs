@@ -11,7 +11,7 @@ use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Configuration, shown};
 use crate::doctor::snapshot::Blind;
 use crate::doctor::trust::span;
-use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, release_of};
+use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, LEADER, release_of};
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -274,7 +274,8 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
 fn leading<'a>(view: &View<'a>) -> Vec<Claim<'a>> {
     let leaders = view.snapshot.leaders.seen();
     let claims = leaders.into_iter().flat_map(|leaders| &leaders.items).map(claim);
-    let mut running: Vec<_> = claims.filter(|claim| claim.is_live(view)).collect();
+    let mut running: Vec<_> =
+        claims.filter(|claim| claim.is_live(view) && claim.lease.name_any().ends_with(LEADER)).collect();
     running.sort_by_key(|claim| (claim.record.created, claim.namespace.clone(), claim.lease.name_any()));
     running
 }
