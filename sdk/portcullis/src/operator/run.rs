@@ -88,10 +88,10 @@ pub(super) async fn run<A: clap::Args>(
         };
         answered = CancellationToken::new();
         let last = answered.clone().drop_guard();
-        let served = endpoint.run(end.serving.clone());
+        let work = endpoint.run(end.serving.clone());
         tasks.spawn("the webhook server", &end.serving, async move {
             let _last = last;
-            served.await
+            work.await
         });
     } else {
         health.ready();

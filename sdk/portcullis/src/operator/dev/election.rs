@@ -5,7 +5,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
-use portcullis_lease::{Earlier, Record};
+use portcullis_lease::{Earlier, Record, Scopes};
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -194,7 +194,7 @@ impl Seat {
     fn state(&self, Election { lease, among, .. }: &Election) -> Option<String> {
         let Self { namespace, name, room, .. } = self;
         if let Some(hold) = lease.held() {
-            if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(|among| among.ahead()) {
+            if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(Scopes::ahead) {
                 let release = release_of(&lease);
                 return Some(format!(
                     "Controllers wait: the cluster-wide operator {namespace}/{release} was there first; to make room: \
