@@ -1,5 +1,6 @@
 //! Controllers of sessions beside those of an installed operator: one of them acts.
 
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -197,6 +198,9 @@ async fn a_session_of_another_installation_than_the_one_that_was_there_first_wai
     );
     let refused = place.session(&["--release", "nowhere", "--namespace", "nowhere"]).fails().await;
     assert!(refused.contains(&words), "{refused}");
+    // In the second in which the installed one began, the name would decide who was there first.
+    let begun = Timestamp::now().as_second();
+    wait_until("the next second", PATIENCE, || async { (Timestamp::now().as_second() > begun).then_some(()) }).await;
 
     let mut session = place.session(&[]);
     session.says(&format!("Controllers wait: the cluster-wide operator {}/first was there first", place.home)).await;

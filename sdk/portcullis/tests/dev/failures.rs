@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use portcullis_testing::Grant;
 
-use crate::fixture::{alone, cluster, configurations, start, without_people};
+use crate::fixture::{alone, cluster, configurations, controllers_alone, start, without_people};
 use crate::process::{Dev, ENTITIES, VERSIONS, command};
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_session_that_fails_at_its_last_step_takes_back_the_ones_before() {
 
 #[tokio::test]
 async fn a_controller_that_fails_ends_the_session_in_order() {
-    let cluster = cluster().await;
+    let (_alone, cluster) = (controllers_alone().await, cluster().await);
     // It may serve webhooks and take part in the election, and may not do what the controller does.
     let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),

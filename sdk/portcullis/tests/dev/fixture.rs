@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -39,10 +40,18 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Controllers reconcile what is in any namespace: one test at a time has them to itself.
+/// Controllers reconcile what is in any namespace: one test at a time has them to itself, without the Leases that leaders
+/// of tests before it were killed with.
 pub(crate) async fn controllers_alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
+    let guard = ALONE.lock().await;
+    let client = ControlPlane::shared().await.admin();
+    let labelled = ListParams::default().labels("portcullis.dev/operator");
+    for lease in Api::<Lease>::all(client.clone()).list(&labelled).await.unwrap() {
+        let leases = Api::<Lease>::namespaced(client.clone(), &lease.namespace().unwrap());
+        leases.delete(&lease.name_any(), &DeleteParams::default()).await.unwrap();
+    }
+    guard
 }
 
 /// The shared control plane with the kind that has versions, as it was installed.

@@ -154,7 +154,11 @@ pub(crate) async fn try_widget(client: &kube::Client, namespace: &str, size: u32
 pub(crate) async fn checked_by(client: &kube::Client, namespace: &str, who: &[&str]) {
     let right = || async {
         let answer = try_widget(client, namespace, 1).await;
-        (answer.checked == who && answer.marked == who).then_some(())
+        let right = answer.checked == who && answer.marked == who;
+        if !right {
+            eprintln!("{namespace} is checked by {:?} and marked by {:?}", answer.checked, answer.marked);
+        }
+        right.then_some(())
     };
     wait_until(&format!("{who:?} to check in {namespace}"), PATIENCE, right).await;
 }

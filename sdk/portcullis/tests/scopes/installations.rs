@@ -181,6 +181,7 @@ async fn a_tenants_lease_that_looks_like_an_older_installations_lets_nothing_in_
     drop(tenant);
     process.acts(&team).await;
     checked_by(&client, &team, &["platform"]).await;
+    operator.uninstall().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

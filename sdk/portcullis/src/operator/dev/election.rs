@@ -127,10 +127,11 @@ async fn alone(client: &Client, installation: &Installation) -> anyhow::Result<(
         return Ok(());
     }
     let Some(lease) = leading(client, installation).await?.into_iter().next() else { return Ok(()) };
+    let whose = if is_session(&Record::from(&lease)) { "another session of" } else { "the installed operator" };
     let (namespace, lease) = (lease.namespace().unwrap_or_default(), lease.name_any());
     let release = release_of(&lease);
     bail!(
-        "controllers would run beside those of the installed operator {namespace}/{release}; to take turns with them, say \
+        "controllers would run beside those of {whose} {namespace}/{release}; to take turns with them, say \
          --namespace {namespace} --release {release}"
     )
 }
