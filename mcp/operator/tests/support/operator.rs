@@ -116,6 +116,7 @@ impl Operator {
     /// Waits until `/readyz` says yes.
     pub(crate) async fn ready(&self) {
         self.logged("ready: the API server can call the webhooks").await;
+        self.logged("the leases are known").await;
     }
 
     async fn address_of(&self, what: &str) -> SocketAddr {

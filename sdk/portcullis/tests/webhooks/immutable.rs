@@ -1,10 +1,13 @@
 //! D8: changes that CEL refuses, and the warnings that name their fields.
 
+use std::time::Duration;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use kube::api::PostParams;
 use portcullis::webhooks::{RegistrationError, Webhooks, immutable_fields};
 use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::fixture::Entity;
@@ -167,6 +170,13 @@ async fn a_field_is_warned_of_where_the_api_server_refuses_its_change_and_nowher
     let (code, warnings, said) = gate.send("PATCH", "rulebooks/a", "application/json-patch+json", &null).await;
     assert_eq!((code, warnings.as_slice()), (200, &[][..]), "{said}");
     assert!(said["spec"]["null"].is_null());
+    // The API server begins an update with what its cache holds, tries again when that was old, and passes on the
+    // warnings of both tries: this one is to see what is stored.
+    wait_until("the cache to hold it", Duration::from_secs(30), || async {
+        let (_, _, cached) = gate.send("GET", "rulebooks/a?resourceVersion=0", MERGE, &json!(null)).await;
+        (cached["metadata"]["resourceVersion"] == said["metadata"]["resourceVersion"]).then_some(())
+    })
+    .await;
     let (code, warnings, said) = gate.send("PATCH", "rulebooks/a", MERGE, &json!({"spec": {"null": "b"}})).await;
     assert_eq!((code, warnings.as_slice()), (200, &[][..]), "{said}");
 }
