@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
-use crate::certificate::{Certificate, parse, parse_pem};
+use crate::certificate::{Certificate, parse, parse_key, parse_pem};
 use crate::trust::{TrustProblem, signed_by};
 use crate::{PkiError, der};
 
@@ -91,7 +91,7 @@ impl Ca {
     /// Takes up a stored authority. The certificate must be a CA's and the key must belong to it; whether it is
     /// still valid is the caller's question ([`Ca::certificate`] has the times).
     pub fn from_pem(cert_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
-        let key = KeyPair::from_pem(key_pem).map_err(|e| PkiError::Key(e.to_string()))?;
+        let key = parse_key(key_pem.as_bytes()).map_err(PkiError::Key)?;
         let der = parse_pem(cert_pem.as_bytes())?.swap_remove(0);
         let certificate = Certificate::from_der(&der)?;
         if !certificate.is_ca {

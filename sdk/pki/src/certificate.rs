@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use aws_lc_rs::digest;
 use jiff::Timestamp;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
+use rcgen::KeyPair;
+use rustls_pki_types::pem::{Error as PemError, PemObject as _};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry;
@@ -99,9 +100,11 @@ fn weaknesses(x509: &X509Certificate<'_>) -> Vec<String> {
         weaknesses.push(format!("its RSA key has {} bits, clients want {RSA_BITS} at least", key.key_size()));
     }
     let signature = &x509.signature_algorithm.algorithm;
+    // Nobody checks what an authority says of itself: who trusts it has it.
+    let checked = x509.subject().as_raw() != x509.issuer().as_raw();
     for (weak, name) in [(oid_registry::OID_PKCS1_SHA1WITHRSA, "SHA-1"), (oid_registry::OID_PKCS1_MD5WITHRSAENC, "MD5")]
     {
-        if *signature == weak {
+        if checked && *signature == weak {
             weaknesses.push(format!("it is signed with {name}, which clients do not accept"));
         }
     }
@@ -121,6 +124,18 @@ pub(crate) fn parse_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiE
         return Err(PkiError::Certificate("no CERTIFICATE block in the PEM text".to_owned()));
     }
     Ok(found)
+}
+
+/// The first private key of a PEM text. What stands before it does not matter, as it does not to Go: `openssl ecparam
+/// -genkey` writes the curve there, others the certificate.
+pub(crate) fn parse_key(pem: &[u8]) -> Result<KeyPair, String> {
+    let der = PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        PemError::NoItemsFound => {
+            "no PRIVATE KEY block in the PEM text; one with a passphrase does not count".to_owned()
+        }
+        error => error.to_string(),
+    })?;
+    KeyPair::try_from(&der).map_err(|error| error.to_string())
 }
 
 pub(crate) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, PkiError> {

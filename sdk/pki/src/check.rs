@@ -1,9 +1,9 @@
 //! Can a stored pair go on serving?
 
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{KeyPair, PublicKeyData as _};
+use rcgen::PublicKeyData as _;
 
-use crate::certificate::{Certificate, parse, parse_pem, spki};
+use crate::certificate::{Certificate, parse, parse_key, parse_pem, spki};
 use crate::trust::{TrustProblem, verify};
 
 /// Why a stored pair cannot be used; each says in one sentence what is wrong.
@@ -75,9 +75,7 @@ pub fn check_server_pair(
     let unreadable = |e: crate::PkiError| PairProblem::Certificate(e.to_string());
     let chain = parse_pem(cert_pem).map_err(unreadable)?;
     let leaf = Certificate::from_der(&chain[0]).map_err(unreadable)?;
-    let key = str::from_utf8(key_pem)
-        .map_err(|e| PairProblem::Key(e.to_string()))
-        .and_then(|pem| KeyPair::from_pem(pem).map_err(|e| PairProblem::Key(e.to_string())))?;
+    let key = parse_key(key_pem).map_err(PairProblem::Key)?;
     if spki(&chain[0]).map_err(unreadable)? != key.der_bytes() {
         return Err(PairProblem::KeyMismatch);
     }

@@ -259,3 +259,60 @@ fn an_authority_is_not_taken_up_when_what_it_issues_would_not_verify() {
         assert!(matches!(error, PkiError::Certificate(_) | PkiError::KeyMismatch), "{error}");
     }
 }
+
+/// `openssl ecparam -genkey` writes the curve before the key, others put certificate and key into one file. Go, and with it
+/// the API server and kubectl, look for the key in it.
+#[test]
+fn a_key_is_found_behind_what_stands_before_it() {
+    let ca = ca();
+    let pair = server(&ca);
+    let curve = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+    for before in [curve, pair.cert_pem.as_str(), "Bag Attributes\n    friendlyName: hooks\n"] {
+        let found = Pair { key_pem: format!("{before}{}", pair.key_pem), ..pair.clone() };
+        check(&found, ca.cert_pem(), &names(), days(1)).unwrap();
+        Ca::from_pem(ca.cert_pem(), &format!("{before}{}", ca.key_pem())).unwrap();
+    }
+    let sealed = Pair { key_pem: pair.key_pem.replace("PRIVATE", "ENCRYPTED PRIVATE"), ..pair };
+    let problem = check(&sealed, ca.cert_pem(), &names(), days(1)).unwrap_err().to_string();
+    assert!(
+        problem.ends_with("no PRIVATE KEY block in the PEM text; one with a passphrase does not count"),
+        "{problem}"
+    );
+}
+
+/// Clients check what an authority has signed, not how it signed itself: many old roots did so with SHA-1.
+#[test]
+fn a_weak_signature_is_one_that_clients_check() {
+    let weak = |pem: &str| Certificate::from_pem(pem.as_bytes()).unwrap().weaknesses.join("; ").contains("SHA-1");
+    assert!(weak(SIGNED_WITH_SHA1));
+    assert!(!weak(ROOT_WITH_SHA1));
+}
+
+const ROOT_WITH_SHA1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIICBDCCAW2gAwIBAgIULd4rMRxuf5DwpnJneHggDc4Xf1MwDQYJKoZIhvcNAQEF
+BQAwEzERMA8GA1UEAwwIb2xkIHJvb3QwIBcNMjYxMTIxMTcyODE0WhgPMjEyNjEw
+MjgxNzI4MTRaMBMxETAPBgNVBAMMCG9sZCByb290MIGfMA0GCSqGSIb3DQEBAQUA
+A4GNADCBiQKBgQDK5bz4LCirOlG3veX560h6/sniuVmSJGOsO03RH+jL0nW22Xjf
+0H1QQTgrdZhTj6Sw9GGIc25PjLgm80LONcJzpOdujojJYfrul48adG4oiijJ7UoY
+KyQCaMUJUYYyemqEmxpxhjhuGk52I30/c74cBOKEcJHNMVlF+PcMorRCtwIDAQAB
+o1MwUTAdBgNVHQ4EFgQU18vAM1L771ThVw+UstzntQ2laYQwHwYDVR0jBBgwFoAU
+18vAM1L771ThVw+UstzntQ2laYQwDwYDVR0TAQH/BAUwAwEB/zANBgkqhkiG9w0B
+AQUFAAOBgQCxWfUMUDiFNOzZeDy/LUCEjcVYtPR22kHjeCretj2jC3pk7QitgSkj
+gWggTifqLDyjhJa9wTT54+knlbeMDenzk2iaJmJwQoqwuAN+t0rnbi3sC8DK63ZU
+GL2JqMKQPztBfpdn/eOZchicvaSQiR3M1ibEPFNAKvQpFhQ7AxSP8A==
+-----END CERTIFICATE-----
+";
+const SIGNED_WITH_SHA1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBkjCB/AIBATANBgkqhkiG9w0BAQUFADATMREwDwYDVQQDDAhvbGQgcm9vdDAg
+Fw0yNjExMjExNzI4MTRaGA8yMTI2MTAyODE3MjgxNFowDzENMAsGA1UEAwwEbGVh
+ZjCBnzANBgkqhkiG9w0BAQEFAAOBjQAwgYkCgYEAyuW8+CwoqzpRt73l+etIev7J
+4rlZkiRjrDtN0R/oy9J1ttl439B9UEE4K3WYU4+ksPRhiHNuT4y4JvNCzjXCc6Tn
+bo6IyWH67pePGnRuKIooye1KGCskAmjFCVGGMnpqhJsacYY4bhpOdiN9P3O+HATi
+hHCRzTFZRfj3DKK0QrcCAwEAATANBgkqhkiG9w0BAQUFAAOBgQC16hmB2heMC1rG
+3zDOr68Zimr+R7gVtTWvaQynUteUoQyyQXV3W8aBA/sXEozIc3B0CwKPXcXmJbxO
+r+ib/m7DPOXy0cTbkHxOoA5Vn9E05bIZsFF0YlBFnBscpAxQJ+cPa9oDZoI1p8BA
+DaovPPbb2cR6qQWAIGSdPmQk4U0Ueg==
+-----END CERTIFICATE-----
+";
