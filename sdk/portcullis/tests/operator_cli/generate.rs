@@ -143,6 +143,20 @@ async fn a_file_with_other_line_endings_is_told_from_one_that_was_changed() {
     assert!(said.contains("rbac.yaml (other line endings); write it again with"), "{said}");
 }
 
+/// As Git checks files out on Windows: one that is not generated any more is one there too, and is still applied.
+#[tokio::test]
+async fn a_file_that_is_not_generated_any_more_goes_whatever_its_line_endings() {
+    let home = tempfile::tempdir().unwrap();
+    write("rbac", home.path()).await;
+    let (file, old) = (home.path().join("rbac.yaml"), home.path().join("old.yaml"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&old, text.replace('\n', "\r\n")).unwrap();
+    let said = fails(&["generate", "rbac", "--out", home.path().to_str().unwrap(), "--check"], 1).await;
+    assert!(said.contains("old.yaml (not generated any more); write it again with"), "{said}");
+    write("rbac", home.path()).await;
+    assert!(!old.exists());
+}
+
 #[tokio::test]
 async fn what_lies_in_the_folder_beside_generated_files_is_in_nobodys_way() {
     let home = tempfile::tempdir().unwrap();

@@ -106,7 +106,8 @@ fn foreign(folder: &Path, operator: &str, files: &[File]) -> Result<Vec<String>,
     Ok(foreign)
 }
 
-/// Files of the folder that begin with `head` and are not among `files`, in the order of their names.
+/// Files of the folder that begin with `head`, whatever their line endings, and are not among `files`, in the order of
+/// their names.
 fn stale(folder: &Path, head: &str, files: &[File]) -> Result<Vec<String>, GenerateError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -119,7 +120,7 @@ fn stale(folder: &Path, head: &str, files: &[File]) -> Result<Vec<String>, Gener
         if Path::new(&name).extension().is_some_and(|extension| extension == "yaml")
             && !files.iter().any(|file| file.name == name)
             && folder.join(&name).is_file()
-            && read(&folder.join(&name))?.is_some_and(|text| text.starts_with(head))
+            && read(&folder.join(&name))?.is_some_and(|text| text.lines().next() == Some(head.trim_end()))
         {
             stale.push(name);
         }
