@@ -1,4 +1,4 @@
-//! Every request ends: with its answer, or when the driver's clock says so.
+//! What is bounded, whatever others say: requests end with their answer, or when the driver's clock says so.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,6 +9,10 @@ use crate::{Clock, Moment};
 
 /// The longest that one request may take.
 pub(crate) const REQUEST: Duration = Duration::from_secs(5);
+
+/// The longest that a Lease lasts, whatever it says. Anybody who may write one may write sixty-eight years, and deleting it
+/// would not end them for those who have seen it.
+pub(crate) const LONGEST: Duration = Duration::from_mins(5);
 
 /// The most Leases of other installations that are listed at once, and remembered.
 pub(crate) const LEADERS: u32 = 500;

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::Moment;
+use crate::limits::LONGEST;
 
 /// The fencing epoch: which hold, of all there ever were on one lease, an action belongs to.
 ///
@@ -53,7 +54,7 @@ pub struct Record {
     pub acquired: Option<Timestamp>,
     /// `renewTime`, by the holder's wall clock. That it *changed* says that the holder lives; its value says nothing.
     pub renewed: Option<Timestamp>,
-    /// `leaseDurationSeconds`, as the holder has it.
+    /// `leaseDurationSeconds`, as the holder has it; five minutes at most, whatever it says.
     pub duration: Option<Duration>,
     /// `leaseTransitions`.
     pub transitions: u32,
@@ -85,7 +86,7 @@ impl From<&Lease> for Record {
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             acquired: spec.acquire_time.map(|time| time.0),
             renewed: spec.renew_time.map(|time| time.0),
-            duration: spec.lease_duration_seconds.and_then(seconds),
+            duration: spec.lease_duration_seconds.and_then(seconds).map(|duration| duration.min(LONGEST)),
             transitions: spec.lease_transitions.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
             created: lease.metadata.creation_timestamp.as_ref().map(|time| time.0),
             version: lease.metadata.resource_version.clone().unwrap_or_default(),

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::LeaseError;
+use crate::limits::LONGEST;
 
 /// The durations of one lease, as its holder keeps them.
 ///
@@ -36,7 +37,8 @@ impl Timing {
         settle: Duration::from_secs(5),
     };
 
-    /// `duration`: others take over when they saw no change for that long; written in whole seconds, rounded up.
+    /// `duration`: others take over when they saw no change for that long, or for five minutes; written in whole seconds,
+    /// rounded up.
     /// `deadline`: the holder stops acting when its last renewal was begun that long ago.
     /// `renew`: it renews that long after the last renewal, or up to a fifth earlier. Candidates look as often, and at
     /// least every two seconds.
@@ -47,9 +49,11 @@ impl Timing {
         if renew.is_zero() {
             return Err(LeaseError::Zero { field: "renew" });
         }
-        for (shorter, is, longer, limit) in
-            [("renew", renew, "deadline", deadline), ("deadline", deadline, "duration", duration)]
-        {
+        for (shorter, is, longer, limit) in [
+            ("renew", renew, "deadline", deadline),
+            ("deadline", deadline, "duration", duration),
+            ("duration", duration, "the longest that others wait", LONGEST),
+        ] {
             if is >= limit {
                 return Err(LeaseError::Order { shorter, is, longer, limit });
             }
@@ -103,6 +107,7 @@ mod tests {
             (15, 10, 10, "renew (10s) must be less than deadline (10s)"),
             (15, 15, 10, "deadline (15s) must be less than duration (15s)"),
             (10, 15, 5, "deadline (15s) must be less than duration (10s)"),
+            (300, 15, 5, "duration (300s) must be less than the longest that others wait (300s)"),
         ] {
             let refused = Timing::new(s(duration), s(deadline), s(renew)).unwrap_err();
             assert_eq!(refused.to_string(), expected);

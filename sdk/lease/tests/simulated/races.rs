@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use portcullis_lease::{Change, End, Epoch, Moment, Ownership, Record, ScopeTiming, ScopeView, Timing};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use portcullis_lease::{Change, Elector, End, Epoch, Moment, Ownership, Record, ScopeTiming, ScopeView, Step, Timing};
 
 use crate::actor::{ClusterWide, Holder};
 use crate::scopes::world;
@@ -42,7 +45,7 @@ fn assert_between(what: &str, value: Duration, low: Duration, high: Duration) {
 }
 
 fn record(holder: &str, transitions: u32, version: u64) -> Record {
-    let renewed = jiff::Timestamp::from_second(i64::try_from(version).unwrap()).unwrap();
+    let renewed = Timestamp::from_second(i64::try_from(version).unwrap()).unwrap();
     Record {
         holder: Some(holder.to_owned()).filter(|holder| !holder.is_empty()),
         acquired: Some(renewed),
@@ -226,6 +229,44 @@ fn race_8_a_lease_that_does_not_count_any_more_ends_like_a_deleted_one() {
     assert!(!view.owns(NAMESPACE, moment(29)).may_write());
     listed(&mut view, 30);
     assert_eq!(view.owns(NAMESPACE, moment(30)).epoch(), Some(Epoch::hold(1).resumed()));
+}
+
+/// What anybody who may write a Lease may write: sixty-eight years, and a time to come.
+fn for_ever(version: u64) -> Record {
+    let spec = LeaseSpec {
+        holder_identity: Some("stranger".to_owned()),
+        lease_duration_seconds: Some(i32::MAX),
+        renew_time: Some(MicroTime("2099-01-01T00:00:00Z".parse().unwrap())),
+        lease_transitions: Some(i32::try_from(version).unwrap()),
+        ..LeaseSpec::default()
+    };
+    let mut lease = Lease { spec: Some(spec), ..Lease::default() };
+    lease.metadata.resource_version = Some(version.to_string());
+    lease.metadata.creation_timestamp = Some(Time("2001-01-01T00:00:00Z".parse().unwrap()));
+    Record::from(&lease)
+}
+
+#[test]
+fn race_8_a_lease_that_says_it_lasts_for_ever_keeps_nobody_off_for_long_once_it_is_deleted() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    listed(&mut view, 0);
+    view.see(NAMESPACE, LEASE, for_ever(10), moment(1));
+    assert!(!view.owns(NAMESPACE, moment(1)).must_check());
+    view.gone(NAMESPACE, LEASE, "11", moment(2));
+    listed(&mut view, 305);
+    assert!(!view.owns(NAMESPACE, moment(305)).may_write());
+    listed(&mut view, 306);
+    assert!(view.owns(NAMESPACE, moment(306)).may_write());
+
+    // The same for who would lead instead of that one.
+    let mut elector = Elector::new("me", Timing::LEADER, 7);
+    elector.read(Some(for_ever(10)), moment(1));
+    elector.read(None, moment(2));
+    let tries = |elector: &mut Elector, at| {
+        elector.read(None, moment(at));
+        matches!(elector.step(moment(at), Timestamp::UNIX_EPOCH), Step::Write(_))
+    };
+    assert!(!tries(&mut elector, 300) && tries(&mut elector, 301));
 }
 
 #[test]
