@@ -41,7 +41,7 @@ async fn a_host_that_the_api_server_does_not_reach_is_said_with_its_own_words_an
 }
 
 #[tokio::test]
-async fn an_address_in_use_and_a_cluster_that_is_not_there_are_said() {
+async fn an_address_in_use_a_cluster_that_is_not_there_and_flags_that_contradict_each_other_are_said() {
     let cluster = cluster().await;
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -57,6 +57,11 @@ async fn an_address_in_use_and_a_cluster_that_is_not_there_are_said() {
         (
             &["--kubeconfig", kubeconfig, "--owner", "a", "--webhooks", "off"],
             "entity-operator has no webhooks to serve".to_owned(),
+        ),
+        (
+            &["--kubeconfig", kubeconfig, "--owner", "a", "--restrict-to-namespace", "a", "--only-namespace", "b"],
+            "--restrict-to-namespace a has the webhooks called for that namespace alone: take --only-namespace b away"
+                .to_owned(),
         ),
         (&["--ttl", "25h"], "give at least 1s and at most 24h".to_owned()),
         (&["--public-url", "http://a"], "over HTTPS alone".to_owned()),

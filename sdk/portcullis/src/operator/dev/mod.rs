@@ -240,6 +240,13 @@ async fn prepare<A: clap::Args>(
         "{} has no webhooks to serve; its controllers alone run with: run",
         installation.release
     );
+    if let Some(ours) = &installation.restricted_to
+        && let Some(other) = flags.only_namespaces.iter().find(|only| *only != ours)
+    {
+        bail!(
+            "--restrict-to-namespace {ours} has the webhooks called for that namespace alone: take --only-namespace {other} away"
+        );
+    }
     let owner = flags.owner.as_deref().and_then(mark::owner);
     let owner =
         owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;

@@ -111,10 +111,9 @@ impl Session {
             };
             (Some(Arc::new(ArcSwap::from_pointee(tls))), hosts.into_iter().map(target).collect())
         };
-        let mut namespaces = flags.only_namespaces.clone();
-        namespaces.extend(installation.restricted_to.clone());
+        let namespaces = installation.restricted_to.as_ref().map_or(&flags.only_namespaces[..], std::slice::from_ref);
         Ok(Self {
-            reach: Reach { namespaces, fail: flags.fail },
+            reach: Reach { namespaces: namespaces.to_vec(), fail: flags.fail },
             cluster,
             installation,
             webhooks: Webhooks::new(),
