@@ -175,6 +175,7 @@ pub mod scopes;
 pub mod server;
 mod terminal;
 pub mod webhooks;
+mod words;
 
 pub use k8s_openapi;
 pub use kube;

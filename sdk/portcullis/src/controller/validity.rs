@@ -12,6 +12,7 @@ use super::conditions::Conditions;
 use super::work::Kit;
 use super::{ControllerError, EventType, Key, Kind, Observed, PlannedEvent};
 use crate::webhooks::{Judgement, Webhooks};
+use crate::words::INVALID;
 
 /// Type of the condition that says whether the validators accept an object.
 pub const VALID: &str = "Valid";
@@ -72,7 +73,7 @@ impl<K: Kind> Kit<K> {
         let invalid = problem.is_some();
         if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
             let (kind, described) = (K::kind(&()), live.describe());
-            warn!(object = described, problem = message, "{kind} validation failed, refusing to reconcile");
+            warn!(object = described, problem = message, "{kind} {INVALID}");
             info!(object = described, "{kind} is invalid, not reconciling until spec is fixed");
             self.events.publish(object, &[PlannedEvent::new(EventType::Warning, FAILED, &message)]).await;
         }

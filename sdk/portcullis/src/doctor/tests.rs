@@ -20,6 +20,9 @@ use super::subject::{Kind, Subject};
 use super::{CATALOGUE, Report, examine};
 use crate::certificates::CertificateMode;
 use crate::operator::{Installation, Switch};
+use crate::words::{DECISION, FAILED, MISTRUSTED, POST_ONLY, WEBHOOKS_OFF};
+
+mod promises;
 
 fn examined(snapshot: &Snapshot) -> Report {
     examine(&subject(), snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
@@ -116,8 +119,7 @@ fn pod(name: &str) -> Value {
 
 fn listener(chain_pem: &str) -> Listener {
     let leaf = Certificate::from_pem(chain_pem.as_bytes()).unwrap();
-    let answer =
-        |path: &str| Answer { path: path.to_owned(), status: Ok(405), body: "send reviews with POST".to_owned() };
+    let answer = |path: &str| Answer { path: path.to_owned(), status: Ok(405), body: POST_ONLY.to_owned() };
     let der = CertificateDer::from_pem_slice(chain_pem.as_bytes()).unwrap();
     let answers = vec![answer("/validate/sober"), answer("/mutate/glass")];
     let served = Served { leaf, chain: vec![der.to_vec()], answers };
@@ -252,7 +254,7 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             });
         }),
         ("C8", Verdict::Fail, "error: no cluster found", "logs shop-0", |s| {
-            s.logs.push(said("shop-0", true, "error: no cluster found"));
+            s.logs.push(said("shop-0", true, &format!("{FAILED}no cluster found")));
         }),
         ("C8", Verdict::Warn, "cannot be read", "get nodes", |s| {
             s.logs.push(("shop-0".to_owned(), Look::Failed("no such host".to_owned())));
@@ -276,7 +278,7 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             })]);
         }),
         ("W9", Verdict::Fail, "runs with webhooks disabled", "take --webhooks off out", |s| {
-            s.logs.push(said("shop-0", true, "Webhooks are disabled - controllers will validate"));
+            s.logs.push(said("shop-0", true, WEBHOOKS_OFF));
         }),
         ("X6", Verdict::Warn, "pod shop-0 still serves certificate", "logs shop-0", |s| {
             let Reached::Answered(served) = &mut s.listeners[0].reached else { return };
@@ -289,18 +291,14 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             stored.0.metadata.managed_fields = Some(vec![of(json!({ "time": "2026-01-01T11:30:00Z" }))]);
         }),
         ("X15", Verdict::Info, "normal until the CA has been published", "", |s| {
-            s.logs.push(said(
-                "shop-0",
-                true,
-                "2026-01-01T11:01:00Z tls: failed to find any PEM data in certificate input",
-            ));
+            s.logs.push(said("shop-0", true, &format!("2026-01-01T11:01:00Z  WARN {MISTRUSTED}")));
         }),
-        ("X15", Verdict::Fail, "failed to find any PEM data", "W3", |s| {
-            s.logs.push(said(
-                "shop-0",
-                true,
-                "2026-01-01T11:50:00Z tls: failed to find any PEM data in certificate input",
-            ));
+        ("X15", Verdict::Warn, "shop-0 says: a caller does not trust", "W3", |s| {
+            s.logs.push(said("shop-0", true, &format!("2026-01-01T11:50:00Z  WARN {MISTRUSTED}")));
+        }),
+        ("X15", Verdict::Info, "last 50 min ago, and not since", "", |s| {
+            let line = format!(r#"{{"timestamp":"2026-01-01T11:10:00Z","level":"WARN","message":"{MISTRUSTED}"}}"#);
+            s.logs.push(said("shop-0", true, &line));
         }),
         ("H1", Verdict::Fail, "job shop-certs-1 failed 4×: BackoffLimitExceeded", "describe job shop-certs-1", |s| {
             s.jobs = list(&[job(&json!({
@@ -343,9 +341,9 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             let Look::Seen(Some(stored)) = &mut s.secret else { return };
             stored.0.metadata.managed_fields = Some(vec![of(json!({ "time": "2026-01-01T11:30:00Z" }))]);
         }),
-        ("V2", Verdict::Info, "shop-0: admission decision webhook=sober name=mine", "", |s| {
+        ("V2", Verdict::Info, "shop-0: admission decision name=mine", "", |s| {
             s.object = Some("mine".to_owned());
-            s.logs.push(said("shop-0", true, "admission decision webhook=sober name=mine"));
+            s.logs.push(said("shop-0", true, &format!("{DECISION} name=mine")));
         }),
         ("V4", Verdict::Info, "you act as system:serviceaccount:shop-system:shop (a), the operator itself", "", |s| {
             let user = "system:serviceaccount:shop-system:shop".to_owned();

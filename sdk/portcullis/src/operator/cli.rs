@@ -24,6 +24,7 @@ use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
 use crate::terminal::plain;
+use crate::words::FAILED;
 
 /// Where `run` serves the webhooks.
 pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
@@ -185,7 +186,7 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to do when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "error: {}", in_one_line(error.as_ref()));
+            let _ = writeln!(std::io::stderr(), "{FAILED}{}", in_one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }

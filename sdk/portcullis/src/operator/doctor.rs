@@ -163,7 +163,7 @@ fn subject<A: clap::Args>(
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
     Ok(Subject {
         flags: flags_of(&installation),
-        webhooks: webhooks.manifests()?,
+        webhooks: installation.webhooks(webhooks)?,
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
         access: operator.access(&installation, parts)?,
@@ -210,7 +210,27 @@ fn manifests(file: &Path) -> anyhow::Result<Vec<Value>> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
     use super::*;
+    use crate::operator::NoArgs;
+    use crate::webhooks::{Context, Validate, Verdict, Webhooks};
+
+    // What `generate` and `run` leave out is not missed.
+    #[test]
+    fn a_restricted_installation_is_not_asked_for_webhooks_of_kinds_that_live_in_no_namespace() {
+        let webhooks = Webhooks::new()
+            .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
+            .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
+        let (operator, parts) = (Operator::<NoArgs>::named("op"), Parts::new(webhooks));
+        for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to;
+            let subject = subject(&operator, &parts, installation).unwrap();
+            let names: Vec<_> = subject.webhooks.iter().map(|one| one.name.split('.').next().unwrap()).collect();
+            assert_eq!(names, expected);
+        }
+    }
 
     #[test]
     fn a_file_without_an_end_is_refused() {

@@ -22,6 +22,7 @@ use super::tasks::Tasks;
 use super::{Operator, Parts, Runtime};
 use crate::scopes::Leadership;
 use crate::server::{Limits, Server};
+use crate::words::WEBHOOKS_OFF;
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
@@ -65,7 +66,7 @@ pub(super) async fn run<A: clap::Args>(
     if installation.webhooks.is_on() {
         info!("Webhooks are enabled - webhooks will validate, controllers will skip validation");
     } else {
-        info!("Webhooks are disabled - controllers will validate (defense in depth)");
+        info!("{WEBHOOKS_OFF} - controllers will validate (defense in depth)");
     }
     let serves = !parts.webhooks.is_empty() && installation.webhooks.is_on();
     // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.

@@ -24,6 +24,7 @@ pub(crate) use trace::TraceId;
 
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::server::{Handler, RequestBody, come_again, discard};
+use crate::words::POST_ONLY;
 use body::Reading;
 use budget::Share;
 use deadline::time_for_answer;
@@ -139,7 +140,7 @@ where
         return Err(HttpError::new(StatusCode::NOT_FOUND, Rejected::NotServed, problem));
     };
     if head.method != Method::POST {
-        let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, "send reviews with POST");
+        let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, POST_ONLY);
         return Err(HttpError::new(status, Rejected::NotServed, problem));
     }
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {

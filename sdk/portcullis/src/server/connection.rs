@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -13,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ServerConfig;
+use rustls::{AlertDescription, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -35,21 +36,22 @@ const LEAVE_UNHEARD: Duration = Duration::from_millis(100);
 const READ_BUFFER: usize = 16 * 1024 + 512;
 
 /// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a peer
-/// does wrong ends its own connection and nothing else.
+/// does wrong ends its own connection and nothing else. Returns what a peer said that did not trust our certificate.
 pub(super) async fn serve<H: Handler>(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
     handler: Arc<H>,
     limits: Limits,
     place: Place,
-) {
+) -> Option<AlertDescription> {
     // Answers are one small write each: waiting to fill a segment would add the peer's delayed ACK to every one.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "connection is gone before it began");
-        return;
+        return None;
     }
     let Some(config) = tls else {
-        return requests(stream, handler, limits, place).await;
+        requests(stream, handler, limits, place).await;
+        return None;
     };
     // rustls reads 4 KiB at a time, and most requests are longer.
     let stream = BufReader::with_capacity(READ_BUFFER, stream);
@@ -61,9 +63,29 @@ pub(super) async fn serve<H: Handler>(
     });
     match shaken.await {
         Some(Ok(Ok(stream))) => requests(stream, handler, limits, place).await,
-        Some(Ok(Err(error))) => debug!(%error, "TLS handshake failed"),
+        Some(Ok(Err(error))) => {
+            debug!(%error, "TLS handshake failed");
+            return mistrust(&error);
+        }
         Some(Err(_)) => debug!("TLS handshake took too long"),
         None => debug!("a handshake gives way"),
+    }
+    None
+}
+
+/// What the peer said, where it broke the handshake off because of our certificate.
+fn mistrust(error: &io::Error) -> Option<AlertDescription> {
+    use AlertDescription as Alert;
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA),
+        ) => Some(*alert),
+        _ => None,
     }
 }
 

@@ -25,7 +25,7 @@ use hyper::{Request, Response, StatusCode};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -36,6 +36,8 @@ pub use tls::{TlsError, tls_config};
 pub(crate) use body::discard;
 use places::{Places, Told};
 
+use crate::words::MISTRUSTED;
+
 /// Connections that the kernel holds until they are accepted. Where that queue is full, a peer's kernel tries again
 /// after a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own
 /// limit, `somaxconn`, is 4096 unless set.)
@@ -44,6 +46,8 @@ const QUEUE: u32 = 4096;
 const CUT: Duration = Duration::from_secs(1);
 /// Connections beyond [`Limits::connections`] that are told to come again, at the same time.
 const BEYOND: usize = 32;
+/// How long it is not said again that callers do not trust the certificate: whoever can call can do so often.
+const SAID: Duration = Duration::from_mins(1);
 
 /// Answers requests. Implemented by [`Routes`](crate::webhooks::Routes), and by every function from a request to a
 /// future response.
@@ -134,6 +138,7 @@ impl Server {
         let Self { listener, limits } = self;
         let (mut connections, mut places) = (JoinSet::new(), Places::default());
         let mut next: Option<TcpStream> = None;
+        let mut said: Option<Instant> = None;
         loop {
             let full = connections.len() >= limits.connections;
             if next.is_some() || !full {
@@ -152,7 +157,12 @@ impl Server {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(_) = connections.join_next() => {}
+                Some(ended) = connections.join_next() => if let Ok(Some(alert)) = ended
+                    && said.is_none_or(|said| said.elapsed() >= SAID)
+                {
+                    said = Some(Instant::now());
+                    warn!(?alert, "{MISTRUSTED}");
+                },
                 () = places.some_idle(), if next.is_some() => {}
                 stream = accept(&listener), if next.is_none() => next = Some(stream),
             }
@@ -170,7 +180,7 @@ impl Server {
     }
 }
 
-async fn all(connections: &mut JoinSet<()>) {
+async fn all<T: 'static>(connections: &mut JoinSet<T>) {
     while connections.join_next().await.is_some() {}
 }
 

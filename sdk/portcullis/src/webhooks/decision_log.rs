@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use crate::metrics::Decided;
 use crate::routes::TraceId;
+use crate::words::DECISION;
 
 /// What became of a request.
 pub(super) enum Outcome<'a> {
@@ -54,7 +55,7 @@ pub(super) fn log(
                 reason,
                 micros,
                 trace,
-                "admission decision"
+                "{DECISION}"
             );
         }
         Outcome::Failed { problem: reason } => {
@@ -72,7 +73,7 @@ pub(super) fn log(
                 reason,
                 micros,
                 trace,
-                "admission decision"
+                "{DECISION}"
             );
         }
     }

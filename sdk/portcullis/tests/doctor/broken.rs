@@ -380,7 +380,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "webhooks off, configuration left",
             Vec::new(),
-            &[("W9", "FAIL", "webhooks are switched off, and their configuration is still there", "kubectl delete validatingwebhookconfiguration shop-validating")],
+            &[("W9", "FAIL", "webhooks are switched off, and a configuration is still there", "kubectl delete validatingwebhookconfiguration shop-validating; kubectl delete mutatingwebhookconfiguration shop-mutating")],
         )
         .with(&["--webhooks", "off"]),
         variant(

@@ -8,9 +8,8 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use portcullis_testing::{ControlPlane, Grant, User};
 use serde_json::{Value, json};
-use tokio::process::Child;
 
-use crate::process::{generate, output, run};
+use crate::process::{Running, generate, output, run};
 
 /// What no other test has.
 fn uuid_bytes() -> [u8; 3] {
@@ -33,7 +32,7 @@ pub(crate) struct Clinic {
     admin: Client,
     admin_kubeconfig: String,
     operator: User,
-    _running: Child,
+    pub(crate) running: Running,
 }
 
 /// What one finding of a report says.
@@ -125,8 +124,7 @@ impl Clinic {
         let running = run(&[&place[..], &["--bind", &bind, "--kubeconfig", &kubeconfig]].concat()).await;
         let admin_kubeconfig = cluster.kubeconfig_path().to_str().unwrap().to_owned();
         let admin = cluster.admin();
-        let clinic =
-            Self { cluster, namespace, team, address, manifests, admin, admin_kubeconfig, operator, _running: running };
+        let clinic = Self { cluster, namespace, team, address, manifests, admin, admin_kubeconfig, operator, running };
         clinic.freeze().await;
         clinic
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -40,8 +41,21 @@ pub(crate) async fn generate(arguments: &[&str]) -> Vec<Value> {
     serde_saphyr::from_multiple(&stdout).unwrap()
 }
 
+/// A process that is killed when it is not needed any more, and what it has said.
+pub(crate) struct Running {
+    _child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    /// A line with these words.
+    pub(crate) fn said(&self, words: &str) -> Option<String> {
+        self.log.lock().unwrap().iter().find(|line| line.contains(words)).cloned()
+    }
+}
+
 /// Starts it, and returns when it is ready.
-pub(crate) async fn run(arguments: &[&str]) -> Child {
+pub(crate) async fn run(arguments: &[&str]) -> Running {
     let fixed = ["run", "--log", "info", "--health-bind", "127.0.0.1:0"];
     let mut child = command(&[&fixed, arguments].concat()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -57,7 +71,13 @@ pub(crate) async fn run(arguments: &[&str]) -> Child {
         panic!("it ended before it was ready:\n{log}");
     };
     tokio::time::timeout(PATIENCE, ready).await.unwrap();
-    // Nobody reads on; a pipe that nobody empties would stop it.
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    child
+    let log = Arc::<Mutex<Vec<String>>>::default();
+    let kept = Arc::clone(&log);
+    // A pipe that nobody empties would stop it.
+    tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            kept.lock().unwrap().push(line);
+        }
+    });
+    Running { _child: child, log }
 }

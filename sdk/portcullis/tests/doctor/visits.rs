@@ -3,12 +3,16 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
+use portcullis_pki::Ca;
 use portcullis_testing::{Grant, wait_until};
 use serde_json::{Value, json};
 
-use crate::clinic::{Clinic, SERVICE, Sort, VALIDATING};
+use crate::clinic::{Clinic, MUTATING, SERVICE, Sort, VALIDATING};
 use crate::process::{PATIENCE, output};
 
 const ORDER: Sort = ("doctor.example", "v2", "Order", "orders", true);
@@ -139,6 +143,25 @@ async fn a_denial_is_told_apart(clinic: &Clinic) {
     }
 }
 
+/// X15: what the API server says of a certificate that it does not trust, as it is in the log. Breaks the bundles.
+async fn a_call_under_a_foreign_bundle_is_in_the_operators_log(clinic: &Clinic) {
+    let (now, day) = (Timestamp::now(), SignedDuration::from_hours(24));
+    let foreign = Ca::generate("somebody else", now - day, now + day).unwrap();
+    let bundle = json!(BASE64_STANDARD.encode(foreign.cert_pem()));
+    for (sort, name) in [(VALIDATING, "shop-validating"), (MUTATING, "shop-mutating")] {
+        let path = "/webhooks/0/clientConfig/caBundle";
+        clinic.patch(sort, name, json!([{ "op": "replace", "path": path, "value": bundle }])).await;
+    }
+    let probe = file(&BAD.replace("metadata:", &format!("metadata:\n  namespace: {}", clinic.team)));
+    let path = probe.path().to_str().unwrap();
+    let said = || async {
+        clinic.examine(&["--probe", path]).await;
+        clinic.running.said("a caller does not trust the certificate that is served")
+    };
+    let line = wait_until("the log to say so", PATIENCE, said).await;
+    assert!(line.contains("WARN") && line.contains("alert=BadCertificate"), "{line}");
+}
+
 /// X14: what only a second look shows.
 async fn a_second_look_names_who_rewrites_a_bundle(clinic: &Clinic) {
     let fight = async {
@@ -170,6 +193,8 @@ async fn people_ask_about_probes_denials_fights_and_deletions() {
     let chart = clinic.chart().await;
     a_denial_is_told_apart(&clinic).await;
     a_probe_is_refused_by_us_or_says_that_nobody_refuses(&clinic).await;
+    clinic.mend(&chart).await;
+    a_call_under_a_foreign_bundle_is_in_the_operators_log(&clinic).await;
     clinic.mend(&chart).await;
     a_second_look_names_who_rewrites_a_bundle(&clinic).await;
     clinic.mend(&chart).await;

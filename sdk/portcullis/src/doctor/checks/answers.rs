@@ -11,9 +11,8 @@ use crate::doctor::configuration::{Entry, selects};
 use crate::doctor::lookups::ready;
 use crate::doctor::snapshot::{Listener, Look, Reached, Snapshot};
 use crate::doctor::trust::pair;
+use crate::words::POST_ONLY;
 
-/// What the operator says to a GET.
-const OURS: &str = "send reviews with POST";
 /// Sidecars that take a pod's inbound calls, each with the annotation that keeps a port out of it.
 const SIDECARS: [(&str, &str); 2] = [
     ("istio-proxy", "traffic.sidecar.istio.io/excludeInboundPorts"),
@@ -140,7 +139,7 @@ pub(super) fn ourselves(view: &View<'_>) -> Said {
     for Listener { target, reached, .. } in &snapshot.listeners {
         let Reached::Answered(answered) = reached else { continue };
         let strange = answered.answers.iter().find(|answer| {
-            let ours = answer.status == Ok(405) && answer.body.contains(OURS);
+            let ours = answer.status == Ok(405) && answer.body.contains(POST_ONLY);
             // 404 is W5's.
             served.contains(&&*answer.path) && !ours && answer.status != Ok(404)
         });

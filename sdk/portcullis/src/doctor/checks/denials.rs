@@ -5,6 +5,7 @@ use portcullis_manifest::WebhookKind;
 use super::{Note, Said, View, fail, fine, info, note, unseen, warn};
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::Probe;
+use crate::words::{DECISION, INVALID};
 
 /// What the API server puts before a webhook's own message.
 const DENIED: &str = "admission webhook \"";
@@ -84,9 +85,8 @@ pub(super) fn decided(view: &View<'_>) -> Said {
     for (pod, log) in &snapshot.logs {
         let log = log.known()?;
         let about = |line: &&String| {
-            let decision = ["admission decision", "validate create", "validate update", "validation failed"];
             let place = snapshot.in_namespace.as_ref().is_none_or(|namespace| line.contains(namespace.as_str()));
-            place && line.contains(object.as_str()) && decision.iter().any(|sign| line.contains(sign))
+            place && line.contains(object.as_str()) && [DECISION, INVALID].iter().any(|sign| line.contains(sign))
         };
         let lines: Vec<_> = log.lines.iter().rev().filter(about).take(LINES).collect();
         notes.extend(lines.into_iter().rev().map(|line| info(format!("{pod}: {line}"))));

@@ -1,19 +1,25 @@
 //! The operator's Deployment, its pods and what they say.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
+use portcullis_manifest::WebhookKind;
 
 use super::{Said, View, fail, info, no_namespace, note, unseen, warn};
 use crate::doctor::lookups::ready;
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::{Blind, Look};
+use crate::doctor::trust::span;
+use crate::words::{FAILED, MISTRUSTED, WEBHOOKS_OFF};
 
 const OFF: [&str; 3] = ["--webhooks=off", "--enable-webhooks=false", "--enable-webhooks=0"];
-const OFF_LINE: &str = "Webhooks are disabled";
-/// What the API server's calls look like to a listener whose certificate it does not trust, or whose bundle is empty.
-const TLS: &str = "failed to find any PEM data in certificate input";
+/// What Rust's standard library says of a panic.
+const PANICKED: &str = "panicked at";
 /// Seconds after the start of a pod in which the first bundle is still on its way.
 const START: i64 = 180;
+/// Seconds after which it counts as mended that somebody did not trust the certificate: the log says so once a minute
+/// while it lasts.
+const LATELY: i64 = 900;
 
 /// The operator's own container: sidecars are injected behind it.
 fn containers<'a>(view: &View<'a>) -> Vec<&'a Container> {
@@ -26,11 +32,16 @@ pub(super) fn switched_on(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
     let installed = !snapshot.ours(subject).is_empty() || subject.is_called();
     if !subject.installation.webhooks.is_on() {
-        let note = if snapshot.all().iter().any(|one| one.name() == subject.installation.validating()) {
-            let delete = format!("kubectl delete validatingwebhookconfiguration {}", subject.installation.validating());
-            fail("webhooks are switched off, and their configuration is still there: its calls fail", delete)
-        } else {
+        snapshot.configurations.known()?;
+        let left: Vec<_> = [WebhookKind::Validating, WebhookKind::Mutating]
+            .into_iter()
+            .filter_map(|kind| snapshot.configuration(subject, kind))
+            .map(|one| format!("kubectl delete {} {}", one.resource(), one.name()))
+            .collect();
+        let note = if left.is_empty() {
             info("webhooks are switched off; only controllers validate")
+        } else {
+            fail("webhooks are switched off, and a configuration is still there: its calls fail", left.join("; "))
         };
         return Ok(vec![note]);
     }
@@ -44,7 +55,7 @@ pub(super) fn switched_on(view: &View<'_>) -> Said {
         pair || words.iter().any(|word| OFF.contains(&word.as_str()))
     });
     let said = snapshot.logs.iter().any(|(_, log)| {
-        log.seen().is_some_and(|log| log.of_operator && log.lines.iter().any(|line| line.contains(OFF_LINE)))
+        log.seen().is_some_and(|log| log.of_operator && log.lines.iter().any(|line| line.contains(WEBHOOKS_OFF)))
     });
     if off || said {
         let message = "the operator runs with webhooks disabled; only controllers validate, and calls are refused";
@@ -127,15 +138,7 @@ pub(super) fn logs(view: &View<'_>) -> Said {
                 continue;
             }
         };
-        let broken = |line: &&String| {
-            let fatal = [
-                "unable to register webhook",
-                "panicked at",
-                "no certificates to serve webhooks with",
-                "tls.crt: no such file",
-            ];
-            line.starts_with("error: ") || fatal.iter().any(|sign| line.contains(sign))
-        };
+        let broken = |line: &&String| line.starts_with(FAILED) || line.contains(PANICKED);
         if let Some(line) = log.lines.iter().rev().find(broken) {
             let message = format!("{pod} says: {}", line.chars().take(300).collect::<String>());
             notes.push(fail(message, format!("kubectl -n {} logs {pod}", subject.namespace())));
@@ -216,17 +219,25 @@ pub(super) fn handshakes(view: &View<'_>) -> Said {
     let mut notes = Vec::new();
     for (pod, log) in &snapshot.logs {
         let Some(log) = log.seen().filter(|log| log.of_operator) else { continue };
-        let Some(line) = log.lines.iter().rev().find(|line| line.contains(TLS)) else { continue };
+        let Some(line) = log.lines.iter().rev().find(|line| line.contains(MISTRUSTED)) else { continue };
         let started = snapshot.operator_pods(subject).into_iter().find(|one| one.name_any() == *pod);
         let started = started.and_then(|pod| pod.status.as_ref()?.start_time.clone());
-        let at = line.split_whitespace().next().and_then(|word| word.parse::<jiff::Timestamp>().ok()).unwrap_or(now);
-        let young = started.is_some_and(|started| at.duration_since(started.0).as_secs() <= START);
-        let message = format!("{pod} says: {TLS}");
-        notes.push(if young {
+        let at = written(line).unwrap_or(now);
+        let ago = now.duration_since(at);
+        let message = format!("{pod} says: {MISTRUSTED}, last {} ago", span(ago));
+        notes.push(if started.is_some_and(|started| at.duration_since(started.0).as_secs() <= START) {
             info(format!("{message}; that is normal until the CA has been published for the first time"))
+        } else if ago.as_secs() > LATELY {
+            info(format!("{message}, and not since"))
         } else {
-            fail(message, "the API server has no bundle: see W3 and X5")
+            // Others than the API server may have called; what it trusts is judged by the checks that are named.
+            warn(message, "if it was the API server, it has another bundle or none: see W3 and X5")
         });
     }
     Ok(notes)
+}
+
+/// When a line of the log was written: it is its first word, or a value of the object that it is.
+fn written(line: &str) -> Option<Timestamp> {
+    line.split([' ', '"']).find_map(|word| word.parse().ok())
 }

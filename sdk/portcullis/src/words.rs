@@ -1,0 +1,15 @@
+//! Words that the operator writes and `doctor` looks for: one constant for both, so that what is worded anew is still
+//! found.
+
+/// Begins the one line that a process says on standard error when it fails.
+pub(crate) const FAILED: &str = "error: ";
+/// In the log: no webhook is served, by intention.
+pub(crate) const WEBHOOKS_OFF: &str = "Webhooks are disabled";
+/// In the log: what a webhook decided about an object.
+pub(crate) const DECISION: &str = "admission decision";
+/// In the log: what a controller decided about an object while webhooks are off.
+pub(crate) const INVALID: &str = "validation failed, refusing to reconcile";
+/// In the log: a caller broke the handshake off because of our certificate.
+pub(crate) const MISTRUSTED: &str = "a caller does not trust the certificate that is served";
+/// The answer to whatever is no POST.
+pub(crate) const POST_ONLY: &str = "send reviews with POST";
