@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use portcullis::certificates::Bundle;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
@@ -100,6 +100,52 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
+}
+
+// A policy of the cluster, which undoes a write before it is stored. So no round ever sees what it wrote.
+#[tokio::test]
+async fn what_is_undone_as_it_is_written_is_written_ever_more_slowly() {
+    let place = Place::new().await;
+    place.install(&["a"]).await;
+    let source = place.source();
+    let made = source.ensure().await.unwrap();
+    let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
+    let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
+    let put = async |kind: &str, spec: Value| {
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let policies = Api::<DynamicObject>::all_with(place.admin.clone(), &ApiResource::from_gvk(&kind));
+        let policy = DynamicObject::new(&place.name, &ApiResource::from_gvk(&kind)).data(json!({ "spec": spec }));
+        policies.create(&PostParams::default(), &policy).await.unwrap();
+    };
+    let secrets = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["secrets"],
+    });
+    let here = json!({ "matchLabels": { "kubernetes.io/metadata.name": place.name } });
+    let without = "[JSONPatch{op: 'remove', path: '/data/ca.crt'}]";
+    let policy = json!({
+        "matchConstraints": { "namespaceSelector": here, "resourceRules": [secrets] },
+        "matchConditions": [{ "name": "pair", "expression": "'tls.crt' in object.data && 'ca.crt' in object.data" }],
+        "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": without } }],
+        "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+    });
+    put("MutatingAdmissionPolicy", policy).await;
+    put("MutatingAdmissionPolicyBinding", json!({ "policyName": place.name })).await;
+    let stripped = || async {
+        place.overwrite(&place.secret(), &[("ca.crt", &made.ca_pem)]).await;
+        place.stored().await.is_none().then_some(())
+    };
+    wait_until("the policy to be followed", PATIENCE, stripped).await;
+
+    let mark = place.cluster.audit().mark();
+    let fight = async {
+        tokio::time::sleep(FIGHT).await;
+        let writes = place.writes(mark).await;
+        assert!(FEW.contains(&writes), "{writes} writes within {FIGHT:?}");
+        stop.cancel();
+    };
+    tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
+    // Who starts meanwhile serves what there is.
+    assert_eq!(source.ensure().await.unwrap(), made);
 }
 
 // A mirror or a GitOps tool that holds on to an old copy.

@@ -36,6 +36,15 @@ pub(super) struct Sound {
     pub(super) leaf: Certificate,
 }
 
+/// What a round may write. One that finds its own repair undone leaves it at that: the next one comes after a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repair {
+    Replace,
+    Order,
+    Issue,
+    Publish,
+}
+
 /// Both Secrets, and what they hold.
 struct Read {
     ca_secret: Option<Secret>,
@@ -61,11 +70,12 @@ impl Automatic {
     pub(super) async fn round(&self, served: Option<&Material>) -> Result<Found, CertificateError> {
         self.timing.check()?;
         let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
-        let (mut repaired, mut refused) = (false, None);
+        let (mut done, mut refused) = (Vec::new(), None);
         loop {
+            let repaired = !done.is_empty();
             let now = self.time_of_day.now();
             let Read { ca_secret, pair_secret, material, leaf, stored } = self.look(now).await?;
-            let written = match stored.authorities {
+            let (repair, written) = match stored.authorities {
                 Err(lost) => {
                     let (secret, problem, mut known) = (self.ca_secret(), lost.problem, lost.remains);
                     let beside = pair_data(pair_secret.as_ref()).ca_crt;
@@ -74,13 +84,14 @@ impl Automatic {
                     let trusted = remains.len();
                     let material = Material { ca_pem: bundle(&remains), ..material };
                     let authorities = Authorities::new(self.new_authority()?, remains);
-                    match self.write_authorities(ca_secret.as_ref(), &authorities).await {
+                    let write = self.write_authorities(ca_secret.as_ref(), &authorities);
+                    match self.once(Repair::Replace, &done, write).await {
                         Ok(true) => {
                             warn!(secret, problem, trusted, "the stored CA is replaced");
-                            true
+                            (Repair::Replace, true)
                         }
                         // Whoever was first has replaced it.
-                        Ok(false) => false,
+                        Ok(false) => (Repair::Replace, false),
                         Err(error) => {
                             warn!(secret, problem, "the stored CA cannot be replaced");
                             if leaf.is_err() {
@@ -103,12 +114,13 @@ impl Automatic {
                     match leaf {
                         leaf if disorder && refused.is_none() => {
                             let (secret, damage) = (self.ca_secret(), stored.damage);
-                            match self.write_authorities(ca_secret.as_ref(), &authorities).await {
+                            let write = self.write_authorities(ca_secret.as_ref(), &authorities);
+                            match self.once(Repair::Order, &done, write).await {
                                 Ok(true) => {
                                     warn!(secret, ?damage, adopted, "the stored authorities are put in order");
-                                    true
+                                    (Repair::Order, true)
                                 }
-                                Ok(false) => false,
+                                Ok(false) => (Repair::Order, false),
                                 Err(error) => {
                                     warn!(secret, ?damage, adopted, "the stored authorities cannot be put in order");
                                     if leaf.is_err() {
@@ -121,7 +133,8 @@ impl Automatic {
                         }
                         Err(problem) => {
                             warn!(secret = self.secret, problem, "a new certificate is needed");
-                            self.issue(&authorities, pair_secret.as_ref()).await?
+                            let issue = self.issue(&authorities, pair_secret.as_ref());
+                            (Repair::Issue, self.once(Repair::Issue, &done, issue).await?)
                         }
                         Ok(leaf) => {
                             let material = Material { ca_pem: authorities.bundle(), ..material };
@@ -130,19 +143,31 @@ impl Automatic {
                             if stored.publishes_all || refused.is_some() {
                                 return Ok(Found { refused, ..found });
                             }
-                            match self.write_pair(found.pair_secret.as_ref(), &found.material).await {
+                            let write = self.write_pair(found.pair_secret.as_ref(), &found.material);
+                            match self.once(Repair::Publish, &done, write).await {
                                 Err(error) => return Ok(Found { refused: Some(error), ..found }),
-                                Ok(written) => written,
+                                Ok(written) => (Repair::Publish, written),
                             }
                         }
                     }
                 }
             };
-            repaired |= written;
-            if !written {
+            if written {
+                done.push(repair);
+            } else {
                 sleep(pauses.next(Instant::now())).await;
             }
         }
+    }
+
+    /// Carries out a repair, unless this round has done it before and somebody has undone it.
+    async fn once(
+        &self,
+        repair: Repair,
+        done: &[Repair],
+        write: impl Future<Output = Result<bool, CertificateError>>,
+    ) -> Result<bool, CertificateError> {
+        if done.contains(&repair) { Err(self.unsettled()) } else { write.await }
     }
 
     async fn look(&self, now: Timestamp) -> Result<Read, CertificateError> {
