@@ -39,3 +39,5 @@ pub(crate) const DEV_OWNER: &str = "portcullis.dev/dev-owner";
 pub(crate) const DEV_EXPIRES: &str = "portcullis.dev/dev-expires";
 /// The label that says which release's webhooks a development session serves.
 pub(crate) const DEV_OF: &str = "portcullis.dev/dev-of";
+/// All of a session's mark. A Lease that a session created has it as annotations.
+pub(crate) const DEV_MARK: [&str; 4] = [DEV_SESSION, DEV_OWNER, DEV_EXPIRES, DEV_OF];

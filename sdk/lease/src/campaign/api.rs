@@ -17,7 +17,11 @@ pub(super) struct LeaseApi {
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
+    marks: Marks,
 }
+
+/// Annotations: what a Lease of our making is created with, and, by `None`, what is taken away with whatever we write.
+pub(super) type Marks = BTreeMap<String, Option<String>>;
 
 pub(super) enum Answer {
     Stored(Record),
@@ -25,9 +29,15 @@ pub(super) enum Answer {
 }
 
 impl LeaseApi {
-    pub(super) fn new(client: Client, namespace: &str, name: &str, labels: BTreeMap<String, String>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        labels: BTreeMap<String, String>,
+        marks: Marks,
+    ) -> Self {
         let api = Api::namespaced(client, namespace);
-        Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels }
+        Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels, marks }
     }
 
     pub(super) async fn read(&self) -> Result<Option<Record>, kube::Error> {
@@ -40,11 +50,14 @@ impl LeaseApi {
                 let mut lease = Lease { spec: Some(spec(&write.record)), ..Lease::default() };
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.labels = Some(self.labels.clone());
+                let marks = self.marks.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+                lease.metadata.annotations = Some(marks.collect());
                 self.api.create(&PostParams::default(), &lease).await
             }
             // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
             Some(version) => {
-                let metadata = json!({ "resourceVersion": version, "labels": self.labels });
+                let unmarked: Marks = self.marks.clone().into_iter().filter(|(_, value)| value.is_none()).collect();
+                let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": unmarked });
                 let patch = json!({ "metadata": metadata, "spec": spec(&write.record) });
                 self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
             }

@@ -13,7 +13,7 @@ use kube::Client;
 use crate::limits::{REQUEST, until};
 use crate::{Clock, Elector, End, LeaseError, Step, SystemClock, Timing, Write};
 
-use api::{Answer, LeaseApi};
+use api::{Answer, LeaseApi, Marks};
 use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
 
@@ -29,6 +29,7 @@ pub struct Campaign {
     timing: Timing,
     end: End,
     labels: BTreeMap<String, String>,
+    marks: Marks,
     clock: Arc<dyn Clock>,
 }
 
@@ -63,6 +64,7 @@ impl Campaign {
             timing,
             end,
             labels: BTreeMap::new(),
+            marks: Marks::new(),
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -89,6 +91,22 @@ impl Campaign {
         self
     }
 
+    /// An annotation that the Lease is created with; one that is there already does not get it. With
+    /// [`unmark`](Self::unmark) it tells whether anybody else has ever held it.
+    #[must_use]
+    pub fn mark(mut self, key: &str, value: &str) -> Self {
+        self.marks.insert(key.to_owned(), Some(value.to_owned()));
+        self
+    }
+
+    /// An annotation that is taken away with the first thing that is written: the mark of somebody who created the
+    /// Lease, which is ours from then on.
+    #[must_use]
+    pub fn unmark(mut self, key: &str) -> Self {
+        self.marks.insert(key.to_owned(), None);
+        self
+    }
+
     /// Another clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -102,7 +120,7 @@ impl Campaign {
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let elector = Elector::new(self.identity, self.timing, seed);
         let shared = Arc::new(Shared::new(self.clock, self.namespace.clone(), elector));
-        let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels);
+        let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels, self.marks);
         (LeaseHandle::new(Arc::clone(&shared)), CampaignDriver { shared, api, end: self.end })
     }
 }

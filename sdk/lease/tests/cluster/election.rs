@@ -191,3 +191,32 @@ fn the_default_is_what_client_go_has() {
     let seconds = [leader.duration(), leader.deadline(), leader.retry()].map(|duration| duration.as_secs());
     assert_eq!(seconds, [15, 10, 2]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_says_who_created_the_lease_until_somebody_takes_it_away() {
+    const KEY: &str = "example.dev/made-by";
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("mark").await;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+    let marks = async || leases.get(LEASE).await.unwrap().metadata.annotations.unwrap_or_default();
+    let mark = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    let marking = |identity| campaign(&namespace, identity).mark(KEY, identity);
+    for (campaign, expected) in [
+        (marking("first"), mark(KEY, "first")),
+        (marking("second"), mark(KEY, "first")),
+        (campaign(&namespace, "neither"), mark(KEY, "first")),
+        (campaign(&namespace, "other").unmark(KEY), mark("example.dev/kept", "yes")),
+        (marking("third"), mark("example.dev/kept", "yes")),
+    ] {
+        let candidate = Candidate::start(cluster.admin(), campaign, 0);
+        candidate.holds().await;
+        let mut found = marks().await;
+        if !expected.contains_key("example.dev/kept") {
+            found.remove("example.dev/kept");
+        }
+        assert_eq!(found, expected);
+        candidate.end().await.unwrap();
+        let kept = json!({ "metadata": { "annotations": { "example.dev/kept": "yes" } } });
+        leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(&kept)).await.unwrap();
+    }
+}

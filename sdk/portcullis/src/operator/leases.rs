@@ -1,5 +1,6 @@
 //! The leases of an installation: which replica leads, and who owns which namespace.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tracing::{info, warn};
 use super::health::Health;
 use super::{Installation, Switch};
 use crate::metrics::Metrics;
-use crate::names::{LEADER, OPERATOR, leaders, release_of};
+use crate::names::{DEV_MARK, LEADER, OPERATOR, leaders, release_of};
 use crate::scopes::Scope;
 
 /// How often readiness looks whether the leases are known.
@@ -31,12 +32,22 @@ pub(super) struct LeaseFlags {
     /// For tests that cannot wait: duration, deadline, renewal, settling, grace and freshness, separated by commas
     #[arg(long, hide = true, value_name = "DURATIONS")]
     lease_timing: Option<LeaseTiming>,
+    /// Of a development session: what it creates its Lease with. Whoever else writes a Lease takes that away.
+    #[arg(skip)]
+    mark: Option<BTreeMap<String, String>>,
 }
 
 impl LeaseFlags {
     /// Those of a development session: it takes part where there is an election.
-    pub(super) fn of_session(identity: String, timing: Option<LeaseTiming>) -> Self {
-        Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing }
+    pub(super) fn of_session(identity: String, mark: BTreeMap<String, String>, timing: Option<LeaseTiming>) -> Self {
+        Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing, mark: Some(mark) }
+    }
+
+    fn marking(&self, campaign: Campaign) -> Campaign {
+        match &self.mark {
+            Some(mark) => mark.iter().fold(campaign, |campaign, (key, value)| campaign.mark(key, value)),
+            None => DEV_MARK.iter().fold(campaign, |campaign, key| campaign.unmark(key)),
+        }
     }
 }
 
@@ -109,11 +120,11 @@ impl Leases {
         has_controllers: bool,
         flags: &LeaseFlags,
     ) -> Result<Self, LeaseError> {
-        let LeaseFlags { leader_elect, identity, lease_timing } = flags;
+        let LeaseFlags { leader_elect, identity, lease_timing, .. } = flags;
         let identity = identity.as_deref().unwrap_or(&installation.release);
         let timing = lease_timing.unwrap_or_default();
         let stand = |namespace: &str, name: &str, campaign: Campaign, timing: Timing| {
-            let (lease, driver) = campaign.timing(timing).with(client.clone());
+            let (lease, driver) = flags.marking(campaign).timing(timing).with(client.clone());
             let margin = timing.duration().saturating_sub(timing.deadline());
             (Election { lease, name: format!("{namespace}/{name}"), margin, among: None }, driver)
         };
@@ -137,6 +148,16 @@ impl Leases {
             (election, campaign) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
         }
         Ok(Self { scope, election, campaign, scopes: Some(scopes), watch: Some(watch) })
+    }
+
+    /// None: a process that stands back for nobody.
+    pub(super) fn none() -> Self {
+        Self { scope: Scope::everything(), election: None, campaign: None, scopes: None, watch: None }
+    }
+
+    /// Whether namespaces are left to restricted operators.
+    pub(super) fn stand_back(&self) -> bool {
+        self.scopes.is_some()
     }
 
     /// Shows their health there.

@@ -71,6 +71,7 @@ mod migrate;
 mod rotation;
 mod run;
 mod tasks;
+mod work;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

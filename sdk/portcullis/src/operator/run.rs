@@ -14,13 +14,12 @@ use tracing::{info, warn};
 
 use super::cli::RunFlags;
 use super::connect::connect;
-use super::controllers::Controllers;
 use super::endpoint::Endpoint;
 use super::health::Health;
 use super::leases::Leases;
 use super::tasks::Tasks;
+use super::work::Work;
 use super::{Operator, Parts, Runtime};
-use crate::scopes::Leadership;
 use crate::server::{Limits, Server};
 use crate::words::WEBHOOKS_OFF;
 
@@ -97,31 +96,16 @@ pub(super) async fn run<A: clap::Args>(
     } else {
         health.ready();
     }
-    let mut runtime = Runtime::new(client, namespace, end.working.clone());
-    runtime.webhooks = installation.webhooks;
-    runtime.metrics = metrics;
-    runtime.scope = leases.scope.clone();
-    runtime.leadership = Leadership::follower();
-    for (name, task) in parts.everywhere {
-        let scope = runtime.scope.led_by(Leadership::follower());
-        tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
-    }
-    let controllers =
-        Controllers { controllers: parts.controllers, runtime }.lead(leases.election.clone(), end.working.clone());
-    // The lease is given back when nothing is written any more, however that comes.
-    let give_back = CancellationToken::new();
-    let ended = give_back.clone().drop_guard();
-    let (endpoint, working) = (health.clone(), end.working.clone());
-    tasks.adopt(async move {
+    let runtime = Runtime::new(client, namespace, end.working.clone());
+    let runtime = Runtime { webhooks: installation.webhooks, metrics, ..runtime };
+    let endpoint = health.clone();
+    let first = async move {
         if converts && has_controllers {
-            working.run_until_cancelled(convertible(&endpoint)).await;
+            convertible(&endpoint).await;
         }
-        let result = controllers.await;
-        drop(ended);
-        result
-    });
-    let leases = leases.work(health.part("leases"), give_back, end.serving.clone());
-    tasks.spawn("the leases", &end.serving, leases);
+    };
+    let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
+    Work { runtime, leases, health: health_of_leases, serving, answered }.start(parts, first, &mut tasks);
     let (result, asked) = tokio::select! {
         name = signals.next() => { info!("{name}: ending"); (Ok(()), true) }
         Some(ended) = tasks.next() => (ended, false),

@@ -16,19 +16,19 @@ use crate::process::{Dev, ENTITIES, PATIENCE};
 /// Durations of all leases here: seconds where an operator has many.
 const TIMING: [&str; 2] = ["--lease-timing", "3s,2s,400ms,1200ms,1s,1s"];
 /// The Leases of the example.
-const LEADER: &str = "entity-operator-leader";
+pub(crate) const LEADER: &str = "entity-operator-leader";
 const SCOPE: &str = "entity-operator-namespace-scope";
 
 /// A namespace for the operator, one for its objects, and somebody whose writes are known by the name.
-struct Place {
-    cluster: &'static ControlPlane,
-    home: String,
-    team: String,
+pub(crate) struct Place {
+    pub(crate) cluster: &'static ControlPlane,
+    pub(crate) home: String,
+    pub(crate) team: String,
     ann: User,
 }
 
 impl Place {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let cluster = cluster().await;
         let (home, team) = (cluster.namespace("home").await, cluster.namespace("team").await);
         let all = Some(vec!["*".to_owned()]);
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// A replica of an installed operator. Webhooks have no part in this.
-    fn installed(&self, arguments: &[&str]) -> Dev {
+    pub(crate) fn installed(&self, arguments: &[&str]) -> Dev {
         let kubeconfig = self.cluster.kubeconfig_path();
         let fixed = ["run", "--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", &self.home];
         let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--webhooks", "off"];
@@ -51,7 +51,7 @@ impl Place {
     }
 
     /// A session with controllers; its webhooks are called for nobody.
-    fn session(&self, arguments: &[&str]) -> Dev {
+    pub(crate) fn session(&self, arguments: &[&str]) -> Dev {
         let home: &[&str] = if arguments.contains(&"--namespace") { &[] } else { &["--namespace", &self.home] };
         let fixed = ["--controllers", "--only-namespace", "nobody-s"];
         Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &[&fixed[..], home, &TIMING, arguments].concat())
@@ -89,7 +89,7 @@ impl Place {
     }
 
     /// The Leases in a namespace, with their holders.
-    async fn leases(&self, namespace: &str) -> Vec<(String, String)> {
+    pub(crate) async fn leases(&self, namespace: &str) -> Vec<(String, String)> {
         let leases =
             Api::<Lease>::namespaced(self.cluster.admin(), namespace).list(&ListParams::default()).await.unwrap();
         let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -198,6 +198,8 @@ async fn a_session_of_another_installation_than_the_one_that_was_there_first_wai
     );
     let refused = place.session(&["--release", "nowhere", "--namespace", "nowhere"]).fails().await;
     assert!(refused.contains(&words), "{refused}");
+    let refused = place.session(&["--restrict-to-namespace", "nowhere"]).fails().await;
+    assert!(refused.contains("there is no namespace nowhere, which --restrict-to-namespace names"), "{refused}");
     // In the second in which the installed one began, the name would decide who was there first.
     let begun = Timestamp::now().as_second();
     wait_until("the next second", PATIENCE, || async { (Timestamp::now().as_second() > begun).then_some(()) }).await;
@@ -209,28 +211,35 @@ async fn a_session_of_another_installation_than_the_one_that_was_there_first_wai
     session.end("-TERM").await;
 }
 
+// D6
 #[tokio::test]
-async fn the_lease_of_a_session_that_was_killed_does_not_take_an_installed_operator_off() {
+async fn the_lease_of_a_session_does_not_take_an_installed_operator_off_that_began_after_it() {
     let _alone = controllers_alone().await;
     let place = Place::new().await;
-    let mut killed = place.session(&[]);
-    killed.says("Controllers run here: this session holds the Lease").await;
-    killed.signal("-KILL").await;
-    killed.ended().await;
+    let mut first = place.session(&[]);
+    first.says("Controllers run here: this session holds the Lease").await;
     let mut installed = place.installed(&["--release", "later"]);
+    wait_until("its Lease", PATIENCE, || async {
+        place.leases(&place.home).await.iter().any(|(name, by)| name == "later-leader" && !by.is_empty()).then_some(())
+    })
+    .await;
+
+    // While that session lives, another would keep the installed one waiting when it is killed.
+    let refused = place.session(&[]).fails().await;
+    let words =
+        format!("Take turns with the operator: --namespace {} --release later; or end that session", place.home);
+    assert!(refused.contains(&words), "{refused}");
+
+    first.signal("-KILL").await;
+    first.ended().await;
     installed.says("leading: this replica runs the controllers").await;
     let mut session = place.session(&[]);
-    session
-        .says(&format!(
-            "Take turns with the operator: --namespace {0} --release later; or, when no other session runs, remove the \
-             Lease: kubectl -n {0} delete lease {LEADER}",
-            place.home
-        ))
-        .await;
-    session.ended().await;
+    session.says(&format!("removed Lease {}/{LEADER}", place.home)).await;
+    session.says(&format!("Controllers wait: the cluster-wide operator {}/later was there first", place.home)).await;
     let mark = place.cluster.audit().mark();
     place.greeted(&place.team, "mary").await;
     assert_eq!(place.written(mark).await, [""; 0]);
+    session.end("-TERM").await;
     installed.end("-TERM").await;
 }
 

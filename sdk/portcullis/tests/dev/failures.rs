@@ -29,6 +29,25 @@ async fn rights_that_are_missing_are_all_named_before_anything_is_done() {
 }
 
 #[tokio::test]
+async fn what_a_session_can_do_without_is_said_and_it_goes_on() {
+    let cluster = cluster().await;
+    let rules = [on_configurations(&["list", "get", "create", "delete"])];
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let left = "Leases that killed sessions left are not removed: the user of this kubeconfig may not get, delete \
+                leases.coordination.k8s.io in entity-operator-system";
+    let beside = "Webhooks do not stand back for restricted operators: the user of this kubeconfig may not list, watch \
+                  leases.coordination.k8s.io";
+    let mut dev = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--only-namespace", "nobody-s"]);
+    dev.open().await;
+    let said = dev.end("-TERM").await;
+    assert!(said.matches(left).count() == 1 && said.matches(beside).count() == 1, "{said}");
+    assert!(!said.contains("left to them"), "{said}");
+    let mut sweep = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--sweep"]);
+    assert_eq!(sweep.ended().await.code(), Some(0), "{}", sweep.said());
+    assert!(sweep.said().contains(left) && !sweep.said().contains(beside), "{}", sweep.said());
+}
+
+#[tokio::test]
 async fn a_host_that_the_api_server_does_not_reach_is_said_with_its_own_words_and_leaves_nothing() {
     let cluster = cluster().await;
     for (host, reason) in [("nowhere.invalid", "no such host"), ("127.0.0.2", "connection refused")] {

@@ -7,6 +7,8 @@ mod failures;
 mod fixture;
 mod leftovers;
 mod process;
+mod restricted;
+mod seats;
 mod sessions;
 mod signals;
 mod tunnel;

@@ -59,6 +59,11 @@ impl Mark {
         BTreeMap::from([(DEV_SESSION.to_owned(), self.session.clone())]).into_iter().chain(expires).collect()
     }
 
+    /// All of it, for what cannot have labels of ours.
+    pub(super) fn whole(&self) -> BTreeMap<String, String> {
+        self.labels().into_iter().chain(self.annotations()).collect()
+    }
+
     /// What becomes of something marked so when `me` starts.
     pub(super) fn fate(&self, me: &Self, now: Timestamp) -> Fate {
         if self.of == me.of && self.owner == me.owner {
@@ -88,7 +93,10 @@ pub(super) fn owner(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::names::DEV_MARK;
 
     fn mark(owner: &str, expires: &str) -> Mark {
         let (of, session) = ("op".to_owned(), "s".to_owned());
@@ -122,8 +130,11 @@ mod tests {
         let meta =
             ObjectMeta { labels: Some(mark.labels()), annotations: Some(mark.annotations()), ..ObjectMeta::default() };
         assert_eq!(Mark::of(&meta), Some(mark.clone()));
-        let all = mark.labels().into_iter().chain(mark.annotations()).collect();
-        assert_eq!(Mark::of(&ObjectMeta { annotations: Some(all), ..ObjectMeta::default() }), Some(mark.clone()));
+        assert_eq!(mark.whole().into_keys().collect::<BTreeSet<_>>(), DEV_MARK.map(str::to_owned).into());
+        assert_eq!(
+            Mark::of(&ObjectMeta { annotations: Some(mark.whole()), ..ObjectMeta::default() }),
+            Some(mark.clone())
+        );
         let labels = ObjectMeta { labels: Some(mark.labels()), ..ObjectMeta::default() };
         assert_eq!(Mark::of(&labels), None);
     }

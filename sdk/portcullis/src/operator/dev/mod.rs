@@ -11,6 +11,7 @@ mod host;
 mod mark;
 mod probe;
 mod rights;
+mod seat;
 mod session;
 mod stanza;
 mod text;
@@ -21,25 +22,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use futures::future::join;
 use jiff::{SignedDuration, Timestamp};
+use kube::Client;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{self, cluster as connect_to};
-use super::controllers::Controllers;
-use super::installation::{InstallationFlags, label};
-use super::leases::LeaseTiming;
+use super::health::Health;
+use super::installation::{Installation, InstallationFlags, label};
+use super::leases::{Election, LeaseTiming};
 use super::run::Signals;
 use super::tasks::Tasks;
+use super::work::Work;
 use super::{Operator, Parts, Runtime};
 use crate::pauses::Pauses;
-use crate::scopes::Leadership;
+use crate::scopes::Scope;
 use cluster::Cluster;
 use election::Candidate;
 use mark::Mark;
 use rights::Does;
+use seat::Seat;
 use session::Session;
 use text::say;
 
@@ -108,13 +113,13 @@ fn ttl(text: &str) -> Result<SignedDuration, &'static str> {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Parts,
+    mut parts: Parts,
     flags: DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
     let prepare = prepare(operator, &parts, &flags, provider);
-    let Prepared { connection, mut session, candidate } = tokio::select! {
+    let Prepared { connection, mut session, candidate, left } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
@@ -126,12 +131,22 @@ pub(super) async fn perform<A: clap::Args>(
         say(line);
     }
     if flags.sweep {
-        return Ok(());
+        let sweep = sweep(left);
+        return tokio::select! {
+            () = sweep => Ok(()),
+            name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
+        };
     }
 
-    let elected = candidate.is_some();
+    let Candidate { leases, seat, told } = candidate;
+    if told.is_none() {
+        parts.controllers.clear();
+    }
+    let elected = seat.is_some();
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
-    let (served, metrics) = session.serve(&parts.webhooks, &serving)?;
+    // A restricted session is called for its own namespace alone, and by the probe, which is in none.
+    let judged = if leases.stand_back() { leases.scope.clone() } else { Scope::everything() };
+    let (served, metrics) = session.serve(&parts.webhooks, &judged, &serving)?;
     // What webhooks read goes after the last of their calls.
     let answered = CancellationToken::new();
     let last = answered.clone().drop_guard();
@@ -150,9 +165,12 @@ pub(super) async fn perform<A: clap::Args>(
         None => Ok(()),
         Some(Err(error)) => Err(error),
         Some(Ok(opened)) => {
-            opened.tell(&connection, candidate.as_ref().map(|candidate| candidate.told.as_str()));
+            opened.tell(&connection, told.as_deref(), leases.stand_back());
+            beside(seat.clone(), leases.election.clone(), left, &stop, &mut tasks);
             let runtime = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
-            work(parts, Runtime { metrics, ..runtime }, candidate, &answered, &mut tasks);
+            let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
+            let work = Work { runtime: Runtime { metrics, ..runtime }, leases, health, serving, answered };
+            work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
@@ -173,6 +191,9 @@ pub(super) async fn perform<A: clap::Args>(
         serving.cancel();
         let rest = async { while tasks.next().await.is_some() {} };
         let _ = timeout(SHUTDOWN, rest).await;
+        if let Some(seat) = seat {
+            seat.clear().await.unwrap_or_else(|error| say(&format!("left Lease {}: {error:#}", seat.name)));
+        }
         anyhow::Ok(())
     };
     let ended = tokio::select! {
@@ -186,45 +207,42 @@ pub(super) async fn perform<A: clap::Args>(
     }
 }
 
-/// Starts what works beside the webhooks. What they read from ends when they have `answered`.
-fn work(
-    parts: Parts,
-    mut runtime: Runtime,
-    candidate: Option<Candidate>,
-    answered: &CancellationToken,
+/// Starts what goes on beside the work of a session: says who leads, and takes away what sessions before it `left`.
+fn beside(
+    seat: Option<Seat>,
+    election: Option<Election>,
+    left: Option<Seat>,
+    stop: &CancellationToken,
     tasks: &mut Tasks,
 ) {
-    let stop = runtime.stop.clone();
-    if let Some(candidate) = &candidate {
-        runtime.scope = candidate.scope();
-    }
-    runtime.leadership = Leadership::follower();
-    // What webhooks read from is as much a part of them as what they call.
-    for (name, task) in parts.everywhere {
-        let scope = runtime.scope.led_by(Leadership::follower());
-        tasks.spawn(name, answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
-    }
-    let Some(candidate) = candidate else { return };
-    let (election, metrics) = (candidate.election(), runtime.metrics.clone());
-    let controllers = Controllers { controllers: parts.controllers, runtime };
-    // The Lease is given back when nothing is written any more, however that comes.
-    let give_back = CancellationToken::new();
-    let ended = give_back.clone().drop_guard();
-    let working = stop.clone();
-    tasks.adopt(async move {
-        let result = controllers.lead(election, working).await;
-        drop(ended);
-        result
+    let ended = stop.clone();
+    tasks.spawn("the rest of the session", stop, async move {
+        let told = async {
+            if let (Some(seat), Some(election)) = (seat, election) {
+                seat.tell(&election).await;
+            }
+        };
+        ended.run_until_cancelled(join(told, sweep(left))).await;
+        ended.cancelled().await;
+        Ok(())
     });
-    candidate.work(tasks, metrics, give_back, &stop);
+}
+
+/// Takes away the Lease that sessions left. It lapses in any case, so a failure is only said.
+async fn sweep(left: Option<Seat>) {
+    let Some(seat) = left else { return };
+    if let Err(error) = seat.sweep().await {
+        say(&format!("left Lease {}/{}: {error:#}", seat.namespace, seat.name));
+    }
 }
 
 /// What a session begins with.
 struct Prepared {
     connection: connect::Cluster,
     session: Session,
-    /// With controllers.
-    candidate: Option<Candidate>,
+    candidate: Candidate,
+    /// Where sessions may have left their Lease: of those with controllers, whoever comes next takes it over.
+    left: Option<Seat>,
 }
 
 /// Everything that can fail before anything is put into the cluster.
@@ -255,21 +273,34 @@ async fn prepare<A: clap::Args>(
     let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
     let does = Does { conversions: !crds.is_empty(), controllers: controllers.then_some(&installation) };
     rights::check(&connection.client, does).await?;
-    let candidate = if controllers {
-        let others = &operator.scope_leases;
-        Some(Candidate::new(&connection.client, &installation, others, &owner, flags.lease_timing).await?)
-    } else {
-        None
-    };
     let me = Mark {
         of: installation.release.clone(),
         owner,
         session: session::id()?,
         expires: Some(Timestamp::now() + flags.ttl),
     };
+    let (client, others) = (&connection.client, &operator.scope_leases);
+    let candidate = if controllers {
+        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing).await?
+    } else if flags.sweep {
+        Candidate::none()
+    } else {
+        Candidate::of_webhooks(client, &installation, others).await?
+    };
+    let left = if controllers { None } else { left(client, &installation).await? };
     let cluster = Cluster { client: connection.client.clone(), me, crds };
     let session = Session::prepare(cluster, &connection, installation, flags, provider).await?;
-    Ok(Prepared { connection, session, candidate })
+    Ok(Prepared { connection, session, candidate, left })
+}
+
+/// Where sessions may have left their Lease, if it may be looked at.
+async fn left(client: &Client, installation: &Installation) -> anyhow::Result<Option<Seat>> {
+    let seat = Seat::new(client, installation);
+    let lack = rights::lacks(client, &rights::to_sweep(&seat.namespace)).await?;
+    if let Some(lack) = &lack {
+        say(&format!("Leases that killed sessions left are not removed: {lack}"));
+    }
+    Ok(lack.is_none().then_some(seat))
 }
 
 /// Tries to remove what the session put in, until that succeeds or is of no use.

@@ -14,6 +14,16 @@ const ON_CRDS: &[&str] = &["get", "patch"];
 
 const ON_LEASE: &[&str] = &["get", "create", "patch", "delete"];
 const ON_LEASES: &[&str] = &["list", "watch"];
+const ON_LEFT_LEASE: &[&str] = &["get", "delete"];
+
+/// To see where restricted operators are.
+pub(super) const TO_STAND_BACK: Need<'static> =
+    Need { group: COORDINATION, resource: "leases", verbs: ON_LEASES, namespace: None };
+
+/// To take away the Lease that a session left in this namespace.
+pub(super) fn to_sweep(namespace: &str) -> Need<'_> {
+    Need { verbs: ON_LEFT_LEASE, namespace: Some(namespace), ..TO_STAND_BACK }
+}
 
 /// What a session does, beside serving webhooks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +35,7 @@ pub(super) struct Does<'a> {
 }
 
 /// Verbs on a resource of a group.
-struct Need<'a> {
+pub(super) struct Need<'a> {
     group: &'static str,
     resource: &'static str,
     verbs: &'static [&'static str],
@@ -46,7 +56,7 @@ fn needs(does: Does<'_>) -> Vec<Need<'_>> {
         needs.push(Need { namespace, ..need("", "namespaces", &["get"]) });
         needs.push(Need { namespace, ..need(COORDINATION, "leases", ON_LEASE) });
         if restricted_to.is_none() {
-            needs.push(need(COORDINATION, "leases", ON_LEASES));
+            needs.push(TO_STAND_BACK);
         }
     }
     needs
@@ -54,39 +64,54 @@ fn needs(does: Does<'_>) -> Vec<Need<'_>> {
 
 /// Fails with the rights that are missing, all of them by name.
 pub(super) async fn check(client: &Client, does: Does<'_>) -> anyhow::Result<()> {
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut missing = Vec::new();
-    for Need { group, resource, verbs, namespace } in needs(does) {
-        let mut refused = Vec::new();
-        for verb in verbs {
-            let attributes = ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some((*verb).to_owned()),
-                namespace: namespace.map(str::to_owned),
-                ..ResourceAttributes::default()
-            };
-            let spec = SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(attributes),
-                ..SelfSubjectAccessReviewSpec::default()
-            };
-            let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-            let answer = call("ask for your rights", reviews.create(&PostParams::default(), &review)).await?;
-            if !answer.status.is_some_and(|status| status.allowed) {
-                refused.push(*verb);
-            }
-        }
-        if !refused.is_empty() {
-            let dot = if group.is_empty() { "" } else { "." };
-            let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-            missing.push(format!("{} {resource}{dot}{group}{place}", refused.join(", ")));
-        }
+    for need in needs(does) {
+        missing.extend(refused(client, &need).await?);
     }
     anyhow::ensure!(
         missing.is_empty(),
-        "the user of this kubeconfig may not {}: use one that may, such as a cluster administrator's, or have these \
-         rights granted by a ClusterRole",
-        missing.join("; nor ")
+        "{}: use one that may, such as a cluster administrator's, or have these rights granted by a ClusterRole",
+        told(&missing.join("; nor "))
     );
     Ok(())
+}
+
+/// What is missing of something that a session can do without.
+pub(super) async fn lacks(client: &Client, need: &Need<'_>) -> anyhow::Result<Option<String>> {
+    Ok(refused(client, need).await?.as_deref().map(told))
+}
+
+fn told(missing: &str) -> String {
+    format!("the user of this kubeconfig may not {missing}")
+}
+
+/// What of it is not allowed.
+async fn refused(client: &Client, need: &Need<'_>) -> anyhow::Result<Option<String>> {
+    let Need { group, resource, verbs, namespace } = need;
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let mut refused = Vec::new();
+    for verb in *verbs {
+        let attributes = ResourceAttributes {
+            group: Some((*group).to_owned()),
+            resource: Some((*resource).to_owned()),
+            verb: Some((*verb).to_owned()),
+            namespace: namespace.map(str::to_owned),
+            ..ResourceAttributes::default()
+        };
+        let spec = SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            ..SelfSubjectAccessReviewSpec::default()
+        };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = call("ask for your rights", reviews.create(&PostParams::default(), &review)).await?;
+        if !answer.status.is_some_and(|status| status.allowed) {
+            refused.push(*verb);
+        }
+    }
+    if refused.is_empty() {
+        return Ok(None);
+    }
+    let dot = if group.is_empty() { "" } else { "." };
+    let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+    Ok(Some(format!("{} {resource}{dot}{group}{place}", refused.join(", "))))
 }

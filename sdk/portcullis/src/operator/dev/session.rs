@@ -22,6 +22,7 @@ use super::host::{Candidate, candidates, facts};
 use super::probe::Probe;
 use crate::metrics::Metrics;
 use crate::operator::{Installation, connect};
+use crate::scopes::Scope;
 use crate::server::{Limits, Server, tls_config};
 use crate::webhooks::Webhooks;
 
@@ -126,14 +127,15 @@ impl Session {
         })
     }
 
-    /// Serves these webhooks, and the probe, until `stop`.
+    /// Serves these webhooks, and the probe, until `stop`; what is not in `scope` is let pass.
     pub(super) fn serve(
         &mut self,
         webhooks: &Webhooks,
+        scope: &Scope,
         stop: &CancellationToken,
     ) -> anyhow::Result<(BoxFuture<'static, anyhow::Result<()>>, Metrics)> {
         self.webhooks = webhooks.clone();
-        let routes = Arc::new(webhooks.clone().validate(self.probe.webhook()).routes()?);
+        let routes = Arc::new(webhooks.clone().validate(self.probe.webhook()).routes_in(scope)?);
         let server = self.server.take().context("a session is served once")?;
         let (tls, stop) = (self.tls.clone(), stop.clone());
         let metrics = routes.metrics().clone();

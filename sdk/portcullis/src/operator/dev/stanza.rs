@@ -1,7 +1,5 @@
 //! The conversion stanza of a CRD, lent and given back.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
 };
@@ -44,7 +42,7 @@ pub(super) fn lend(
             conversion_review_versions: vec!["v1".to_owned()],
         }),
     };
-    let mut annotations: BTreeMap<_, _> = mark.labels().into_iter().chain(mark.annotations()).collect();
+    let mut annotations = mark.whole();
     annotations.insert(FORMER.to_owned(), loan);
     Ok(json!({
         "metadata": { "resourceVersion": crd.resource_version(), "annotations": annotations },

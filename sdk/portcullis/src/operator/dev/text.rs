@@ -13,11 +13,11 @@ pub(super) fn say(line: &str) {
 
 impl Opened {
     /// What is served, where, until when, and how it ends.
-    pub(super) fn tell(&self, connection: &connect::Cluster, controllers: Option<&str>) {
-        self.lines(connection, controllers).iter().for_each(|line| say(line));
+    pub(super) fn tell(&self, connection: &connect::Cluster, controllers: Option<&str>, stands_back: bool) {
+        self.lines(connection, controllers, stands_back).iter().for_each(|line| say(line));
     }
 
-    fn lines(&self, connection: &connect::Cluster, controllers: Option<&str>) -> Vec<String> {
+    fn lines(&self, connection: &connect::Cluster, controllers: Option<&str>, stands_back: bool) -> Vec<String> {
         let context = if connection.context.is_empty() { "this cluster" } else { connection.context.as_str() };
         let mut lines = vec![
             format!("Webhooks of {context} ({}) are served from this machine.", connection.url),
@@ -34,6 +34,12 @@ impl Opened {
             [] => "  namespaces  all; --only-namespace NS leaves the others alone".to_owned(),
             some => format!("  namespaces  {} only", some.join(", ")),
         });
+        if stands_back {
+            lines.push(
+                "              those of restricted operators are left to them; --restrict-to-namespace NS serves one"
+                    .to_owned(),
+            );
+        }
         lines.push(if self.reach.fail {
             "  failures    as registered: while this machine does not answer, the cluster refuses what it would judge"
                 .to_owned()
