@@ -28,6 +28,7 @@ chapters! {
     Test = "how-to/test.md",
     Limits = "how-to/limits.md",
     Controllers = "how-to/controllers.md",
+    Certificates = "how-to/certificates.md",
     Admission = "explanation/admission.md",
     Conversion = "explanation/conversion.md",
     // Shown by package registries.

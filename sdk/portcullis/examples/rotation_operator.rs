@@ -7,12 +7,36 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
+use portcullis::certificates::{RotationTiming, TimeOfDay};
 use portcullis::conversion::Convert;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::operator::{Operator, Parts};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+
+/// Rotations that are over within seconds, and clocks that are wrong.
+#[derive(clap::Args)]
+struct Args {
+    /// How long a new CA is seen everywhere before anything is issued under it, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 120_000)]
+    ca_settle: u64,
+    /// How long a CA stays trusted after the last certificate under it was replaced, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 3_600_000)]
+    ca_drain: u64,
+    /// By how many seconds this machine's clock is wrong
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true)]
+    clock_skew: i64,
+}
+
+impl Args {
+    fn timing(&self) -> RotationTiming {
+        let (settle, drain) = (Duration::from_millis(self.ca_settle), Duration::from_millis(self.ca_drain));
+        RotationTiming { settle, drain, ..RotationTiming::default() }
+    }
+}
 
 /// The first version: a ticket is a text.
 mod v1 {
@@ -75,12 +99,13 @@ async fn judge(ticket: Arc<v2::Ticket>, _: Context) -> Verdict {
 
 fn main() -> anyhow::Result<ExitCode> {
     let crd = merge_crds(vec![v1::Ticket::crd(), v2::Ticket::crd()], "v2")?;
-    let operator = Operator::named("rotation-operator").crds(vec![crd]).setup(|_: &NoArgs| {
+    let operator = Operator::named("rotation-operator").crds(vec![crd]).setup(|args: &Args| {
         let webhooks = Webhooks::new()
             .convert(Convert::<v2::Ticket>::hub().spoke(v1_to_v2, v2_to_v1))
             .mutate(Mutate::<v2::Ticket>::named("hurry").on_create(hurry))
             .validate(Validate::<v2::Ticket>::named("judge").on_create(judge));
-        Ok(Parts::new(webhooks))
+        let clock = TimeOfDay::off_by(SignedDuration::from_secs(args.clock_skew));
+        Ok(Parts::new(webhooks).rotation_timing(args.timing()).time_of_day(clock))
     });
     Ok(operator.main())
 }

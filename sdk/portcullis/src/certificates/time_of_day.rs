@@ -26,6 +26,13 @@ impl TimeOfDay {
     }
 }
 
+impl Default for TimeOfDay {
+    /// The machine's.
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
 impl fmt::Debug for TimeOfDay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TimeOfDay").field(&self.now()).finish()

@@ -19,7 +19,6 @@ use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
-use super::rotation::RotationFlags;
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::conversion::convertible;
@@ -109,8 +108,6 @@ pub(super) struct RunFlags {
     /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
     pub(super) health_bind: SocketAddr,
-    #[command(flatten)]
-    pub(super) rotation: RotationFlags,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
     /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most

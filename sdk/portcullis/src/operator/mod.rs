@@ -68,7 +68,6 @@ mod input;
 mod installation;
 mod leases;
 mod migrate;
-mod rotation;
 mod run;
 mod tasks;
 mod work;
@@ -85,7 +84,7 @@ use tokio_util::sync::CancellationToken;
 pub use cli::NoArgs;
 pub use installation::{Installation, Switch};
 
-use crate::certificates::{CertificateMode, Configurations};
+use crate::certificates::{CertificateMode, Configurations, RotationTiming, TimeOfDay};
 use crate::metrics::Metrics;
 use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -164,6 +163,8 @@ pub struct Parts {
     webhooks: Webhooks,
     controllers: BTreeMap<String, Controller>,
     everywhere: BTreeMap<String, Controller>,
+    rotation_timing: RotationTiming,
+    time_of_day: TimeOfDay,
 }
 
 impl Parts {
@@ -195,6 +196,21 @@ impl Parts {
         R: Future<Output: Outcome> + Send + 'static,
     {
         self.everywhere.insert(name.to_owned(), boxed(task));
+        self
+    }
+
+    /// How long the certificates are valid that the operator makes by itself, when they are replaced, and how long a
+    /// rotation takes, in `run` and `certs` alike. What rotations would not come to rest by is
+    /// [refused](RotationTiming::check) when certificates are made.
+    pub fn rotation_timing(mut self, timing: RotationTiming) -> Self {
+        self.rotation_timing = timing;
+        self
+    }
+
+    /// What time it is where certificates are judged and made, instead of the machine's: for tests of an operator whose
+    /// clock is wrong, or whose certificates are about to end.
+    pub fn time_of_day(mut self, time_of_day: TimeOfDay) -> Self {
+        self.time_of_day = time_of_day;
         self
     }
 }

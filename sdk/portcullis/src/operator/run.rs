@@ -76,14 +76,14 @@ pub(super) async fn run<A: clap::Args>(
     if serves {
         let configurations = installation.configurations(&parts.webhooks)?;
         converts = !configurations.crds.is_empty();
-        let source = installation.certificate_source(client.clone(), provider, configurations, &metrics);
+        let source = installation.certificate_source(&parts, client.clone(), provider, configurations, &metrics);
         let limits = Limits { drain: SHUTDOWN.saturating_sub(drain_delay + REST), ..Limits::default() };
         let endpoint = Endpoint {
             operator: operator.name,
             server: listen("--bind", flags.bind, limits).await?,
             server_name: installation.server_name(),
             routes,
-            source: flags.rotation.applied_to(source),
+            source,
             health: health.clone(),
         };
         answered = CancellationToken::new();

@@ -81,7 +81,7 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
-    let place = Installation::new().await;
+    let place = Installation::of("rotation_operator").await;
     place.install(&["webhooks"]).await;
     place.says(&["ensure"]).await;
     let before = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
@@ -114,9 +114,9 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
         "--ca-drain",
         "3000",
     ];
-    // Its controller reads them.
+    // Its CA is in their conversion, too.
     place.install(&["crds"]).await;
-    let _replica = Running::start(&arguments);
+    let _replica = Running::run(place.example, &arguments);
     let said = place.says(&["rotate", "--wait", "--timeout", "40"]).await;
     assert!(said.contains(": draining (") && said.ends_with(": steady (one CA)\n"), "{said}");
     let after = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();

@@ -22,21 +22,27 @@ use serde_json::{Value, json};
 /// An installation that is named after its namespace.
 struct Installation {
     cluster: &'static ControlPlane,
+    example: &'static str,
     name: String,
     kubeconfig: String,
 }
 
 impl Installation {
     async fn new() -> Self {
+        Self::of("controller").await
+    }
+
+    /// One of this example.
+    async fn of(example: &'static str) -> Self {
         let cluster = ControlPlane::shared().await;
         let name = cluster.namespace("certs").await;
         let kubeconfig = cluster.kubeconfig_path().display().to_string();
-        Self { cluster, name, kubeconfig }
+        Self { cluster, example, name, kubeconfig }
     }
 
     async fn certs(&self, arguments: &[&str]) -> Output {
         let place = ["--kubeconfig", &self.kubeconfig, "--namespace", &self.name, "--release", &self.name];
-        process::output(&[&["certs"], arguments, &place].concat()).await
+        process::output_of(self.example, &[&["certs"], arguments, &place].concat()).await
     }
 
     /// What it prints, when it succeeds.
@@ -79,7 +85,7 @@ impl Installation {
     /// Applies what `generate` prints.
     async fn install(&self, arguments: &[&str]) {
         let place = ["--namespace", &self.name, "--release", &self.name];
-        let output = process::output(&[&["generate"], arguments, &place].concat()).await;
+        let output = process::output_of(self.example, &[&["generate"], arguments, &place].concat()).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let manifests: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
         self.cluster.apply(&manifests).await;

@@ -129,7 +129,7 @@ pub(super) async fn perform<A: clap::Args>(
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
     let configurations = installation.configurations(&parts.webhooks)?;
     let routes = parts.webhooks.routes()?;
-    let source = installation.certificate_source(client, provider, configurations, routes.metrics());
+    let source = installation.certificate_source(&parts, client, provider, configurations, routes.metrics());
     match what {
         What::Ensure => {
             let material = patience.answer(source.ensure()).await??;
