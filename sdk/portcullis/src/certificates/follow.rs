@@ -43,6 +43,7 @@ fn pauses() -> impl Backoff {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::future::ready;
     use std::pin::pin;
 
     use futures::StreamExt as _;
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     /// An API server with one Secret that answers nothing before `back`.
-    async fn away_until(back: Instant, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    fn away_until(back: Instant, request: &Request<Body>) -> Response<Body> {
         let (meta, secret) = (json!({ "resourceVersion": "1" }), json!({ "metadata": { "name": "tls" } }));
         let (code, answer) = if Instant::now() < back {
             (500, json!({ "kind": "Status", "status": "Failure", "code": 500, "message": "away", "reason": "Away" }))
@@ -64,14 +65,15 @@ mod tests {
             (200, json!({ "kind": "SecretList", "apiVersion": "v1", "metadata": meta, "items": [secret] }))
         };
         assert!(!request.uri().query().unwrap().contains("watch="), "what is listed is enough here");
-        Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+        Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_object_is_seen_within_five_seconds_after_an_outage_however_long() {
         for outage in [10, 100, 1000] {
             let back = Instant::now() + Duration::from_secs(outage);
-            let client = Client::new(tower::service_fn(move |request| away_until(back, request)), "default");
+            let answer = move |request| ready(Ok::<_, Infallible>(away_until(back, &request)));
+            let client = Client::new(tower::service_fn(answer), "default");
             let mut versions = pin!(follow(Api::<Secret>::default_namespaced(client), "tls"));
             let mut tries = 0;
             while let Err(_away) = timeout(Duration::from_secs(6), versions.next()).await.unwrap().unwrap() {

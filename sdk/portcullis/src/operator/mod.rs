@@ -386,6 +386,8 @@ impl std::fmt::Debug for Parts {
             .field("webhooks", &self.webhooks)
             .field("controllers", &controllers)
             .field("everywhere", &everywhere)
+            .field("rotation_timing", &self.rotation_timing)
+            .field("time_of_day", &self.time_of_day)
             .finish()
     }
 }
