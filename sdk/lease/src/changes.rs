@@ -51,12 +51,23 @@ impl Stream for Changes {
 
 /// Where changes are told to all who listen.
 #[derive(Debug, Default)]
-pub(crate) struct Hub(Mutex<Vec<Weak<Slot>>>);
+pub(crate) struct Hub(Mutex<Listeners>);
+
+#[derive(Debug, Default)]
+struct Listeners {
+    slots: Vec<Weak<Slot>>,
+    ended: bool,
+}
 
 impl Hub {
     pub(crate) fn listen(&self) -> Changes {
         let slot = Arc::new(Slot::default());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&slot));
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.ended.store(listeners.ended, Ordering::Release);
+        // Nothing may be told for weeks, and somebody may listen in every pass.
+        listeners.slots.retain(|slot| slot.strong_count() > 0);
+        listeners.slots.push(Arc::downgrade(&slot));
+        drop(listeners);
         Changes(slot)
     }
 
@@ -69,11 +80,12 @@ impl Hub {
     }
 
     pub(crate) fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
         self.each(|slot| slot.ended.store(true, Ordering::Release));
     }
 
     fn each(&self, act: impl Fn(&Slot)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|slot| {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).slots.retain(|slot| {
             let Some(slot) = slot.upgrade() else { return false };
             act(&slot);
             slot.waker.wake();
@@ -100,5 +112,23 @@ mod tests {
         let seen: Vec<Change> = changes.collect().await;
         let expected = [Change::Everywhere, Change::Namespace("a".to_owned()), Change::Namespace("b".to_owned())];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn those_who_listen_no_more_are_forgotten_though_nothing_is_told() {
+        let hub = Hub::default();
+        let stays = hub.listen();
+        for _ in 0..1000 {
+            drop(hub.listen());
+        }
+        assert!(hub.0.lock().unwrap().slots.len() <= 2);
+        drop(stays);
+    }
+
+    #[tokio::test]
+    async fn who_begins_to_listen_after_the_end_is_told_of_the_end() {
+        let hub = Hub::default();
+        hub.end();
+        assert_eq!(hub.listen().next().await, None);
     }
 }
