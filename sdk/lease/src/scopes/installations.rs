@@ -1,6 +1,6 @@
 //! Several cluster-wide installations of one operator: the one that was there first acts. No IO, no clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -69,10 +69,10 @@ impl Installations {
 
     /// Of a list that was cut, what is not in it may be there.
     pub(super) fn listed(&mut self, found: Vec<(String, String, Record)>, all: bool, version: &str, now: Moment) {
-        let mut absent: Vec<Place> = if all { self.seen.keys().cloned().collect() } else { Vec::new() };
-        absent.retain(|(namespace, lease)| !found.iter().any(|(n, l, _)| n == namespace && l == lease));
+        let mut absent: BTreeSet<Place> = if all { self.seen.keys().cloned().collect() } else { BTreeSet::new() };
         for (namespace, lease, record) in found {
             self.see(&namespace, &lease, record, now);
+            absent.remove(&(namespace, lease));
         }
         for (namespace, lease) in absent {
             self.gone(&namespace, &lease, version, now);

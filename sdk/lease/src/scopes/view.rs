@@ -1,6 +1,6 @@
 //! All namespaces, as a cluster-wide operator sees them. No IO, no clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::installations::{Earlier, Installations};
@@ -206,8 +206,10 @@ impl ScopeView {
 
     /// All Leases of one name were listed, beginning at `begun`.
     pub fn listed(&mut self, name: &str, found: Vec<(String, Record)>, version: &str, begun: Moment, now: Moment) {
-        let mut absent: Vec<String> = self.scopes.keys().cloned().collect();
-        absent.retain(|namespace| !found.iter().any(|(there, _)| there == namespace));
+        let mut absent: BTreeSet<String> = self.scopes.keys().cloned().collect();
+        for (there, _) in &found {
+            absent.remove(there);
+        }
         for (namespace, record) in found {
             self.see(&namespace, name, record, now);
         }
