@@ -30,13 +30,12 @@ pub struct Write {
 }
 
 /// How a hold ends when its holder ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Free for everybody after one second, as client-go writes it.
     Release,
     /// Free for candidates at once; a cluster-wide operator still waits for duration and grace. A rolling update hands
     /// a namespace to the new pod without a turn of the cluster-wide operator in between.
-    #[default]
     HandOver,
 }
 
@@ -52,6 +51,7 @@ pub struct Elector {
     next_read: Moment,
     failures: u32,
     retry_at: Moment,
+    in_doubt: bool,
     chance: u64,
 }
 
@@ -69,6 +69,7 @@ impl Elector {
             next_read: Moment::default(),
             failures: 0,
             retry_at: Moment::default(),
+            in_doubt: false,
             // Zero is the one state that the generator never leaves.
             chance: seed | 1,
         }
@@ -76,6 +77,12 @@ impl Elector {
 
     /// What to do at `now`. `wall` is only written down.
     pub fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
+        let step = self.next(now, wall);
+        self.in_doubt |= matches!(step, Step::Write(_));
+        step
+    }
+
+    fn next(&mut self, now: Moment, wall: Timestamp) -> Step {
         let me = Candidate { identity: &self.identity, role: Role::Holder(self.timing), hold: self.hold };
         let decision = decide(&self.observation, now, &me);
         if let Decision::Yield { reason } = decision {
@@ -103,6 +110,7 @@ impl Elector {
     /// What a read that ended at `now` found.
     pub fn read(&mut self, found: Option<Record>, now: Moment) {
         self.failures = 0;
+        self.in_doubt = false;
         self.observation.see(found, now);
         self.next_read = if self.hold.is_some() { END_OF_TIME } else { now + self.jittered(self.timing.retry()) };
     }
@@ -110,6 +118,7 @@ impl Elector {
     /// A write succeeded; `stored` is what the API server returned at `now`.
     pub fn written(&mut self, write: &Write, stored: Record, now: Moment) {
         self.failures = 0;
+        self.in_doubt = false;
         let epoch = Epoch::hold(stored.transitions);
         let since = self.hold.filter(|hold| hold.epoch == epoch).map_or(now, |hold| hold.since);
         let renew_at = write.begun + self.jittered(self.timing.renew());
@@ -138,8 +147,13 @@ impl Elector {
         self.next_read = now;
     }
 
-    /// Ends the hold; returns what to write so that others need not wait, when the Lease is in our name. After a
-    /// conflict, read and ask again.
+    /// Whether a write was begun of which it is not known what it did: the Lease may be in our name.
+    pub fn in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// Ends the hold; returns what to write so that others need not wait, when the Lease is known to be in our name:
+    /// [in doubt](Self::in_doubt), read first. After a conflict, read and ask again.
     pub fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
         self.yields(Reason::Gone, now);
         let known = self.observation.present().filter(|known| known.holder.as_ref() == Some(&self.identity))?;
@@ -190,11 +204,6 @@ impl Elector {
     /// Its identity.
     pub fn identity(&self) -> &str {
         &self.identity
-    }
-
-    /// Its durations.
-    pub fn timing(&self) -> Timing {
-        self.timing
     }
 
     /// How many tries failed since the last that did not.
@@ -316,6 +325,20 @@ mod tests {
         assert!(pauses.iter().all(|pause| *pause <= Timing::LEADER.retry()), "{pauses:?}");
         elector.failed(at(10_900));
         assert_eq!(elector.step(at(10_900), wall()), Step::Sleep(at(11_000)), "it has to stop acting then");
+    }
+
+    #[test]
+    fn a_lease_that_was_being_taken_is_in_doubt_until_it_is_read_and_is_then_given_back() {
+        let mut elector = Elector::new("me", Timing::LEADER, 7);
+        elector.read(None, at(1000));
+        let Step::Write(write) = elector.step(at(1000), wall()) else { panic!("it is free") };
+        assert!(elector.in_doubt());
+        elector.failed(at(3000));
+        assert!(elector.in_doubt(), "no answer is no answer");
+        elector.read(Some(stored(&write, 1)), at(3100));
+        assert!(!elector.in_doubt());
+        assert_eq!(elector.release(End::Release, at(3200), wall()).unwrap().record.holder, None);
+        assert!(!holder().in_doubt(), "an answered write leaves no doubt");
     }
 
     #[test]

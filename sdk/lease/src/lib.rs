@@ -81,6 +81,7 @@
 //! | it crashes, no other replica | 0 | 30 s after its last renewal |
 //! | it crashes, another replica runs | 0 | 32 s: 25, a look every 2, 5 to settle; no turn of the cluster-wide one |
 //! | rolling update ([`End::HandOver`]) | 0 | until the new pod runs, and 5 s; no turn of the cluster-wide one within 30 s |
+//! | handed over, and nobody comes | 0 | 30 s |
 //! | released for good ([`End::Release`]) | 0 | 6 s |
 //! | its process is frozen (SIGSTOP) | 0 | 30 s after its last renewal |
 //! | it is cut off from the API server | 0 | 10 s: it stops 20 s after its last renewal, the other begins 30 s after it |

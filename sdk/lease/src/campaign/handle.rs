@@ -49,6 +49,8 @@ struct State {
     failed: u64,
     answered: bool,
     last_error: Option<String>,
+    /// What was logged since the last success.
+    logged: Option<String>,
 }
 
 impl LeaseHandle {
@@ -152,7 +154,8 @@ impl fmt::Debug for LeaseHandle {
 
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, namespace: String, elector: Elector) -> Self {
-        let state = State { elector, told: None, stopped: false, failed: 0, answered: false, last_error: None };
+        let state =
+            State { elector, told: None, stopped: false, failed: 0, answered: false, last_error: None, logged: None };
         Self { clock, namespace, state: Mutex::new(state), hub: Hub::default() }
     }
 
@@ -170,16 +173,19 @@ impl Shared {
         result
     }
 
-    pub(super) fn note(&self, error: LeaseError) {
-        // kube's own text, with what the API server said, is the source.
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+    /// A request failed. Returns what to log: in an outage it is said once, and again when it is for another reason.
+    pub(super) fn note(&self, error: &LeaseError) -> Option<String> {
+        let error = error.with_causes();
         let mut state = self.lock();
         state.failed = state.failed.saturating_add(1);
-        state.last_error = Some(format!("{error}{source}"));
+        state.last_error = Some(error.clone());
+        let before = state.logged.replace(error.clone());
+        (before.as_ref() != Some(&error)).then_some(error)
     }
 
     pub(super) fn answered(&self) {
-        self.lock().answered = true;
+        let mut state = self.lock();
+        (state.answered, state.logged) = (true, None);
     }
 
     /// Nothing is held any more, and nothing more is told.
@@ -202,5 +208,35 @@ impl Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SystemClock, Timing};
+
+    #[test]
+    fn a_failure_is_logged_with_its_cause_and_again_only_when_it_is_another_or_after_a_success() {
+        let elector = Elector::new("me", Timing::LEADER, 7);
+        let shared = Shared::new(Arc::new(SystemClock::new()), "team".to_owned(), elector);
+        let error = |said: &str| LeaseError::Api {
+            action: "read",
+            namespace: "team".to_owned(),
+            name: "scope".to_owned(),
+            source: Box::new(kube::Error::Service(said.to_owned().into())),
+        };
+        let told = shared.note(&error("connection refused")).unwrap();
+        assert!(
+            told.starts_with("cannot read the Lease team/scope: ") && told.ends_with("connection refused"),
+            "{told}"
+        );
+        assert_eq!(told.matches("refused").count(), 1, "{told}");
+        assert_eq!(shared.note(&error("connection refused")), None);
+        assert!(shared.note(&error("timed out")).is_some());
+        assert!(shared.note(&error("connection refused")).is_some());
+        shared.answered();
+        assert!(shared.note(&error("connection refused")).is_some());
+        assert_eq!(shared.lock().failed, 5);
     }
 }

@@ -69,10 +69,12 @@ impl Campaign {
         })
     }
 
-    /// Other durations.
+    /// Other durations. Where they say nothing of [settling](Timing::settle), it stays as long as it was: a
+    /// [`scope`](Self::scope) without it lets two write whenever it begins.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
-        self.timing = timing;
+        let settle = if timing.settling().is_zero() { self.timing.settling() } else { timing.settling() };
+        self.timing = timing.settle(settle);
         self
     }
 
@@ -147,33 +149,49 @@ impl CampaignDriver {
         let stopped = Stopped(Arc::clone(&self.shared));
         loop {
             let work = std::pin::pin!(self.once());
-            if let Either::Left(_) = select(shutdown.as_mut(), work).await {
+            if let Either::Left((_, work)) = select(shutdown.as_mut(), work).await {
+                drop(stopped);
+                // A write that is under way may come in whether its answer is waited for or not: what is to be given
+                // back is known when it is there.
+                if self.shared.with(|elector| elector.in_doubt()) {
+                    work.await;
+                }
                 break;
             }
         }
-        drop(stopped);
         self.release().await
     }
 
     async fn release(&self) -> Result<(), LeaseError> {
         let clock = &*self.shared.clock;
-        // A renewal that was under way may have come in between: then the second try knows of it.
+        if self.shared.with(|elector| elector.in_doubt()) {
+            self.look().await?;
+        }
+        // Somebody else may write in between: then the second try knows of it.
         for _ in 0..2 {
             let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
             let Some(write) = write else { break };
             match until(clock, clock.now() + REQUEST, self.api.write(&write)).await {
                 Some(Ok(Answer::Stored(_))) => break,
-                Some(Ok(Answer::Conflict)) => {}
-                Some(Err(error)) => return Err(self.api.error("release", error)),
-                None => return Err(self.api.late("release", REQUEST)),
-            }
-            match until(clock, clock.now() + REQUEST, self.api.read()).await {
-                Some(Ok(found)) => self.shared.with(|elector| elector.read(found, clock.now())),
+                Some(Ok(Answer::Conflict)) => self.look().await?,
                 Some(Err(error)) => return Err(self.api.error("release", error)),
                 None => return Err(self.api.late("release", REQUEST)),
             }
         }
         Ok(())
+    }
+
+    /// Reads the Lease to give it back.
+    async fn look(&self) -> Result<(), LeaseError> {
+        let clock = &*self.shared.clock;
+        match until(clock, clock.now() + REQUEST, self.api.read()).await {
+            Some(Ok(found)) => {
+                self.shared.with(|elector| elector.read(found, clock.now()));
+                Ok(())
+            }
+            Some(Err(error)) => Err(self.api.error("release", error)),
+            None => Err(self.api.late("release", REQUEST)),
+        }
     }
 
     async fn once(&self) {
@@ -206,7 +224,10 @@ impl CampaignDriver {
         let answer = until(clock, clock.now() + limit, self.api.write(write)).await;
         let now = clock.now();
         match answer {
-            Some(Ok(Answer::Stored(stored))) => self.shared.with(|elector| elector.written(write, stored, now)),
+            Some(Ok(Answer::Stored(stored))) => {
+                self.shared.answered();
+                self.shared.with(|elector| elector.written(write, stored, now));
+            }
             Some(Ok(Answer::Conflict)) => self.shared.with(|elector| elector.conflicted(now)),
             Some(Err(error)) => self.failed(self.api.error("write", error)),
             None => self.failed(self.api.late("write", limit)),
@@ -214,9 +235,10 @@ impl CampaignDriver {
     }
 
     fn failed(&self, error: LeaseError) {
-        tracing::warn!(%error, "a lease request failed; it is tried again");
         let now = self.shared.clock.now();
-        self.shared.note(error);
+        if let Some(error) = self.shared.note(&error) {
+            tracing::warn!(error, "a lease request failed; it is tried again");
+        }
         self.shared.with(|elector| elector.failed(now));
     }
 }
@@ -226,5 +248,24 @@ struct Stopped(Arc<Shared>);
 impl Drop for Stopped {
     fn drop(&mut self) {
         self.0.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_scope_settles_whatever_its_other_durations_are() {
+        let s = Duration::from_secs;
+        let timing = Timing::new(s(25), s(20), s(8)).unwrap();
+        for (said, settles) in [(timing, s(5)), (timing.settle(s(7)), s(7)), (Timing::LEADER, s(5))] {
+            let campaign = Campaign::scope("team", "scope", "me").unwrap().timing(said);
+            assert_eq!(campaign.timing, said.settle(settles));
+        }
+        let leader = Campaign::leader_election("ops", "leader", "me").unwrap().timing(timing);
+        assert_eq!(leader.timing.settling(), Duration::ZERO);
     }
 }

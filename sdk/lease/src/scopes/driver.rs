@@ -347,9 +347,12 @@ impl Shared {
     /// Remembers how an attempt to know these ended.
     fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
-        tracing::warn!(%error, "the leases of all namespaces are not all known; it is tried again");
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        self.with(|state, _| state.errors.insert(which.to_owned(), format!("{error}{source}")));
+        let error = error.with_causes();
+        let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
+        // In an outage it is the same one every second.
+        if before.as_ref() != Some(&error) {
+            tracing::warn!(error, "the leases of all namespaces are not all known; it is tried again");
+        }
     }
 }
 

@@ -1,14 +1,17 @@
 //! Leader election among drivers. MISSION D7.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::client::Body;
 use portcullis_lease::{Campaign, Change, End, Epoch, Reason, Record, Timing};
 use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
 use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use crate::{Candidate, DEADLINE, LEASE, Observer, timing};
@@ -78,6 +81,37 @@ async fn a_graceful_end_hands_over_at_once_in_the_next_epoch() {
         let left = Record::from(&lease.get(LEASE).await.unwrap());
         assert_eq!((left.holder, left.transitions), (None, 2));
     }
+}
+
+/// The write comes in, whether its sender waits for the answer or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_being_taken_when_the_end_comes_is_given_back() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("taking").await;
+    let (arrived, held) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+    let (arrives, passes, through) = (arrived.clone(), held.clone(), cluster.admin());
+    let slow = tower::service_fn(move |request: http::Request<Body>| {
+        let (arrives, passes, through) = (arrives.clone(), passes.clone(), through.clone());
+        let answer = tokio::spawn(async move {
+            if request.method() == http::Method::POST {
+                arrives.notify_one();
+                passes.acquire().await.unwrap().forget();
+            }
+            through.send(request).await
+        });
+        async move { answer.await.unwrap() }
+    });
+    let candidate = Candidate::start(kube::Client::new(slow, "default"), campaign(&namespace, "late"), 0);
+    tokio::time::timeout(DEADLINE, arrived.notified()).await.unwrap();
+    let handle = candidate.handle.clone();
+    let end = tokio::spawn(candidate.end());
+    wait_until("it to be told", DEADLINE, || async { handle.acquired().now_or_never() }).await;
+    held.add_permits(1);
+    end.await.unwrap().unwrap();
+    let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
+    let left = wait_until("the write to come in", DEADLINE, || async { lease.get_opt(LEASE).await.unwrap() }).await;
+    let left = Record::from(&left);
+    assert_eq!((left.holder, left.duration), (None, Some(Duration::from_secs(1))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

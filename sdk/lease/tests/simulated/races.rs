@@ -194,6 +194,15 @@ fn race_7_a_rolling_update_gives_the_cluster_wide_operator_no_turn() {
 
 #[test]
 fn race_7_a_lease_that_is_released_for_good_or_deleted_ends_later_than_its_holder() {
+    // Handed over, and nobody comes.
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Restart(at(1000)), at(60), &mut world.server);
+    world.run_until(at(120));
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    assert_between("taken away for good", none, DURATION + GRACE, DURATION + GRACE + SLACK);
+
     // Released for good: one second and grace.
     let mut world = one_restricted([0, 0]);
     let clock = exact(0);

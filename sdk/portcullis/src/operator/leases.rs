@@ -183,7 +183,8 @@ impl Leases {
             let hold = async {
                 let Some(campaign) = campaign else { return };
                 if let Err(error) = campaign.run(give_back.cancelled()).await {
-                    warn!(%error, "a lease was not given back; it lapses");
+                    let error = format!("{:#}", anyhow::Error::from(error));
+                    warn!(error, "a lease was not given back; it lapses");
                 }
             };
             let watch = async {
