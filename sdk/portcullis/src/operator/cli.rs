@@ -219,7 +219,7 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {
         Command::Generate { what, flags, args } => {
-            let parts = (operator.setup)(&args)?;
+            let parts = operator.parts(&args)?;
             let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
             Ok(generate::perform(&operator, &parts, what, &flags, own.unwrap_or_default())?)
         }
@@ -227,20 +227,20 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
             let (what, flags, args) = certs.parts();
             init_log("warn,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let parts = (operator.setup)(&args)?;
+            let parts = operator.parts(&args)?;
             on_runtime(certs::perform(&operator, parts, what, flags, provider))
         }
         Command::Dev { flags, args } => {
             init_log("info,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let parts = (operator.setup)(&args)?;
+            let parts = operator.parts(&args)?;
             convertible(&parts.webhooks, &operator.crds)?;
             on_runtime(dev::perform(&operator, parts, flags, provider))
         }
         Command::Doctor { flags, args } => {
             init_log("error,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let parts = (operator.setup)(&args)?;
+            let parts = operator.parts(&args)?;
             on_runtime(doctor::perform(&operator, parts, flags, provider))
         }
         Command::MigrateStorage { flags } => {
@@ -260,7 +260,7 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
         Command::Run { flags, args } => {
             init_log(&flags.log, flags.log_format)?;
             let provider = install_provider();
-            let parts = (operator.setup)(&args)?;
+            let parts = operator.parts(&args)?;
             // With a version that nobody converts, reading would fail later.
             convertible(&parts.webhooks, &operator.crds)?;
             on_runtime(run::run(&operator, parts, flags, provider))

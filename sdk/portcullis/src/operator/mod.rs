@@ -165,6 +165,8 @@ pub struct Parts {
     everywhere: BTreeMap<String, Controller>,
     rotation_timing: RotationTiming,
     time_of_day: TimeOfDay,
+    /// The first name that two controllers have, or two tasks.
+    twice: Option<String>,
 }
 
 impl Parts {
@@ -175,7 +177,7 @@ impl Parts {
 
     /// Adds a controller. It runs in the one replica that leads, until [`Runtime::stop`] is cancelled, and is called
     /// again when this replica leads again; when it returns before it is asked to, or fails, the process ends with its
-    /// error.
+    /// error. Two of one name are an error at the start.
     pub fn controller<F, R>(mut self, name: &str, controller: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -183,7 +185,9 @@ impl Parts {
     {
         let webhooks = self.webhooks.clone();
         let controller = boxed(move |runtime: Runtime| controller(runtime.validated_by(&webhooks)));
-        self.controllers.insert(name.to_owned(), controller);
+        if self.controllers.insert(name.to_owned(), controller).is_some() {
+            self.twice.get_or_insert_with(|| name.to_owned());
+        }
         self
     }
 
@@ -195,7 +199,9 @@ impl Parts {
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: Outcome> + Send + 'static,
     {
-        self.everywhere.insert(name.to_owned(), boxed(task));
+        if self.everywhere.insert(name.to_owned(), boxed(task)).is_some() {
+            self.twice.get_or_insert_with(|| name.to_owned());
+        }
         self
     }
 
@@ -212,6 +218,11 @@ impl Parts {
     pub fn time_of_day(mut self, time_of_day: TimeOfDay) -> Self {
         self.time_of_day = time_of_day;
         self
+    }
+
+    /// Of two of one name, one would never run.
+    fn checked(&self) -> Result<(), RegistrationError> {
+        self.twice.clone().map_or(Ok(()), |name| Err(RegistrationError::ControllerName(name)))
     }
 }
 
@@ -308,10 +319,18 @@ impl<A: clap::Args> Operator<A> {
         cli::command(self)
     }
 
+    /// The parts that these arguments make.
+    fn parts(&self, args: &A) -> anyhow::Result<Parts> {
+        let parts = (self.setup)(args)?;
+        parts.checked()?;
+        Ok(parts)
+    }
+
     /// The installation that no flag says anything about, in this namespace.
     ///
     /// # Errors
-    /// When the operator's name cannot name a Service.
+    /// When the operator's name cannot name a Service or a webhook configuration (it ends in `-validating` or
+    /// `-mutating`), and when `namespace` is no name of a namespace.
     pub fn installation(&self, namespace: &str) -> anyhow::Result<Installation> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
@@ -321,8 +340,9 @@ impl<A: clap::Args> Operator<A> {
     /// of whoever calls it.
     ///
     /// # Errors
-    /// When the webhooks cannot be registered as they are.
+    /// When the webhooks or controllers cannot be registered as they are.
     pub fn access(&self, installation: &Installation, parts: &Parts) -> Result<Access, RegistrationError> {
+        parts.checked()?;
         let mut access = self.access.clone();
         let webhooks = &parts.webhooks;
         let Configurations { validating, mutating, crds } = installation.configurations(webhooks)?;
@@ -411,6 +431,31 @@ mod tests {
                 Ok(())
             });
         assert_eq!(parts.controllers.len(), 2);
+    }
+
+    #[test]
+    fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
+        async fn idle(_: Runtime) {}
+        let expected = Err("two controllers are named orders: give one of them another name".to_owned());
+        let table: [(fn() -> Parts, _); 3] = [
+            (|| Parts::default().controller("orders", idle).controller("orders", idle), expected.clone()),
+            (|| Parts::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
+            (|| Parts::default().on_every_replica("orders", idle).controller("orders", idle), Ok(())),
+        ];
+        for (parts, expected) in table {
+            let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));
+            let made = operator.parts(&NoArgs {});
+            assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
+        }
+    }
+
+    #[test]
+    fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
+        let secrets = Grant::new("", &["secrets"], &["get"]);
+        let operator = Operator::<NoArgs>::named("op").rbac_in_own_namespace(vec![secrets]);
+        let access = operator.access(&operator.installation("here").unwrap(), &Parts::default()).unwrap();
+        let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
+        assert_eq!([&access.own_namespace, &access.watched, &access.cluster].map(|it| reads(it)), [true, false, false]);
     }
 
     /// Where, which verbs and on which names a grant on leases is.

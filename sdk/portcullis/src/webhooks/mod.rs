@@ -145,6 +145,9 @@ pub enum RegistrationError {
         /// The CRD's plural name.
         plural: String,
     },
+    /// Only one of them would run.
+    #[error("two controllers are named {0}: give one of them another name")]
+    ControllerName(String),
     /// Objects could not be converted between all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {
