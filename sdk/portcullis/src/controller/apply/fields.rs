@@ -6,7 +6,7 @@
 //! server completes list keys with their defaults: a container port sent without `protocol` is recorded under
 //! `k:{"containerPort":8080,"protocol":"TCP"}`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
@@ -86,30 +86,37 @@ struct HeldList<'a> {
     keyed: Vec<(Map<String, Value>, &'a Value)>,
     /// Places in `keyed`, by the name and value of one key.
     places: HashMap<(String, String), Vec<usize>>,
-    /// Elements of sets and of indexed lists.
-    others: Vec<(&'a str, &'a Value)>,
+    /// Elements of sets, by their value.
+    values: HashMap<String, &'a Value>,
+    /// Elements of indexed lists.
+    indexed: HashMap<usize, &'a Value>,
 }
 
 impl<'a> HeldList<'a> {
     fn of(held: &'a Value) -> Self {
-        let mut list = Self { keyed: Vec::new(), places: HashMap::new(), others: Vec::new() };
+        let mut list =
+            Self { keyed: Vec::new(), places: HashMap::new(), values: HashMap::new(), indexed: HashMap::new() };
         for (key, node) in held.as_object().into_iter().flatten() {
-            let keys = key.strip_prefix("k:").and_then(|keys| serde_json::from_str::<Map<String, Value>>(keys).ok());
-            let Some(keys) = keys else {
-                list.others.push((key, node));
-                continue;
-            };
-            for (name, value) in &keys {
-                list.places.entry((name.clone(), value.to_string())).or_default().push(list.keyed.len());
+            match Element::read(key) {
+                Some(Element::Keys(keys)) => {
+                    for (name, value) in &keys {
+                        let places = list.places.entry((name.clone(), value.to_string())).or_default();
+                        places.push(list.keyed.len());
+                    }
+                    list.keyed.push((keys, node));
+                }
+                Some(Element::Value(value)) => _ = list.values.insert(value, node),
+                Some(Element::Index(index)) => _ = list.indexed.insert(index, node),
+                None => {}
             }
-            list.keyed.push((keys, node));
         }
         list
     }
 
     /// The nodes that can stand for `element`, which is at `index` of its list.
     fn matching(&self, index: usize, element: &Value) -> impl Iterator<Item = &'a Value> {
-        let others = self.others.iter().filter(move |(key, _)| matches_key(key, index, element)).map(|(_, node)| *node);
+        let value = if self.values.is_empty() { None } else { self.values.get(&element.to_string()) };
+        let others = value.into_iter().chain(self.indexed.get(&index)).copied();
         // Every key that the element states has to be there, so the rarest of them leads to all that match.
         let names = self.keyed.first().map(|(keys, _)| keys);
         let rarest = names.into_iter().flat_map(Map::keys).filter_map(|name| {
@@ -129,20 +136,87 @@ fn stands_for(keys: &Map<String, Value>, element: &Value) -> bool {
     stated && keys.iter().all(|(name, value)| element.get(name).is_none_or(|member| member == value))
 }
 
-fn matches_key(key: &str, index: usize, element: &Value) -> bool {
-    if let Some(keys) = key.strip_prefix("k:") {
-        serde_json::from_str(keys).is_ok_and(|keys| stands_for(&keys, element))
-    } else if let Some(value) = key.strip_prefix("v:") {
-        serde_json::from_str::<Value>(value).is_ok_and(|value| &value == element)
-    } else if let Some(position) = key.strip_prefix("i:") {
-        position.parse() == Ok(index)
-    } else {
-        false
+/// How an entry names an element of a list.
+enum Element {
+    /// By the values of its keys.
+    Keys(Map<String, Value>),
+    /// By its own value, as compact JSON.
+    Value(String),
+    Index(usize),
+}
+
+impl Element {
+    fn read(key: &str) -> Option<Self> {
+        if let Some(keys) = key.strip_prefix("k:") {
+            serde_json::from_str(keys).ok().map(Self::Keys)
+        } else if let Some(value) = key.strip_prefix("v:") {
+            serde_json::from_str(value).ok().map(|value: Value| Self::Value(value.to_string()))
+        } else {
+            key.strip_prefix("i:")?.parse().ok().map(Self::Index)
+        }
+    }
+}
+
+/// The elements of a list that a document states, indexed by how an entry names them.
+struct StatedList {
+    length: usize,
+    /// The keys by which the entry names elements.
+    names: Vec<String>,
+    /// Which of them elements state: all, mostly. What one leaves out was completed by the server.
+    stated: BTreeSet<Vec<bool>>,
+    /// The first place of each, by the values of the keys that it states.
+    keyed: HashMap<Vec<Option<String>>, usize>,
+    /// The first place of each, by its own value.
+    values: HashMap<String, usize>,
+}
+
+impl StatedList {
+    /// `held` names elements of the list.
+    fn of(held: &Map<String, Value>, elements: &[Value]) -> Self {
+        let keys = held.keys().find_map(|key| match Element::read(key) {
+            Some(Element::Keys(keys)) => Some(keys),
+            _ => None,
+        });
+        let names = keys.into_iter().flatten().map(|(name, _)| name).collect();
+        let (stated, keyed, values) = (BTreeSet::new(), HashMap::new(), HashMap::new());
+        let mut list = Self { length: elements.len(), names, stated, keyed, values };
+        let is_set = held.keys().any(|key| key.starts_with("v:"));
+        for (place, element) in elements.iter().enumerate() {
+            let keys: Vec<_> = list.names.iter().map(|name| element.get(name).map(Value::to_string)).collect();
+            if keys.iter().any(Option::is_some) {
+                list.stated.insert(keys.iter().map(Option::is_some).collect());
+                list.keyed.entry(keys).or_insert(place);
+            }
+            if is_set {
+                list.values.entry(element.to_string()).or_insert(place);
+            }
+        }
+        list
+    }
+
+    /// Where the element is that an entry names so.
+    fn place(&self, key: &str) -> Option<usize> {
+        match Element::read(key)? {
+            Element::Keys(keys) => {
+                let values: Vec<String> =
+                    self.names.iter().map(|name| keys.get(name).map(Value::to_string)).collect::<Option<_>>()?;
+                let places = self.stated.iter().filter_map(|stated| {
+                    let keys: Vec<_> =
+                        stated.iter().zip(&values).map(|(stated, value)| stated.then(|| value.clone())).collect();
+                    self.keyed.get(&keys).copied()
+                });
+                places.min()
+            }
+            Element::Value(value) => self.values.get(&value).copied(),
+            Element::Index(index) => (index < self.length).then_some(index),
+        }
     }
 }
 
 fn excess(held: &Value, desired: &Value, path: &str) -> Option<String> {
-    held.as_object()?.iter().find_map(|(key, node)| {
+    let held = held.as_object()?;
+    let mut list = None;
+    held.iter().find_map(|(key, node)| {
         if let Some(name) = key.strip_prefix("f:") {
             let path = join(path, name);
             match desired.get(name) {
@@ -153,9 +227,10 @@ fn excess(held: &Value, desired: &Value, path: &str) -> Option<String> {
             None
         } else {
             let elements = desired.as_array().map(Vec::as_slice).unwrap_or_default();
-            match elements.iter().enumerate().find(|(index, element)| matches_key(key, *index, element)) {
+            let place = list.get_or_insert_with(|| StatedList::of(held, elements)).place(key);
+            match place.and_then(|place| Some((place, elements.get(place)?))) {
                 None => Some(format!("{path}[{key}]")),
-                Some((index, element)) => excess(node, element, &format!("{path}[{index}]")),
+                Some((place, element)) => excess(node, element, &format!("{path}[{place}]")),
             }
         }
     })

@@ -213,6 +213,33 @@ fn what_we_hold_and_no_longer_state_is_excess() {
     assert_eq!(first_excess(&held, &other).as_deref(), Some("status.conditions[k:{\"type\":\"Ready\"}]"));
 }
 
+#[test]
+fn what_is_excess_in_a_list_is_found_by_its_keys_its_value_or_its_place() {
+    let port = |port: u16, protocol: &str| format!("k:{}", json!({"port": port, "protocol": protocol}));
+    let (tcp, udp, other) = (port(80, "TCP"), port(80, "UDP"), port(81, "TCP"));
+    let cases = [
+        // What an element leaves out, the server completed.
+        (json!({&tcp: {}}), json!([{"port": 80}]), None),
+        (json!({&tcp: {}, &udp: {}}), json!([{"port": 80}]), None),
+        (json!({&tcp: {}, &udp: {}}), json!([{"port": 80, "protocol": "TCP"}]), Some(&udp)),
+        (json!({&tcp: {}, &other: {}}), json!([{"port": 80, "protocol": "TCP"}, {"port": 81}]), None),
+        (json!({&tcp: {}}), json!([{"name": "x"}, {"port": 81}]), Some(&tcp)),
+        (json!({"v:\"a\"": {}}), json!(["b", "a"]), None),
+        (json!({"v:\"a\"": {}}), json!(["b"]), Some(&"v:\"a\"".to_owned())),
+        (json!({"v:1": {}}), json!(["1"]), Some(&"v:1".to_owned())),
+        (json!({"i:0": {}, "i:1": {}}), json!(["b"]), Some(&"i:1".to_owned())),
+        (json!({"k:{oops": {}}), json!([{"a": 1}]), Some(&"k:{oops".to_owned())),
+    ];
+    for (held, desired, excess) in cases {
+        let expected = excess.map(|key| format!("s[{key}]"));
+        assert_eq!(first_excess(&json!({"f:s": held}), &json!({"s": desired})), expected, "{held} for {desired}");
+    }
+    // Deeper, in the element that the entry names.
+    let held = json!({"f:s": {&tcp: {"f:port": {}, "f:gone": {}}}});
+    let desired = json!({"s": [{"port": 81}, {"port": 80}]});
+    assert_eq!(first_excess(&held, &desired).as_deref(), Some("s[1].gone"));
+}
+
 /// A server's author decides how long a list is: comparing each element with each would hold up every other server.
 #[test]
 fn a_list_of_thousands_is_compared_in_the_time_of_its_length() {
@@ -237,5 +264,15 @@ fn a_list_of_thousands_is_compared_in_the_time_of_its_length() {
     let wanted: Vec<Value> = (1..=count).map(|port| json!({"containerPort": port})).collect();
     let missing = first_missing(&json!({"f:ports": ports}), &json!({"ports": wanted}));
     assert_eq!(missing, Some(format!("ports[{}]", count - 1)));
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+
+    let held: serde_json::Map<_, _> =
+        (0..count).map(|name| (format!("k:{}", json!({"name": name, "type": "T"})), json!({"f:name": {}}))).collect();
+    let stated: Vec<Value> = (0..count).rev().map(|name| json!({"name": name, "type": "T"})).collect();
+    assert_eq!(first_excess(&json!({"f:s": held}), &json!({"s": stated})), None);
+    let held: serde_json::Map<_, _> = (0..count).map(|value| (format!("v:\"{value}\""), json!({}))).collect();
+    let set: Vec<String> = (0..count).rev().map(|value| value.to_string()).collect();
+    assert_eq!(first_excess(&json!({"f:s": held.clone()}), &json!({"s": set})), None);
+    assert_eq!(first_missing(&json!({"f:s": held}), &json!({"s": set})), None);
     assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
 }
