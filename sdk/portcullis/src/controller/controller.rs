@@ -148,7 +148,8 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Keeps objects in this store, which others may read too.
+    /// Keeps objects in this store, which others may read too. Call it before [`store`](Self::store), which answers with
+    /// this one from then on.
     pub fn stored_in(mut self, store: Arc<Store<Observed<K>>>) -> Self {
         self.store = store;
         self
@@ -184,9 +185,9 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Waits so long after failures. Call it before [`queue`](Self::queue).
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.queue = Arc::new(Queue::new(backoff));
+    /// Waits so long after failures.
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.queue.back_off(backoff);
         self
     }
 
@@ -268,6 +269,7 @@ impl<K: Kind> Controller<K> {
             validators: runtime.offline().map(Validators::new),
             scope: runtime.scope.clone(),
             store: self.store.clone(),
+            queue: self.queue.clone(),
             finalizer: self.finalizer.clone(),
             deadline: self.deadline,
         }
@@ -334,6 +336,7 @@ mod tests {
     use std::convert::Infallible;
 
     use http::{Request, Response};
+    use http_body_util::BodyExt as _;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::client::Body;
     use tokio_util::sync::CancellationToken;
@@ -370,5 +373,44 @@ mod tests {
         });
         tokio::time::timeout(Duration::from_secs(30), work).await.expect("a deletion is asked for");
         assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
+    }
+
+    /// What such a reconcile makes outside of the cluster, no cleanup would ever take away.
+    #[tokio::test]
+    async fn an_object_that_went_before_its_finalizer_was_on_is_not_reconciled() {
+        let (asked, mut patches) = tokio::sync::mpsc::unbounded_channel();
+        let gone = tower::service_fn(move |request: Request<Body>| {
+            let asked = asked.clone();
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let _ = asked.send(serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default());
+                let status =
+                    serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
+                Ok::<_, Infallible>(
+                    Response::builder().status(404).body(Body::from(status.to_string().into_bytes())).unwrap(),
+                )
+            }
+        });
+        let runtime = Runtime::new(kube::Client::new(gone, "default"), "default", CancellationToken::new());
+        let controller = Controller::<ConfigMap>::named("maps")
+            .finalizer("maps.example/hold", |_| ready(Ok::<_, Infallible>(Cleanup::Done)));
+        let mut map = ConfigMap::default();
+        (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("brief".into()));
+        (map.metadata.uid, map.metadata.resource_version) = (Some("first".into()), Some("7".into()));
+        let known = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
+        controller.store.written(known);
+        let kit = Arc::new(controller.kit(&runtime));
+        let key = Key::new("team", "brief");
+        let reconciled = std::sync::atomic::AtomicBool::new(false);
+        let reconcile = |_: Pass<ConfigMap>| {
+            reconciled.store(true, std::sync::atomic::Ordering::SeqCst);
+            ready(Ok::<_, Infallible>(Next::Wait))
+        };
+        let next = kit.reconcile(key, &reconcile).await.map_err(|error| error.to_string());
+        assert_eq!(next, Ok(Next::Wait));
+        assert!(!reconciled.into_inner(), "it has no finalizer");
+        let patch = patches.recv().await.unwrap();
+        let uid = serde_json::json!({"op": "test", "path": "/metadata/uid", "value": "first"});
+        assert!(patch.as_array().unwrap().contains(&uid), "a successor of its name is left alone: {patch}");
     }
 }

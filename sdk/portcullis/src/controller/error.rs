@@ -54,7 +54,7 @@ pub enum ControllerError {
         /// Which webhook's handler, and why.
         problem: String,
     },
-    /// The object cannot be turned into JSON.
+    /// The status cannot be turned into JSON.
     #[error("cannot write the status of {object}: {source}")]
     Status {
         /// Kind, namespace and name.

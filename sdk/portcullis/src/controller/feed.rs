@@ -28,7 +28,7 @@ use crate::scopes::Scope;
 const PAGE: u32 = 200;
 
 /// Which namespaces are watched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespaces(Vec<String>);
 
 /// The watches of a controller, or of several that share their stores: starts them, and says when every one has
@@ -55,11 +55,6 @@ struct Watched<T, R, C> {
 }
 
 impl Namespaces {
-    /// All of them.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
     /// The namespaces of a comma-separated list; an empty one means all of them.
     pub fn parse(list: &str) -> Self {
         let mut namespaces: Vec<String> =

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, refusal};
 use super::children::Children;
-use super::work::Kit;
+use super::work::{Kit, LOOK_AGAIN};
 use super::{ControllerError, Key, Kind, Next, Observed, PlannedEvent, VALID};
 
 /// One reconcile of one object: the object as it was seen, and the writes about it. Every write is left out where the
@@ -41,7 +41,7 @@ pub enum Applied {
     Kept,
     /// It was written.
     Written,
-    /// The one that exists is being deleted. Its removal wakes the controller.
+    /// The one that exists, ours or not, is being deleted. The object is reconciled again when that is done.
     Waits,
 }
 
@@ -94,7 +94,13 @@ impl<K: Kind> Pass<K> {
         let live = children.live(desired.namespace(), desired.name());
         match self.kit.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
             Ensured::Kept => Ok(Applied::Kept),
-            Ensured::Waits => Ok(Applied::Waits),
+            Ensured::Waits => {
+                // A change of a child wakes the owner that it names. This one may name none, or another.
+                if live.is_none_or(|live| live.controller.as_ref() != Some(&self.observed.uid)) {
+                    self.kit.queue.add_after(self.key.clone(), LOOK_AGAIN);
+                }
+                Ok(Applied::Waits)
+            }
             Ensured::Written(live) => {
                 children.written(&desired, live);
                 Ok(Applied::Written)

@@ -48,7 +48,7 @@ pub enum Next {
 pub struct Queue {
     state: Mutex<State>,
     changed: Notify,
-    backoff: Backoff,
+    backoff: Mutex<Backoff>,
 }
 
 #[derive(Debug, Default)]
@@ -99,7 +99,12 @@ impl Backoff {
 impl Queue {
     /// An empty queue with these delays after failures.
     pub fn new(backoff: Backoff) -> Self {
-        Self { backoff, ..Self::default() }
+        Self { backoff: Mutex::new(backoff), ..Self::default() }
+    }
+
+    /// Other delays after failures, from now on.
+    pub(super) fn back_off(&self, backoff: Backoff) {
+        *self.backoff.lock().unwrap_or_else(PoisonError::into_inner) = backoff;
     }
 
     /// Asks for `key` as soon as a worker is free.
@@ -108,7 +113,7 @@ impl Queue {
     }
 
     /// Asks for `key` after `delay`, or earlier if somebody else asked for that.
-    pub fn add_after(&self, key: Key, delay: Duration) {
+    pub(super) fn add_after(&self, key: Key, delay: Duration) {
         self.with(|state| state.add(key, Instant::now() + delay));
         self.changed.notify_one();
     }
@@ -179,6 +184,7 @@ impl Queue {
     }
 
     fn done(&self, key: &Key, next: Option<Next>) {
+        let backoff = *self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
         self.with(|state| {
             state.running.remove(key);
             let mut due = state.again.remove(key);
@@ -196,8 +202,8 @@ impl Queue {
                     *failures = failures.saturating_add(1);
                     // A change while it ran may be the one that mends it: it shortens a long backoff, but not to nothing,
                     // for a failing reconcile may cause such changes itself.
-                    let delay = self.backoff.delay(*failures);
-                    let delay = if due.take().is_some() { delay.min(self.backoff.after_change) } else { delay };
+                    let delay = backoff.delay(*failures);
+                    let delay = if due.take().is_some() { delay.min(backoff.after_change) } else { delay };
                     Some(delay)
                 }
             };
@@ -288,6 +294,18 @@ mod tests {
         assert_eq!(start.elapsed().as_secs(), 3);
         queue.done(&key("a"), Some(Next::Wait));
         assert_eq!(queue.with(|state| state.due.len() + state.at.len() + state.running.len()), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_can_be_said_after_the_queue_was_handed_out() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.back_off(Backoff { first: Duration::from_secs(40), ..Backoff::default() });
+        queue.add(key("a"));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        let start = Instant::now();
+        queue.done(&key("a"), None);
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        assert_eq!(start.elapsed().as_secs(), 40);
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,11 +14,12 @@ use super::children::Children;
 use super::events::Events;
 use super::validity::Validators;
 use super::writer::Writer;
-use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Store};
+use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Queue, Store, Stored as _};
 use crate::scopes::{Ownership, Scope};
 
-/// When to ask again who owns a namespace.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
+/// owner.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Why a reconcile failed: for the log.
 pub(super) type Failure = Box<dyn Display + Send>;
@@ -31,6 +32,7 @@ pub(super) struct Kit<K> {
     /// Which namespaces are ours.
     pub(super) scope: Scope,
     pub(super) store: Arc<Store<Observed<K>>>,
+    pub(super) queue: Arc<Queue>,
     /// By `apiVersion` and `kind`.
     pub(super) children: BTreeMap<(String, String), Children>,
     pub(super) writer: Writer<K>,
@@ -64,17 +66,12 @@ impl<K: Kind> Kit<K> {
         if live.deleting {
             return self.leave(key, live).await;
         }
-        let Ok(object) = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)) else {
+        if live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)).is_err() {
             return Ok(Next::Wait);
-        };
-        let (live, object) = match self.hold(&live).await.map_err(failed)? {
-            Some(held) => match held.object.clone() {
-                Ok(object) if !held.deleting => (held, object),
-                // The watch brings it, as it is now.
-                _ => return Ok(Next::Wait),
-            },
-            None => (live, object),
-        };
+        }
+        // What is not there any more, or is another now, is brought by the watch.
+        let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Next::Wait) };
+        let Ok(object) = live.object.clone() else { return Ok(Next::Wait) };
         if !self.is_valid(&key, &live, &object).await.map_err(failed)? {
             return Ok(Next::Wait);
         }
@@ -85,13 +82,17 @@ impl<K: Kind> Kit<K> {
         }
     }
 
-    /// Puts the finalizer on, before there is anything that it is for. Returns the object with it when it was missing.
-    async fn hold(&self, live: &Observed<K>) -> Result<Option<Arc<Observed<K>>>, ControllerError> {
-        let Some((name, _)) = &self.finalizer else { return Ok(None) };
-        let Some(written) = self.writer.finalizer(live, name, true).await? else { return Ok(None) };
-        let (namespace, name) = (super::Stored::namespace(live), super::Stored::name(live));
+    /// Puts the finalizer on, before there is anything that it is for. Returns the object with it: none when it is gone
+    /// or going, for what would be made for that nobody would ever clean up.
+    async fn hold(&self, live: Arc<Observed<K>>) -> Result<Option<Arc<Observed<K>>>, ControllerError> {
+        let Some((name, _)) = &self.finalizer else { return Ok(Some(live)) };
+        if live.finalizers.contains(name) {
+            return Ok(Some(live));
+        }
+        let Some(written) = self.writer.finalizer(&live, name, true).await? else { return Ok(None) };
         self.store.written(written);
-        Ok(self.store.get(namespace, name))
+        let held = self.store.get(live.namespace(), live.name());
+        Ok(held.filter(|held| held.uid == live.uid && !held.deleting && held.finalizers.contains(name)))
     }
 
     /// An object that is being deleted is not judged and not reconciled: nothing may keep it from going but its cleanup.
@@ -125,7 +126,7 @@ impl<K: Kind> Kit<K> {
 
     /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
     pub(super) fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
-        match self.scope.owns(super::Stored::namespace(live)) {
+        match self.scope.owns(live.namespace()) {
             owner if owner.may_write() => Ok(()),
             _ => Err(ControllerError::HandedOver { object: live.describe() }),
         }

@@ -4,6 +4,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::{Patch, PatchParams};
 use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
@@ -77,7 +79,7 @@ impl<K: Kind> Writer<K> {
     }
 
     /// Puts the finalizer `name` on or takes it off; returns what the API server made of it, `None` when there was
-    /// nothing to do.
+    /// nothing to do or the object is gone. A successor of the same name is left alone.
     pub(super) async fn finalizer(
         &self,
         live: &Observed<K>,
@@ -85,29 +87,21 @@ impl<K: Kind> Writer<K> {
         wanted: bool,
     ) -> Result<Option<Observed<K>>, ControllerError> {
         let held = live.finalizers.iter().any(|finalizer| finalizer == name);
-        let patch = match (wanted, held) {
+        let finalizers = ["metadata", "finalizers"];
+        let (known, change) = match (wanted, held) {
             (true, false) if live.finalizers.is_empty() => {
                 // Nobody has added one since: otherwise this would erase it.
-                json!([
-                    {"op": "test", "path": "/metadata/finalizers", "value": null},
-                    {"op": "add", "path": "/metadata/finalizers", "value": [name]},
-                ])
+                (Value::Null, add(finalizers, json!([name])))
             }
-            (true, false) => json!([
-                {"op": "test", "path": "/metadata/finalizers", "value": live.finalizers},
-                {"op": "add", "path": "/metadata/finalizers/-", "value": name},
-            ]),
+            (true, false) => (json!(live.finalizers), add(["metadata", "finalizers", "-"], json!(name))),
             (false, true) => {
                 let rest: Vec<&String> = live.finalizers.iter().filter(|finalizer| *finalizer != name).collect();
-                json!([
-                    {"op": "test", "path": "/metadata/finalizers", "value": live.finalizers},
-                    {"op": "replace", "path": "/metadata/finalizers", "value": rest},
-                ])
+                (json!(live.finalizers), add(finalizers, json!(rest)))
             }
             _ => return Ok(None),
         };
-        let patch: json_patch::Patch = serde_json::from_value(patch)
-            .map_err(|source| ControllerError::Status { object: live.describe(), source })?;
+        let patch =
+            json_patch::Patch(vec![test(["metadata", "uid"], json!(live.uid)), test(finalizers, known), change]);
         let params = PatchParams { field_manager: Some(self.managers.finalizers.clone()), ..PatchParams::default() };
         let (api, patch) = (self.api(live.namespace()), Patch::Json::<()>(patch));
         self.answer("patch the finalizers of", live, api.patch(live.name(), &params, &patch)).await
@@ -131,4 +125,13 @@ impl<K: Kind> Writer<K> {
             Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
         }
     }
+}
+
+fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value })
+}
+
+/// In an object, that replaces what is there.
+fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }

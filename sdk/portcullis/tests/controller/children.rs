@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use portcullis::controller::{Next, Pass};
+use portcullis::controller::{Applied, Next, Pass};
 use portcullis::operator::Switch;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::json;
@@ -90,5 +90,31 @@ async fn an_object_of_a_childs_name_that_is_not_ours_is_left_alone() {
     assert!(wrong.ends_with("which this controller does not own: say so with Controller::owns"), "{wrong}");
     assert!(error.starts_with("ConfigMap ") && error.contains("was not made by this operator"), "{error}");
     assert_eq!(maps.get("b").await.unwrap().data, None);
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_is_made_once_its_name_is_free_whoever_had_it() {
+    let place = Place::new("name-freed").await;
+    let maps = place.api::<ConfigMap>();
+    let mut theirs = ConfigMap::default();
+    theirs.metadata.name = Some("b".to_owned());
+    theirs.metadata.finalizers = Some(vec!["other.example/hold".to_owned()]);
+    maps.create(&PostParams::default(), &theirs).await.unwrap();
+    maps.delete("b", &DeleteParams::default()).await.unwrap();
+    let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |pass| {
+        let said = said.clone();
+        async move {
+            said.send(pass.apply(&log_book(&pass.object)).await?)?;
+            Ok(Next::Wait)
+        }
+    });
+    place.create("b", 2).await;
+    let first = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap();
+    assert_eq!(first, Some(Applied::Waits));
+    let free = json!({"metadata": {"finalizers": null}});
+    maps.patch("b", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    wait_for_object(&maps, "b", "two oars", PATIENCE, |map| oars(map) == Some("2")).await;
     running.end().await;
 }

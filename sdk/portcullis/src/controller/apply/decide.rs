@@ -11,7 +11,7 @@ pub(super) enum Decision {
     Keep,
     /// Send the document.
     Apply(Reason),
-    /// The live object is being deleted; its removal wakes the controller.
+    /// The live object, ours or not, is being deleted: its name will be free.
     Wait,
     /// An object of that name exists and is not ours to change.
     Refuse(Refusal),

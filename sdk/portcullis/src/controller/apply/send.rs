@@ -69,7 +69,7 @@ pub(crate) enum Ensured {
     Kept,
     /// It was applied; these are the traces of the result.
     Written(Live),
-    /// The one that exists is being deleted. Its removal wakes the controller.
+    /// The one that exists is being deleted.
     Waits,
     /// An object of that name is not ours to change.
     Refused(Refusal),
