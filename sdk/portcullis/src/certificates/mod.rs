@@ -53,6 +53,7 @@ use rustls::crypto::CryptoProvider;
 use tokio_util::sync::CancellationToken;
 
 pub use automatic::Automatic;
+pub(crate) use automatic::ca_data;
 pub(crate) use bundle::published;
 pub use bundle::{Bundle, Configurations};
 pub(crate) use caller::verify;

@@ -10,9 +10,9 @@ use portcullis_manifest::WebhookKind;
 use super::configuration::{Configuration, Entry, conversion, selects};
 use super::snapshot::{Look, Snapshot};
 use super::subject::Subject;
+use crate::operator::Installation;
 
 const INSTANCE: &str = "app.kubernetes.io/instance";
-const HOOK: &str = "helm.sh/hook";
 const JOB: &str = "batch.kubernetes.io/job-name";
 
 impl Snapshot {
@@ -131,10 +131,20 @@ impl Snapshot {
         spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| subject.installation.release.clone())
     }
 
-    /// The Jobs that prepare this installation: hooks of Helm, and what is named after it.
+    /// The Jobs that prepare this installation, by their label; of those without one, such as are called after it and are
+    /// about certificates.
     pub(super) fn hooks(&self, subject: &Subject) -> Vec<&Job> {
-        let release = &subject.installation.release;
-        let ours = |job: &&Job| job.annotations().contains_key(HOOK) || job.name_any().starts_with(release.as_str());
+        let Installation { release, service, secret, .. } = &subject.installation;
+        let called_after = |job: &Job, name: &str| {
+            job.name_any().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        let ours = |job: &&Job| match job.labels().get(INSTANCE) {
+            Some(instance) => instance == release,
+            None => {
+                [release, &service.name, secret].into_iter().any(|name| called_after(job, name))
+                    && (makes_certificates(job) || publishes(job))
+            }
+        };
         self.jobs.seen().map(|jobs| jobs.items.iter().filter(ours).collect()).unwrap_or_default()
     }
 
@@ -152,4 +162,22 @@ pub(super) fn ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     pod.metadata.deletion_timestamp.is_none()
         && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn words(job: &Job) -> impl Iterator<Item = &str> {
+    let pod = job.spec.iter().filter_map(|spec| spec.template.spec.as_ref());
+    let containers = pod.flat_map(|pod| &pod.containers);
+    containers.flat_map(|one| one.command.iter().flatten().chain(one.args.iter().flatten())).map(String::as_str)
+}
+
+/// Whether it makes certificates by means of its own.
+pub(super) fn makes_certificates(job: &Job) -> bool {
+    let name = job.name_any();
+    ["cert-gen", "ca-inject", "certgen"].iter().any(|part| name.contains(part))
+        || words(job).any(|word| word.contains("openssl") || word == "certs")
+}
+
+/// Whether it publishes a CA.
+pub(super) fn publishes(job: &Job) -> bool {
+    job.name_any().contains("ca-inject") || words(job).any(|word| word == "publish")
 }

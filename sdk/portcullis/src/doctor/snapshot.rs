@@ -106,13 +106,13 @@ impl fmt::Debug for Stored {
 /// Everything that the checks ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When the reading ended, by this machine's clock.
+    /// When the lists had been read, by this machine's clock.
     pub now: Timestamp,
-    /// The same by the API server's clock (to the second), where its answer carried it.
+    /// The same moment by the API server's clock (to the second), where its answer carried it.
     pub server_time: Option<Timestamp>,
     /// How many requests were sent to the API server.
     pub requests: usize,
-    /// Only objects of this namespace are looked at; all without.
+    /// Only objects of this namespace are looked at; all without, or those of the one that the operator is restricted to.
     pub in_namespace: Option<String>,
     /// After this many seconds an object that is being deleted counts as stuck.
     pub stuck_after_seconds: u64,
@@ -126,8 +126,8 @@ pub struct Snapshot {
     pub services: BTreeMap<Place, Look<Option<Service>>>,
     /// The EndpointSlices of those Services.
     pub endpoints: BTreeMap<Place, Look<Listed<EndpointSlice>>>,
-    /// The namespace that was asked for, or all.
-    pub namespaces: Look<Listed<Namespace>>,
+    /// The operator's namespace and the one that is asked about, by name.
+    pub namespaces: BTreeMap<String, Look<Option<Namespace>>>,
     /// Deployments of the operator's namespace.
     pub deployments: Look<Listed<Deployment>>,
     /// Pods of the operator's namespace.
@@ -147,7 +147,7 @@ pub struct Snapshot {
     /// The ClusterRoleBinding of the installation.
     pub cluster_binding: Look<Option<ClusterRoleBinding>>,
     /// What the operator's ServiceAccount may do, of what it needs.
-    pub rights: Look<Vec<Right>>,
+    pub rights: Look<Listed<Right>>,
     /// The serving Secret.
     pub secret: Look<Option<Stored>>,
     /// The Secret of the operator's own CA.
@@ -203,8 +203,10 @@ pub struct Issuance {
 /// One right that the operator needs.
 #[derive(Clone, Debug)]
 pub struct Right {
-    /// As in `patch secrets entity-webhook-tls in namespace demo`: verb, resource, name, place.
-    pub what: String,
+    /// Verb.
+    pub verb: String,
+    /// As in `secrets entity-webhook-tls in namespace demo`: resource, name, place.
+    pub on: String,
     /// Whether the API server allows it.
     pub allowed: bool,
 }

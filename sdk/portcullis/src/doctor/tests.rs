@@ -419,11 +419,14 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
             let Some(later) = &mut s.later else { return };
             change(later, |all| all[0].metadata.generation = Some(4));
         }),
-        ("H4", Verdict::Fail, "ServiceAccount shop cannot patch x", "generate rbac", |s| {
-            s.rights = Look::Seen(vec![super::Right { what: "patch x".to_owned(), allowed: false }]);
+        ("H4", Verdict::Fail, "ServiceAccount shop cannot list, patch x", "generate rbac", |s| {
+            let right =
+                |verb: &str, on: &str| super::Right { verb: verb.to_owned(), on: on.to_owned(), allowed: false };
+            let may = super::Right { allowed: true, ..right("get", "y") };
+            s.rights = Look::Seen(vec![right("list", "x"), right("patch", "x"), may].into());
         }),
         ("C1", Verdict::Fail, "namespace shop-system does not exist", "kubectl create namespace shop-system", |s| {
-            s.namespaces = list(&[json!({ "metadata": { "name": "default" } })]);
+            s.namespaces = [("shop-system".to_owned(), Look::Seen(None))].into();
         }),
         ("L1", Verdict::Info, "development session of ann, until 2026-01-01T13:00:00Z", "", |s| develop(s)),
         ("C5", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),

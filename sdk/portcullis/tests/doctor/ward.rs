@@ -59,13 +59,26 @@ fn variants(clinic: &Clinic) -> Vec<Variant> {
             named(BINDING, binding, "/subjects/0/namespace", json!("elsewhere")),
             &[
                 ("H3", "FAIL", " points to elsewhere/shop", "give one of them another --release"),
-                ("H4", "FAIL", "cannot patch validatingwebhookconfigurations shop-validating", "generate rbac"),
+                (
+                    "H4",
+                    "FAIL",
+                    "cannot list, watch, patch validatingwebhookconfigurations shop-validating",
+                    "generate rbac",
+                ),
             ],
         ),
         variant(
             "role without the Secrets",
             of(ROLE, "/rules", json!([])),
-            &[("H4", "FAIL", "cannot patch secrets shop-webhook-tls in namespace shop-", "generate rbac")],
+            &[
+                ("H4", "FAIL", "cannot create secrets in namespace shop-", "generate rbac"),
+                (
+                    "H4",
+                    "FAIL",
+                    "cannot get, list, watch, patch secrets shop-webhook-tls-ca in namespace",
+                    "generate rbac",
+                ),
+            ],
         ),
         variant("no account", vec![Act::Delete(ACCOUNT, "shop")], &[("H3", "FAIL", "ServiceAccount", "generate rbac")]),
         variant(

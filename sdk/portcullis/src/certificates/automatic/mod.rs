@@ -28,7 +28,8 @@ use super::{CertificateError, Material, TimeOfDay};
 use crate::metrics::Metrics;
 use crate::pauses::Pauses;
 use keeper::Keeper;
-use store::{ca_data, pair_data};
+pub(crate) use store::ca_data;
+use store::pair_data;
 
 /// How long one round of reading and writing may take.
 const ROUND: Duration = Duration::from_mins(1);

@@ -16,7 +16,7 @@ use crate::certificates::{CertificateError, Material, read};
 type Values<'a> = [(&'a str, Option<String>)];
 
 /// The values of the Secret with the authorities.
-pub(super) fn ca_data(secret: Option<&Secret>) -> CaData<'_> {
+pub(crate) fn ca_data(secret: Option<&Secret>) -> CaData<'_> {
     let get = |key| value(secret, key);
     CaData {
         ca_crt: get("ca.crt"),

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 use portcullis_pki::Certificate;
 
+use super::cut::missing;
 use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Entry, selects};
 use crate::doctor::lookups::ready;
@@ -159,12 +160,12 @@ pub(super) fn ourselves(view: &View<'_>) -> Said {
 /// C6
 pub(super) fn policies(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
-    let policies = &snapshot.policies.known()?.items;
+    let listed = snapshot.policies.known()?;
     snapshot.pods.known()?;
     let Some(target) = snapshot.target_port(subject) else { return Ok(Vec::new()) };
     let mut notes = Vec::new();
     for pod in snapshot.operator_pods(subject) {
-        let selecting: Vec<_> = policies.iter().filter(|policy| restricts(policy, pod)).collect();
+        let selecting: Vec<_> = listed.items.iter().filter(|policy| restricts(policy, pod)).collect();
         // Policies add up: one that lets the API server in is enough.
         let port = Snapshot::port_of(pod, &target);
         if selecting.is_empty() || selecting.iter().any(|policy| lets_anybody_in(policy, &target, port)) {
@@ -181,7 +182,7 @@ pub(super) fn policies(view: &View<'_>) -> Said {
             "let everybody, or the API servers' addresses (ipBlock), call the port: {}",
             subject.apply("operator")
         );
-        notes.push(warn(message, fix));
+        notes.push(missing(listed, "NetworkPolicies", warn(message, fix)));
         break;
     }
     Ok(notes)

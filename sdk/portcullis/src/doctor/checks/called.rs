@@ -187,8 +187,8 @@ pub(super) fn selected(view: &View<'_>) -> Said {
     let Some(asked) = snapshot.in_namespace.as_ref().or(subject.installation.restricted_to.as_ref()) else {
         return Ok(vec![fine("give --in-namespace to know whether a namespace is selected")]);
     };
-    let namespaces = &snapshot.namespaces.known()?.items;
-    let Some(namespace) = namespaces.iter().find(|namespace| namespace.name_any() == *asked) else {
+    let Some(look) = snapshot.namespaces.get(asked) else { return Ok(Vec::new()) };
+    let Some(namespace) = look.known()? else {
         return Ok(vec![warn(format!("there is no namespace {asked}"), format!("kubectl create namespace {asked}"))]);
     };
     let labels = labels(namespace);

@@ -4,8 +4,10 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::rbac::v1::Subject as Bound;
 use kube::ResourceExt as _;
 
+use super::cut::missing;
 use super::rollout::state;
 use super::{Said, View, fail, fine, info, no_namespace, note, unseen, warn};
+use crate::doctor::lookups::publishes;
 use crate::doctor::report::Verdict;
 use crate::doctor::trust::span;
 
@@ -21,23 +23,6 @@ const TOOLS: [(&str, &str); 4] = [
     ),
     ("inner_evp_generic_fetch", "openssl has no provider that it may use (FIPS): use 'certs ensure', which needs none"),
 ];
-
-fn words(job: &Job) -> impl Iterator<Item = &str> {
-    let pod = job.spec.iter().filter_map(|spec| spec.template.spec.as_ref());
-    let containers = pod.flat_map(|pod| &pod.containers);
-    containers.flat_map(|one| one.command.iter().flatten().chain(one.args.iter().flatten())).map(String::as_str)
-}
-
-/// Whether it makes or publishes certificates by means of its own.
-pub(super) fn makes_certificates(job: &Job) -> bool {
-    let name = job.name_any();
-    ["cert-gen", "ca-inject", "certgen"].iter().any(|part| name.contains(part))
-        || words(job).any(|word| word.contains("openssl") || word == "certs")
-}
-
-fn publishes(job: &Job) -> bool {
-    job.name_any().contains("ca-inject") || words(job).any(|word| word == "publish")
-}
 
 /// How it failed, when it did.
 fn failure(job: &Job) -> Option<String> {
@@ -145,10 +130,11 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
         return if subject.is_called() { unseen("there is no namespace, see C1") } else { Ok(vec![missing]) };
     }
     let (namespace, account) = (subject.namespace(), snapshot.account(subject));
-    let accounts = &snapshot.accounts.known()?.items;
+    let accounts = snapshot.accounts.known()?;
     let mut notes = Vec::new();
-    if !accounts.iter().any(|one| one.name_any() == account) {
-        notes.push(fail(format!("ServiceAccount {namespace}/{account} not found"), subject.apply("rbac")));
+    if !accounts.items.iter().any(|one| one.name_any() == account) {
+        let none = fail(format!("ServiceAccount {namespace}/{account} not found"), subject.apply("rbac"));
+        notes.push(missing(accounts, "ServiceAccounts", none));
     }
     let ours = |bound: &Bound| {
         bound.kind == "ServiceAccount" && bound.name == account && bound.namespace.as_deref() == Some(namespace)
@@ -172,10 +158,10 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
         }
     }
     if !subject.access.own_namespace.is_empty() {
-        let bindings = &snapshot.role_bindings.known()?.items;
-        if !bindings.iter().any(|binding| binding.subjects.iter().flatten().any(ours)) {
+        let bindings = snapshot.role_bindings.known()?;
+        if !bindings.items.iter().any(|binding| binding.subjects.iter().flatten().any(ours)) {
             let message = format!("no RoleBinding in namespace {namespace} binds ServiceAccount {account}");
-            notes.push(fail(message, subject.apply("rbac")));
+            notes.push(missing(bindings, "RoleBindings", fail(message, subject.apply("rbac"))));
         }
     }
     Ok(notes)
@@ -189,12 +175,16 @@ pub(super) fn rights(view: &View<'_>) -> Said {
             "the operator runs outside of the cluster: its rights are not those of a ServiceAccount",
         )]);
     }
-    let refused: Vec<_> = snapshot.rights.known()?.iter().filter(|right| !right.allowed).collect();
+    let rights = &snapshot.rights.known()?.items;
     let account = snapshot.account(subject);
-    let note = |right: &&crate::doctor::snapshot::Right| {
-        fail(format!("ServiceAccount {account} cannot {}", right.what), subject.apply("rbac"))
-    };
-    Ok(refused.iter().map(note).collect())
+    // One finding for each thing that it may not do everything with.
+    let refused = rights.chunk_by(|one, next| one.on == next.on).filter_map(|rights| {
+        let verbs: Vec<_> = rights.iter().filter(|right| !right.allowed).map(|right| right.verb.as_str()).collect();
+        let on = &rights.first()?.on;
+        (!verbs.is_empty())
+            .then(|| fail(format!("ServiceAccount {account} cannot {} {on}", verbs.join(", ")), subject.apply("rbac")))
+    });
+    Ok(refused.collect())
 }
 
 /// Why nothing can be said from the Jobs' logs.

@@ -4,6 +4,7 @@
 
 mod answers;
 mod called;
+mod cut;
 mod deleting;
 mod denials;
 mod hooks;
@@ -15,11 +16,10 @@ mod writers;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use rustls::crypto::CryptoProvider;
 
 use super::report::{Finding, Report, Verdict};
-use super::snapshot::{Blind, Snapshot};
+use super::snapshot::{Blind, Look, Snapshot};
 use super::subject::Subject;
 
 /// What a check sees.
@@ -66,12 +66,10 @@ fn unseen(why: &str) -> Said {
     Ok(vec![info(format!("not looked: {why}"))])
 }
 
-/// The operator's namespace, where all that are there were listed, and it is not among them.
+/// That the operator's namespace does not exist, where it could be asked for.
 fn no_namespace(view: &View<'_>) -> Option<Note> {
-    let (own, listed) = (view.subject.namespace(), view.snapshot.namespaces.seen()?);
-    let all = view.snapshot.in_namespace.as_deref().is_none_or(|only| only == own) && !listed.more;
-    // A cluster without any has not been looked at.
-    let missing = all && !listed.items.is_empty() && !listed.items.iter().any(|one| one.name_any() == own);
+    let own = view.subject.namespace();
+    let missing = matches!(view.snapshot.namespaces.get(own)?, Look::Seen(None));
     missing.then(|| fail(format!("namespace {own} does not exist"), format!("kubectl create namespace {own}")))
 }
 
@@ -168,7 +166,11 @@ pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProv
             vec![fine("nothing to look at: this installation serves no webhooks")]
         } else {
             match look(&view) {
-                Ok(said) if said.is_empty() => vec![fine(*what)],
+                Ok(said) if said.iter().all(|note| note.verdict == Verdict::Ok) => match cut::unread(&view, id) {
+                    Some(why) => vec![info(why)],
+                    None if said.is_empty() => vec![fine(*what)],
+                    None => said,
+                },
                 Ok(said) => said,
                 // What could not be looked at may be well or not.
                 Err(Blind(why)) => vec![note(Verdict::Warn, format!("{what}? {why}"), None)],

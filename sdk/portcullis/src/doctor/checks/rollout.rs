@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 use portcullis_manifest::WebhookKind;
 
+use super::cut::missing;
 use super::{Said, View, fail, info, no_namespace, note, unseen, warn};
 use crate::doctor::lookups::ready;
 use crate::doctor::report::Verdict;
@@ -76,7 +77,7 @@ pub(super) fn pods(view: &View<'_>) -> Said {
     if let Some(missing) = no_namespace(view) {
         return Ok(vec![missing]);
     }
-    snapshot.pods.known()?;
+    let listed = snapshot.pods.known()?;
     let pods = snapshot.operator_pods(subject);
     if pods.iter().any(|pod| ready(pod)) {
         return Ok(Vec::new());
@@ -94,7 +95,8 @@ pub(super) fn pods(view: &View<'_>) -> Said {
             format!("kubectl -n {namespace} describe pod {0}; kubectl -n {namespace} logs {0}", pod.name_any())
         }
     };
-    Ok(vec![fail(format!("no ready operator pod in namespace {namespace} ({found})"), fix)])
+    let none = fail(format!("no ready operator pod in namespace {namespace} ({found})"), fix);
+    Ok(vec![missing(listed, "pods", none)])
 }
 
 /// Phase, and the first reason that is given for it.
@@ -174,11 +176,12 @@ pub(super) fn replicas(view: &View<'_>) -> Said {
     }
     if replicas > 1 {
         let labels = spec.template.metadata.and_then(|metadata| metadata.labels).unwrap_or_default();
-        let covered = snapshot.budgets.known()?.items.iter().any(|budget| {
+        let budgets = snapshot.budgets.known()?;
+        let covered = budgets.items.iter().any(|budget| {
             let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
             selector.is_some_and(|selector| crate::doctor::configuration::selects(Some(selector), &labels))
         });
-        if !covered {
+        if !covered && !budgets.more {
             let message =
                 format!("no PodDisruptionBudget for Deployment {name}: drained nodes may take all replicas at once");
             notes.push(note(Verdict::Info, message, Some(subject.apply("operator"))));

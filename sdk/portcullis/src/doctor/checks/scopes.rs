@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use portcullis_lease::Record;
 
+use super::cut::missing;
 use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Configuration, shown};
 use crate::doctor::snapshot::Blind;
@@ -119,7 +120,12 @@ pub(super) fn lost(view: &View<'_>) -> Said {
             "start the restricted operator again, or take it away: kubectl delete {} {name}",
             configuration.resource()
         );
-        notes.push(fail(message, fix));
+        notes.push(match claim {
+            Some(_) => fail(message, fix),
+            None => {
+                missing(view.snapshot.leases.known()?, "Leases by which namespaces are claimed", fail(message, fix))
+            }
+        });
     }
     for session in view.snapshot.family(view.subject).filter(|one| is_development(one)) {
         let of = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().and_then(|map| map.get(key).cloned());
@@ -150,7 +156,7 @@ pub(super) fn unguarded(view: &View<'_>) -> Said {
              or, when no operator is behind it: kubectl -n {namespace} delete lease {lease}",
             view.subject.installation.operator
         );
-        notes.push(fail(message, fix));
+        notes.push(missing(view.snapshot.configurations.known()?, "webhook configurations", fail(message, fix)));
     }
     Ok(notes)
 }
@@ -162,7 +168,7 @@ pub(super) fn named(view: &View<'_>) -> Said {
     let mut notes = Vec::new();
     for claim in claims.iter().filter(|claim| claim.lease.name_any() != *real && claim.is_live(view)) {
         let both = claims.iter().any(|other| other.namespace == claim.namespace && other.lease.name_any() == *real);
-        if !both {
+        if !both && !view.snapshot.leases.known()?.more {
             let (namespace, name) = (&claim.namespace, claim.lease.name_any());
             let message =
                 format!("namespace {namespace} is claimed by lease {name} only; operators of this kind write {real}");

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use portcullis_pki::rotation::{self, CaData, PairData};
+use portcullis_pki::rotation::{self, PairData};
 use portcullis_pki::{Certificate, PairProblem, bundle_fingerprints};
 
 use super::{Note, Said, View, fail, fine, unseen, warn};
-use crate::certificates::CertificateMode;
+use crate::certificates::{CertificateMode, ca_data};
 use crate::doctor::snapshot::{Reached, Served, Snapshot, Stored};
 use crate::doctor::subject::Subject;
-use crate::doctor::trust::{Pair, SOON, day, pair, span, value};
+use crate::doctor::trust::{Pair, SOON, day, pair, span};
 
 /// After this while a replica should have taken up what is in the Secret.
 const TAKEN_UP: SignedDuration = SignedDuration::from_mins(3);
@@ -55,15 +55,7 @@ fn leaf(pair: Pair<'_>) -> Option<Certificate> {
 
 /// What is wrong with the stored authorities.
 fn authorities(stored: &Stored, now: Timestamp) -> Vec<String> {
-    let get = |key| value(stored, key);
-    let data = CaData {
-        ca_crt: get("ca.crt"),
-        ca_key: get("ca.key"),
-        next_crt: get("next.crt"),
-        next_key: get("next.key"),
-        previous_crt: get("previous.crt"),
-    };
-    let read = rotation::Stored::read(&data, &PairData::default(), &[], now);
+    let read = rotation::Stored::read(&ca_data(Some(&stored.0)), &PairData::default(), &[], now);
     read.authorities.err().map(|lost| lost.problem).into_iter().chain(read.damage).collect()
 }
 

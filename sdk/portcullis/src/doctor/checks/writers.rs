@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{Said, View, fail, fine, info, warn};
 use crate::certificates::CertificateMode;
 use crate::doctor::configuration::Configuration;
+use crate::doctor::lookups::makes_certificates;
 use crate::doctor::snapshot::{Issuance, Snapshot};
 use crate::doctor::subject::Subject;
 use crate::doctor::trust::{pair, value};
@@ -175,8 +176,7 @@ pub(super) fn owners(view: &View<'_>) -> Said {
     if mode == CertificateMode::Automatic {
         owners.insert("the operator (--certificates automatic)".to_owned());
     }
-    let hooks: Vec<_> =
-        snapshot.hooks(subject).into_iter().filter(|job| super::hooks::makes_certificates(job)).collect();
+    let hooks: Vec<_> = snapshot.hooks(subject).into_iter().filter(|job| makes_certificates(job)).collect();
     if let Some(job) = hooks.first() {
         owners.insert(format!("Job {}", job.name_any()));
     }

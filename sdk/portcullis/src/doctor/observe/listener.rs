@@ -49,8 +49,8 @@ pub(super) async fn listeners(
         let entries = snapshot.ours(subject);
         let port = entries.first().and_then(|(_, entry)| u16::try_from(entry.port()).ok());
         let port = port.unwrap_or(installation.service.port);
-        let found = tokio::net::lookup_host((host, port)).await.map(|found| found.take(ADDRESSES).collect());
-        targets.push((format!("Service {} ({host})", installation.service.name), found.unwrap_or_default()));
+        let found = addresses(tokio::net::lookup_host((host, port))).await;
+        targets.push((format!("Service {} ({host})", installation.service.name), found));
     } else if call_pods {
         let port = snapshot.target_port(subject);
         for pod in snapshot.operator_pods(subject).into_iter().filter(|pod| ready(pod)).take(PODS) {
@@ -83,6 +83,14 @@ pub(super) async fn listeners(
         }
     });
     join_all(calls).await
+}
+
+/// The first addresses that a name stands for; none when nobody says so in time.
+async fn addresses(lookup: impl Future<Output = std::io::Result<impl Iterator<Item = SocketAddr>>>) -> Vec<SocketAddr> {
+    match timeout(CONNECT, lookup).await {
+        Ok(Ok(found)) => found.take(ADDRESSES).collect(),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
 }
 
 /// Whoever answers is who is looked at: its certificate is kept and judged later, and nothing is told to it that
@@ -201,4 +209,15 @@ async fn get(
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     Ok((status.ok_or_else(|| "it does not speak HTTP/1.1".to_owned()), body.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_nobody_resolves_is_not_waited_for() {
+        let never = std::future::pending::<std::io::Result<std::iter::Empty<_>>>();
+        assert_eq!(timeout(CONNECT * 2, addresses(never)).await, Ok(Vec::new()));
+    }
 }

@@ -6,7 +6,7 @@ mod listener;
 mod parts;
 mod read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,14 +23,16 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use rustls::crypto::CryptoProvider;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::configuration::Configuration;
 use super::snapshot::{Listed, Look, Place, Snapshot, Stored};
 use super::subject::Subject;
 use crate::certificates::CertificateMode;
+pub(super) use read::MOST;
 use read::Reader;
 
 /// The most Services that are looked up: those that webhooks for our kinds call.
@@ -69,10 +71,14 @@ impl Default for Options {
     }
 }
 
-/// Reads everything that the checks ask for, with at most a few dozen requests, each of which has a deadline.
+/// Reads everything that the checks ask for. Each request has a deadline. There are a few dozen, one for each right that
+/// the operator needs (250 at most), and two for each object whose creation is tried.
 pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Subject, options: &Options) -> Snapshot {
     let reader = Reader::new(client);
     let mut snapshot = Box::pin(at_once(&reader, subject, options)).await;
+    // Both at one moment, at which the lists have just been read: what is written in them is compared with it.
+    snapshot.server_time = reader.server_time().await;
+    snapshot.now = Timestamp::now();
     snapshot.in_namespace.clone_from(&options.in_namespace);
     snapshot.stuck_after_seconds = options.stuck_after.as_secs();
     snapshot.denial.clone_from(&options.denial);
@@ -95,10 +101,9 @@ pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Su
     snapshot.listeners = listeners;
     if let Some(watch) = options.watch {
         tokio::time::sleep(watch).await;
-        let (later, leases) = tokio::join!(configurations(&reader), leases(&reader, subject));
+        let (later, leases) = tokio::join!(configurations(&reader, subject), leases(&reader, subject));
         (snapshot.later, snapshot.leases_later) = (Some(later), Some(leases));
     }
-    snapshot.now = Timestamp::now();
     snapshot.requests = reader.requests();
     snapshot
 }
@@ -107,6 +112,7 @@ pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Su
 async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snapshot {
     let own = subject.namespace();
     let installation = &subject.installation;
+    let asked = options.in_namespace.as_deref().or(installation.restricted_to.as_deref());
     let of = |what: &str| format!("{what} in namespace {own}");
     macro_rules! own {
         ($kind:ty, $what:literal) => {
@@ -133,9 +139,9 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
     };
     let first = async {
         tokio::join!(
-            configurations(reader),
+            configurations(reader, subject),
             crds,
-            namespaces(reader, options.in_namespace.as_deref()),
+            namespaces(reader, [Some(own), asked]),
             own!(Deployment, "deployments"),
             own!(Pod, "pods"),
             own!(ServiceAccount, "serviceaccounts"),
@@ -156,12 +162,11 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
             parts::objects(reader, subject, options.in_namespace.as_deref()),
             counters::calls(reader, subject),
             parts::identity(reader, options.denial.is_some()),
-            reader.server_time(),
         )
     };
     let (
         (configurations, crds, namespaces, deployments, pods, accounts, jobs, policies, budgets, roles, cluster),
-        (events, secret, ca_secret, leases, leaders, objects, calls, identity, server_time),
+        (events, secret, ca_secret, leases, leaders, objects, calls, identity),
     ) = tokio::join!(first, second);
     Snapshot {
         configurations,
@@ -183,31 +188,49 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
         objects,
         calls,
         identity,
-        server_time,
         ..Snapshot::default()
     }
 }
 
-async fn configurations(reader: &Reader) -> Look<Listed<Configuration>> {
+async fn configurations(reader: &Reader, subject: &Subject) -> Look<Listed<Configuration>> {
     let validating = Api::<ValidatingWebhookConfiguration>::all(reader.client.clone());
     let mutating = Api::<MutatingWebhookConfiguration>::all(reader.client.clone());
     let (validating, mutating) = tokio::join!(
-        reader.list(validating, "validatingwebhookconfigurations", ListParams::default()),
-        reader.list(mutating, "mutatingwebhookconfigurations", ListParams::default()),
+        of_kind(reader, validating, "validatingwebhookconfigurations", subject.installation.validating()),
+        of_kind(reader, mutating, "mutatingwebhookconfigurations", subject.installation.mutating()),
     );
     both(validating.map(of_either_kind), mutating.map(of_either_kind))
+}
+
+/// The first of a kind, and its own wherever it stands in the list.
+async fn of_kind<K>(reader: &Reader, api: Api<K>, what: &str, own: String) -> Look<Listed<K>>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut listed = match reader.list(api.clone(), what, ListParams::default()).await {
+        Look::Seen(listed) => listed,
+        blind => return blind,
+    };
+    if listed.more && !listed.items.iter().any(|one| one.meta().name.as_ref() == Some(&own)) {
+        match reader.get(api, what, &own).await {
+            Look::Seen(found) => listed.items.extend(found),
+            blind => return blind.map(|_| Listed::default()),
+        }
+    }
+    Look::Seen(listed)
 }
 
 fn of_either_kind<K: Into<Configuration>>(list: Listed<K>) -> Listed<Configuration> {
     Listed { items: list.items.into_iter().map(Into::into).collect(), more: list.more }
 }
 
-async fn namespaces(reader: &Reader, only: Option<&str>) -> Look<Listed<Namespace>> {
-    let api = Api::<Namespace>::all(reader.client.clone());
-    match only {
-        Some(name) => reader.get(api, "namespaces", name).await.map(|found| Vec::from_iter(found).into()),
-        None => reader.list(api, "namespaces", ListParams::default()).await,
-    }
+async fn namespaces(reader: &Reader, names: [Option<&str>; 2]) -> BTreeMap<String, Look<Option<Namespace>>> {
+    let names: BTreeSet<_> = names.into_iter().flatten().collect();
+    let found = names.into_iter().map(|name| async move {
+        let api = Api::<Namespace>::all(reader.client.clone());
+        (name.to_owned(), reader.get(api, "namespaces", name).await)
+    });
+    join_all(found).await.into_iter().collect()
 }
 
 async fn events(reader: &Reader, own: &str, other: Option<&str>) -> Look<Listed<Event>> {
@@ -289,3 +312,6 @@ fn both<T>(one: Look<Listed<T>>, other: Look<Listed<T>>) -> Look<Listed<T>> {
         (Look::Seen(_), blind) | (blind, _) => blind,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use futures::StreamExt as _;
 use futures::future::join_all;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
-use kube::discovery::{Scope, pinned_kind};
+use kube::discovery::Scope;
 use kube::{Api, ResourceExt as _};
 use portcullis_manifest::Grant;
 use serde_json::Value;
@@ -17,10 +18,11 @@ use super::read::Reader;
 use crate::doctor::snapshot::{Identity, Listed, Log, Look, Probe, Right, Snapshot};
 use crate::doctor::subject::{Kind, Subject};
 
-/// The most kinds, pods and rights that are looked at.
-const KINDS: usize = 8;
+/// The most pods whose logs are read.
 const PODS: usize = 4;
-const RIGHTS: usize = 12;
+/// The most rights that are asked for, and how many at the same time.
+const RIGHTS: usize = 250;
+const AT_ONCE: usize = 8;
 
 /// Objects of the operator's kinds.
 pub(super) async fn objects(
@@ -29,7 +31,7 @@ pub(super) async fn objects(
     in_namespace: Option<&str>,
 ) -> BTreeMap<String, Look<Listed<DynamicObject>>> {
     let namespace = in_namespace.or(subject.installation.restricted_to.as_deref());
-    let kinds = subject.kinds.iter().take(KINDS).map(|kind| async {
+    let kinds = subject.kinds.iter().map(|kind| async {
         let Kind { group, version, kind: name, plural, .. } = kind;
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, name), plural);
         let client = reader.client.clone();
@@ -44,53 +46,92 @@ pub(super) async fn objects(
     join_all(kinds).await.into_iter().collect()
 }
 
-/// Whether the operator's ServiceAccount may do what certificates and webhooks need of it.
-pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapshot) -> Look<Vec<Right>> {
-    let (own, account) = (subject.namespace(), snapshot.account(subject));
-    let mut wanted = Vec::new();
-    for (grants, namespace) in [(&subject.access.own_namespace, Some(own)), (&subject.access.cluster, None)] {
+/// One question about a right.
+struct Asked {
+    group: &'static str,
+    resource: &'static str,
+    verb: &'static str,
+    name: Option<String>,
+    namespace: Option<String>,
+}
+
+/// Everything that the registration says the operator needs: each verb on each resource, under each name.
+fn needed(subject: &Subject) -> Vec<Asked> {
+    let access = &subject.access;
+    let own = Some(subject.namespace());
+    let watched = subject.installation.restricted_to.as_deref();
+    let mut needed = Vec::new();
+    for (grants, namespace) in [(&access.own_namespace, own), (&access.cluster, None), (&access.watched, watched)] {
         for Grant { group, resources, verbs, names, .. } in grants {
-            for (resource, verb) in resources.iter().flat_map(|resource| verbs.iter().map(move |verb| (resource, verb)))
+            let names: Vec<_> = names.iter().cloned().map(Some).collect();
+            let names = if names.is_empty() { vec![None] } else { names };
+            for (resource, name) in resources.iter().flat_map(|resource| names.iter().map(move |name| (resource, name)))
             {
-                let name = names.first().cloned();
-                // One of the verbs that change something stands for its grant, and the others for themselves.
-                if matches!(*verb, "patch" | "create" | "get" | "update") {
-                    wanted.push((*group, *resource, *verb, name, namespace));
-                }
+                needed.extend(verbs.iter().map(|verb| Asked {
+                    group,
+                    resource,
+                    verb,
+                    name: name.clone(),
+                    namespace: namespace.map(str::to_owned),
+                }));
             }
         }
     }
-    wanted.truncate(RIGHTS);
+    needed
+}
+
+/// Whether the operator's ServiceAccount may do what it needs to.
+pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapshot) -> Look<Listed<Right>> {
+    if snapshot.is_external(subject) && snapshot.deployment(subject).is_none() {
+        // It does not run under a ServiceAccount.
+        return Look::default();
+    }
+    let (own, account) = (subject.namespace(), snapshot.account(subject));
+    let user = format!("system:serviceaccount:{own}:{account}");
+    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{own}")];
     let api = Api::<SubjectAccessReview>::all(reader.client.clone());
-    let mut rights = Vec::new();
-    for (group, resource, verb, name, namespace) in wanted {
-        let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
-        let named = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+    let mut needed = needed(subject);
+    let more = needed.len() > RIGHTS;
+    needed.truncate(RIGHTS);
+    let ask = |Asked { group, resource, verb, name, namespace }: Asked| {
         let attributes = ResourceAttributes {
             group: Some(group.to_owned()),
             resource: Some(resource.split('/').next().unwrap_or_default().to_owned()),
             subresource: resource.split_once('/').map(|(_, sub)| sub.to_owned()),
             verb: Some(verb.to_owned()),
-            namespace: namespace.map(str::to_owned),
-            name,
+            namespace: namespace.clone(),
+            name: name.clone(),
             ..ResourceAttributes::default()
         };
         let spec = SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{own}:{account}")),
-            groups: Some(vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{own}")]),
+            user: Some(user.clone()),
+            groups: Some(groups.to_vec()),
             resource_attributes: Some(attributes),
             ..SubjectAccessReviewSpec::default()
         };
         let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        match reader.ask(&api, "subjectaccessreviews.authorization.k8s.io", &question).await {
-            Look::Seen(answer) => rights.push(Right {
-                what: format!("{verb} {resource}{named}{place}"),
+        let api = &api;
+        async move {
+            let answer = reader.ask(api, "subjectaccessreviews.authorization.k8s.io", &question).await;
+            let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+            let named = name.map(|name| format!(" {name}")).unwrap_or_default();
+            answer.map(|answer| Right {
+                verb: verb.to_owned(),
+                on: format!("{resource}{named}{place}"),
                 allowed: answer.status.is_some_and(|status| status.allowed),
-            }),
-            blind => return blind.map(|_| Vec::new()),
+            })
+        }
+    };
+    let mut answers = futures::stream::iter(needed).map(ask).buffered(AT_ONCE);
+    let mut rights = Vec::new();
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Look::Seen(right) => rights.push(right),
+            // It is the same for all of them.
+            blind => return blind.map(|_| Listed::default()),
         }
     }
-    Look::Seen(rights)
+    Look::Seen(Listed { items: rights, more })
 }
 
 /// The end of what the operator's pods and those of failed Jobs said.
@@ -127,9 +168,9 @@ pub(super) async fn probes(reader: &Reader, objects: &[Value]) -> Vec<Probe> {
             namespace => namespace,
         }
         .to_owned();
-        let known = pinned_kind(&reader.client, &GroupVersionKind::gvk(group, version, &kind)).await;
+        let known = reader.kind(&GroupVersionKind::gvk(group, version, &kind)).await;
         let (refusal, namespace) = match (known, serde_json::from_value::<DynamicObject>(object.clone())) {
-            (Ok((resource, capabilities)), Ok(parsed)) => {
+            (Look::Seen((resource, capabilities)), Ok(parsed)) => {
                 let client = reader.client.clone();
                 let (api, namespace) = match capabilities.scope {
                     Scope::Cluster => (Api::all_with(client, &resource), String::new()),
@@ -137,7 +178,8 @@ pub(super) async fn probes(reader: &Reader, objects: &[Value]) -> Vec<Probe> {
                 };
                 (reader.try_to_create(&api, &parsed).await.err(), namespace)
             }
-            (Err(error), _) => (Some((0, error.to_string())), namespace),
+            (Look::Refused(needs), _) => (Some((0, format!("needs {needs}"))), namespace),
+            (Look::Failed(why), _) => (Some((0, why)), namespace),
             (_, Err(error)) => (Some((0, format!("it is no object: {error}"))), namespace),
         };
         probes.push(Probe { kind, namespace, refusal });
@@ -157,4 +199,36 @@ pub(super) async fn identity(reader: &Reader, wanted: bool) -> Option<Look<Ident
         let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
         Identity { user: user.username.unwrap_or_default(), groups: user.groups.unwrap_or_default() }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::subject;
+
+    #[test]
+    fn every_verb_on_every_resource_under_every_name_is_asked_for_where_it_is_needed() {
+        let mut subject = subject();
+        subject.installation.restricted_to = Some("team".to_owned());
+        subject.access.own_namespace = vec![Grant::new("", &["secrets"], &["list", "delete"]).named(["a", "b"])];
+        subject.access.cluster = vec![Grant::new("coordination.k8s.io", &["leases"], &["watch"])];
+        subject.access.watched = vec![Grant::new("shop.example", &["orders", "orders/status"], &["patch"])];
+        let asked: Vec<_> = needed(&subject)
+            .into_iter()
+            .map(|Asked { group, resource, verb, name, namespace }| {
+                let part = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+                format!("{verb} {resource}.{group} {} {}", part(name), part(namespace))
+            })
+            .collect();
+        let expected = [
+            "list secrets. a shop-system",
+            "delete secrets. a shop-system",
+            "list secrets. b shop-system",
+            "delete secrets. b shop-system",
+            "watch leases.coordination.k8s.io - -",
+            "patch orders.shop.example - team",
+            "patch orders/status.shop.example - team",
+        ];
+        assert_eq!(asked, expected);
+    }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use kube::api::{ListParams, LogParams, PostParams};
+use kube::api::{ApiResource, ListParams, LogParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{ApiCapabilities, pinned_kind};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +19,7 @@ use crate::doctor::snapshot::{Listed, Look};
 /// How long one request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most items of one list that are looked at.
-const MOST: u32 = 250;
+pub(in crate::doctor) const MOST: u32 = 250;
 /// The end of a log that is looked at.
 const LINES: i64 = 400;
 const BYTES: i64 = 256 * 1024;
@@ -98,6 +100,12 @@ impl Reader {
             Ok(Err(error)) => Err((0, error.to_string())),
             Err(_) => Err((0, format!("no answer within {} s", PATIENCE.as_secs()))),
         }
+    }
+
+    /// What the API server calls objects of a kind, and whether they live in namespaces.
+    pub(super) async fn kind(&self, kind: &GroupVersionKind) -> Look<(ApiResource, ApiCapabilities)> {
+        let needs = format!("discover {} in {}", kind.kind, kind.api_version());
+        self.request(&needs, pinned_kind(&self.client, kind)).await
     }
 
     /// The last lines of a container's log.

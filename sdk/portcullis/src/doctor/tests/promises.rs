@@ -26,3 +26,134 @@ fn each_configuration_that_is_left_when_webhooks_are_off_is_named_with_the_comma
         assert_eq!((said.len(), said[0].verdict, &said[0].fix), (1, expected, &fix), "{said:?}");
     }
 }
+
+/// As if there were more of a list than is read.
+fn cut<T>(look: &mut Look<Listed<T>>) {
+    let Look::Seen(list) = look else { panic!("it was not seen") };
+    list.more = true;
+}
+
+#[test]
+fn a_check_that_finds_nothing_in_a_list_that_was_cut_does_not_say_that_all_is_well() {
+    type Change = fn(&mut Snapshot);
+    let cases: &[(&[&str], &str, Change)] = &[
+        (&["W10", "T1", "T2", "T3", "T5"], "objects of a kind", |s| {
+            s.objects = [("orders.shop.example".to_owned(), Look::Seen(Listed { items: vec![], more: true }))].into();
+        }),
+        (&["L1", "L6", "T2", "T4"], "webhook configurations", |s| cut(&mut s.configurations)),
+        (&["W7", "L2", "L3", "L4", "L5"], "Leases by which", |s| cut(&mut s.leases)),
+        (&["L6"], "Leases of leaders", |s| cut(&mut s.leaders)),
+        (&["W9", "C9", "C11"], "Deployments", |s| cut(&mut s.deployments)),
+        (&["C3", "C6", "C7", "H2"], "pods", |s| cut(&mut s.pods)),
+        (&["X10", "X13", "H1", "H2", "H7"], "Jobs", |s| cut(&mut s.jobs)),
+        (&["C6"], "NetworkPolicies", |s| cut(&mut s.policies)),
+        (&["C12", "H2", "T2"], "warnings", |s| cut(&mut s.events)),
+        (&["H4"], "rights", |s| cut(&mut s.rights)),
+        (&["T2", "T4"], "Services", |s| s.services.clear()),
+        (&["C4", "C5", "X6", "X7"], "pods that could be called", |s| {
+            change(&mut s.pods, |all| all.push(of(pod("shop-1"))))
+        }),
+    ];
+    for (ids, what, change) in cases {
+        let mut snapshot = well();
+        change(&mut snapshot);
+        for id in *ids {
+            let said = findings(&subject(), &snapshot, id);
+            assert!(said[0].verdict == Verdict::Info && said[0].message.contains(what), "{id}, {what}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn what_may_be_in_the_rest_of_a_list_that_was_cut_is_not_said_to_be_missing() {
+    type Change = fn(&mut Snapshot);
+    let cases: &[(&str, Change)] = &[
+        ("C1", |s| s.pods = Look::Seen(Listed { items: vec![], more: true })),
+        ("H3", |s| s.accounts = Look::Seen(Listed { items: vec![], more: true })),
+        ("L1", |s| {
+            let only = json!({ "matchLabels": { "kubernetes.io/metadata.name": "a" } });
+            change(&mut s.configurations, |all| all[0].entries[0].namespaces = Some(of(only)));
+            cut(&mut s.leases);
+        }),
+        ("L2", |s| {
+            s.leases = list(&[lease("shop-namespace-scope", "pod-a", 1, "2026-01-01T11:59:50.000000Z")]);
+            cut(&mut s.configurations);
+        }),
+        ("L3", |s| {
+            s.leases = list(&[lease("shop-ns-lock", "pod-a", 1, "2026-01-01T11:59:50.000000Z")]);
+            cut(&mut s.leases);
+        }),
+        ("C9", |s| s.budgets = Look::Seen(Listed { items: vec![], more: true })),
+    ];
+    for (id, change) in cases {
+        let mut snapshot = well();
+        change(&mut snapshot);
+        let said = findings(&subject(), &snapshot, id);
+        assert!(said.iter().all(|one| one.verdict <= Verdict::Warn), "{id}: {said:?}");
+        let of_the_cut = |one: &super::super::Finding| {
+            one.verdict == Verdict::Ok
+                || one.message.contains("could not look")
+                || one.message.contains("only the first")
+        };
+        assert!(said.iter().all(of_the_cut), "{id}: {said:?}");
+    }
+}
+
+#[test]
+fn the_namespace_that_a_restricted_installation_is_for_is_looked_up_by_its_name() {
+    let mut subject = subject();
+    subject.installation.restricted_to = Some("team-x".to_owned());
+    let mut snapshot = well();
+    let namespace = |name: &str| Look::Seen(Some(of(json!({ "metadata": { "name": name } }))));
+    snapshot.namespaces = [("team-x".to_owned(), namespace("team-x"))].into();
+    assert_eq!(findings(&subject, &snapshot, "W6")[0].verdict, Verdict::Ok);
+    // That the operator's own was not asked for, or may not be read, does not make it missing.
+    assert_eq!(findings(&subject, &snapshot, "C1")[0].verdict, Verdict::Ok);
+    snapshot.namespaces = [("team-x".to_owned(), Look::Seen(None))].into();
+    let said = &findings(&subject, &snapshot, "W6")[0];
+    assert!(said.verdict == Verdict::Warn && said.message == "there is no namespace team-x", "{said:?}");
+}
+
+#[test]
+fn a_job_counts_as_the_installations_by_its_label_or_by_its_name_and_its_work() {
+    let labelled = |instance: &str| json!({ "app.kubernetes.io/instance": instance });
+    let (hook, none) = (json!({ "helm.sh/hook": "pre-install" }), json!({}));
+    let certs = json!(["certs", "ensure"]);
+    let migrate = json!(["migrate"]);
+    for (name, labels, annotations, words, ours) in [
+        ("shop-frontend-migrate", &none, &hook, &migrate, false),
+        ("shop-frontend-certs", &labelled("shop-frontend"), &hook, &certs, false),
+        ("shopping-certs", &none, &none, &certs, false),
+        ("web-admission-create", &none, &hook, &certs, false),
+        ("shop-certs-1", &none, &none, &certs, true),
+        ("shop-webhook-cert-gen-1", &none, &hook, &none, true),
+        ("prepare", &labelled("shop"), &none, &migrate, true),
+    ] {
+        let mut snapshot = well();
+        let mut failed = job(&json!({ "failed": 4 }));
+        failed["metadata"]["name"] = json!(name);
+        failed["metadata"]["labels"] = labels.clone();
+        failed["metadata"]["annotations"] = annotations.clone();
+        failed["spec"]["template"]["spec"]["containers"][0]["args"] =
+            if words.is_array() { words.clone() } else { json!([]) };
+        snapshot.jobs = list(&[failed]);
+        let (failed, cleanup) = (findings(&subject(), &snapshot, "H1"), findings(&subject(), &snapshot, "H7"));
+        assert_eq!(failed[0].verdict == Verdict::Fail, ours, "{name}: {failed:?}");
+        assert_eq!(cleanup[0].fix.is_some(), ours, "{name}: {cleanup:?}");
+    }
+}
+
+// The keys are those that the operator itself reads.
+#[test]
+fn damage_to_any_key_of_the_authoritys_secret_is_said() {
+    for key in ["ca.crt", "ca.key", "next.crt", "next.key", "previous.crt"] {
+        let mut snapshot = well();
+        let Look::Seen(Some(Stored(ca))) = &mut snapshot.ca_secret else { panic!("it is there") };
+        ca.data.get_or_insert_default().insert(key.to_owned(), ByteString(b"garbage".to_vec()));
+        let said = findings(&subject(), &snapshot, "X1");
+        assert!(
+            said.iter().any(|one| one.verdict == Verdict::Fail && one.message.contains("-ca: ")),
+            "{key}: {said:?}"
+        );
+    }
+}
