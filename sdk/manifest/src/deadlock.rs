@@ -26,7 +26,7 @@ const IN_NAMESPACES: [(&str, &[&str]); 6] = [
     ("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
 ];
 /// Kinds without a namespace, with what stops when they cannot be written. No selector of namespaces leaves any out.
-const OF_CLUSTERS: [(&str, &str, &str); 10] = [
+const OF_CLUSTERS: [(&str, &str, &str); 12] = [
     ("", "nodes", "no node could join the cluster or say that it lives"),
     ("authentication.k8s.io", "tokenreviews", "nobody could prove to a kubelet or an API server who they are"),
     ("authorization.k8s.io", "subjectaccessreviews", "nobody could be given what their rights allow"),
@@ -36,6 +36,16 @@ const OF_CLUSTERS: [(&str, &str, &str); 10] = [
     ("rbac.authorization.k8s.io", "clusterroles", "no API server could start: it brings its own up to date first"),
     ("scheduling.k8s.io", "priorityclasses", "no API server could start: it brings its own up to date first"),
     ("apiregistration.k8s.io", "apiservices", "no API server could become ready: it registers its own first"),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "flowschemas",
+        "no API server could become ready: it brings its own up to date first",
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "prioritylevelconfigurations",
+        "no API server could become ready: it brings its own up to date first",
+    ),
     ("storage.k8s.io", "csinodes", "no kubelet could start"),
 ];
 

@@ -139,6 +139,16 @@ fn what_would_lock_the_cluster_is_refused_with_what_it_reaches_and_the_way_out()
             named,
         ),
         (
+            rule("flowcontrol.apiserver.k8s.io", "flowschemas"),
+            "its rule names flowschemas.flowcontrol.apiserver.k8s.io: while the operator is away, no API server could become ready: it brings its own up to date first",
+            named,
+        ),
+        (
+            rule("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+            "its rule names prioritylevelconfigurations.flowcontrol.apiserver.k8s.io: while the operator is away, no API server could become ready: it brings its own up to date first",
+            named,
+        ),
+        (
             rule("storage.k8s.io", "csinodes"),
             "its rule names csinodes.storage.k8s.io: while the operator is away, no kubelet could start",
             named,
