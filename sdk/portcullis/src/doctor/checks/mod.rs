@@ -131,7 +131,7 @@ checks! {
     "X12" "the bundle that was brought is the Secret's" webhooks writers::brought;
     "X13" "one owner of the certificates" webhooks writers::owners;
     "X14" "one writer of each caBundle" webhooks writers::fights;
-    "X15" "the log is without TLS errors" webhooks rollout::handshakes;
+    "X15" "by the log, callers trust the certificate" webhooks rollout::handshakes;
     "H1" "the installation's Jobs succeed" always hooks::jobs;
     "H2" "the Jobs' pods run" always hooks::pods;
     "H3" "accounts and bindings are those of this installation" always hooks::bindings;
