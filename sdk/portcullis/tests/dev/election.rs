@@ -50,11 +50,14 @@ impl Place {
         Dev::spawn(ENTITIES, &[&fixed[..], &listen, &TIMING, arguments].concat())
     }
 
-    /// A session with controllers; its webhooks are called for nobody.
+    /// A session with controllers; its webhooks are called for nobody, where they are not for one namespace.
     pub(crate) fn session(&self, arguments: &[&str]) -> Dev {
         let home: &[&str] = if arguments.contains(&"--namespace") { &[] } else { &["--namespace", &self.home] };
-        let fixed = ["--controllers", "--only-namespace", "nobody-s"];
-        Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &[&fixed[..], home, &TIMING, arguments].concat())
+        // A restricted one is called for its own alone, and may not be told another.
+        let restricted = arguments.contains(&"--restrict-to-namespace");
+        let only: &[&str] = if restricted { &[] } else { &["--only-namespace", "nobody-s"] };
+        let arguments = [&["--controllers"], only, home, &TIMING, arguments].concat();
+        Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &arguments)
     }
 
     /// Makes an entity, and waits until somebody has greeted it.

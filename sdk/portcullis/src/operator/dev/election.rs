@@ -43,13 +43,12 @@ impl Candidate {
     ) -> anyhow::Result<Self> {
         let mut candidate = Self::none();
         if installation.restricted_to.is_none() {
-            match rights::lacks(client, &rights::TO_STAND_BACK).await? {
-                Some(lack) => say(&format!("Webhooks do not stand back for restricted operators: {lack}")),
-                None => {
-                    // It holds none: it is no candidate, and marks nothing.
-                    let flags = LeaseFlags::of_session(SESSION.to_owned(), BTreeMap::new(), None);
-                    candidate.leases = Leases::new(client, installation, other_names, false, &flags)?;
-                }
+            if let Some(lack) = rights::lacks(client, &rights::TO_STAND_BACK).await? {
+                say(&format!("Webhooks do not stand back for restricted operators: {lack}"));
+            } else {
+                // It holds none: it is no candidate, and marks nothing.
+                let flags = LeaseFlags::of_session(SESSION.to_owned(), BTreeMap::new(), None);
+                candidate.leases = Leases::new(client, installation, other_names, false, &flags)?;
             }
         }
         Ok(candidate)
@@ -81,7 +80,7 @@ impl Candidate {
             return Ok(Self { leases, seat: None, told: Some(told) });
         }
         makes_room(client, installation, &seat).await?;
-        let told = format!("run here while this session holds the Lease {namespace}/{}, with your rights", seat.name);
+        let told = format!("run here while this session holds the {seat}, with your rights");
         Ok(Self { leases, seat: Some(seat), told: Some(told) })
     }
 }
@@ -114,9 +113,10 @@ async fn makes_room(client: &Client, installation: &Installation, seat: &Seat) -
         return Ok(());
     }
     let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
-    let (release, Seat { namespace, name: left, .. }) = (release_of(&name), seat);
+    let release = release_of(&name);
     bail!(
-        "the installed operator {there}/{release} would stand back for this session: the session that holds the Lease          {namespace}/{left} began before it. Take turns with the operator: --namespace {there} --release {release}; or          end that session first"
+        "the installed operator {there}/{release} would stand back for this session: the session that holds the {seat} \
+         began before it. Take turns with the operator: --namespace {there} --release {release}; or end that session first"
     )
 }
 

@@ -123,19 +123,19 @@ pub(super) async fn perform<A: clap::Args>(
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
-    let swept = tokio::select! {
-        swept = session.cluster.sweep() => swept?,
-        name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
+    let order = async {
+        session.cluster.sweep().await?.iter().for_each(|line| say(line));
+        if flags.sweep {
+            sweep(left.as_ref()).await;
+        }
+        anyhow::Ok(())
     };
-    for line in &swept {
-        say(line);
+    tokio::select! {
+        order = order => order?,
+        name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
     }
     if flags.sweep {
-        let sweep = sweep(left);
-        return tokio::select! {
-            () = sweep => Ok(()),
-            name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
-        };
+        return Ok(());
     }
 
     let Candidate { leases, seat, told } = candidate;
@@ -192,7 +192,7 @@ pub(super) async fn perform<A: clap::Args>(
         let rest = async { while tasks.next().await.is_some() {} };
         let _ = timeout(SHUTDOWN, rest).await;
         if let Some(seat) = seat {
-            seat.clear().await.unwrap_or_else(|error| say(&format!("left Lease {}: {error:#}", seat.name)));
+            seat.clear().await.unwrap_or_else(|error| say(&format!("left {seat}: {error:#}")));
         }
         anyhow::Ok(())
     };
@@ -222,17 +222,17 @@ fn beside(
                 seat.tell(&election).await;
             }
         };
-        ended.run_until_cancelled(join(told, sweep(left))).await;
+        ended.run_until_cancelled(join(told, sweep(left.as_ref()))).await;
         ended.cancelled().await;
         Ok(())
     });
 }
 
 /// Takes away the Lease that sessions left. It lapses in any case, so a failure is only said.
-async fn sweep(left: Option<Seat>) {
+async fn sweep(left: Option<&Seat>) {
     let Some(seat) = left else { return };
     if let Err(error) = seat.sweep().await {
-        say(&format!("left Lease {}/{}: {error:#}", seat.namespace, seat.name));
+        say(&format!("left {seat}: {error:#}"));
     }
 }
 

@@ -3,6 +3,8 @@
 //! A session marks the Lease that it creates; whoever else takes it later takes the mark away. So a Lease with the mark
 //! is one that only sessions ever held, and goes with the last of them.
 
+use std::fmt;
+
 use anyhow::Context as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Preconditions};
@@ -30,7 +32,7 @@ pub(super) const SESSION: &str = "dev/";
 pub(super) struct Seat {
     api: Api<Lease>,
     pub(super) namespace: String,
-    pub(super) name: String,
+    name: String,
     /// What ends the installed replicas.
     room: String,
 }
@@ -59,6 +61,12 @@ pub(super) fn is_session(record: &Record) -> bool {
     record.holder.as_ref().is_some_and(|holder| holder.starts_with(SESSION))
 }
 
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease {}/{}", self.namespace, self.name)
+    }
+}
+
 impl Seat {
     /// That of this installation.
     pub(super) fn new(client: &Client, installation: &Installation) -> Self {
@@ -77,8 +85,8 @@ impl Seat {
 
     /// The Lease, where sessions alone have ever held it.
     pub(super) async fn of_sessions(&self) -> anyhow::Result<Option<Lease>> {
-        let Self { api, namespace, name, .. } = self;
-        let found = call(&format!("read Lease {namespace}/{name}"), api.get_opt(name)).await?;
+        let Self { api, name, .. } = self;
+        let found = call(&format!("read {self}"), api.get_opt(name)).await?;
         Ok(found.filter(|lease| {
             let record = Record::from(lease);
             Mark::of(&lease.metadata).is_some() && (record.holder.is_none() || is_session(&record))
@@ -88,19 +96,18 @@ impl Seat {
     /// Takes the Lease away that sessions left. That its holder is dead is seen, and not read from a clock: it does not
     /// renew for as long as the Lease lasts.
     pub(super) async fn sweep(&self) -> anyhow::Result<Swept> {
-        let Self { namespace, name, .. } = self;
         let Some(mut left) = self.of_sessions().await? else { return Ok(Swept::Clear) };
         let record = Record::from(&left);
         if let Some(holder) = &record.holder {
             let lasts = record.duration.unwrap_or(LASTS).min(LASTS);
             let (end, owner, seconds) = (Instant::now() + lasts, owner(holder), lasts.as_secs());
-            say(&format!("Lease {namespace}/{name}: looking for {seconds} s whether the session of {owner} lives"));
+            say(&format!("{self}: looking for {seconds} s whether the session of {owner} lives"));
             while Instant::now() < end {
                 sleep_until(end.min(Instant::now() + ALIVE)).await;
                 let Some(lease) = self.of_sessions().await? else { return Ok(Swept::Clear) };
                 let holder = Record::from(&lease).holder;
                 if holder.is_some() && lease.spec != left.spec {
-                    say(&format!("left Lease {namespace}/{name}: the session that holds it lives"));
+                    say(&format!("left {self}: the session that holds it lives"));
                     return Ok(Swept::Taken);
                 }
                 left = lease;
@@ -120,12 +127,12 @@ impl Seat {
 
     /// As it was read: whoever takes it in between keeps it.
     async fn delete(&self, lease: &Lease) -> anyhow::Result<Swept> {
-        let Self { api, namespace, name, .. } = self;
+        let Self { api, name, .. } = self;
         let (uid, resource_version) = (lease.uid(), lease.resource_version());
         let this = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
-        match call(&format!("delete Lease {namespace}/{name}"), api.delete(name, &this)).await {
+        match call(&format!("delete {self}"), api.delete(name, &this)).await {
             Ok(_) => {
-                say(&format!("removed Lease {namespace}/{name}"));
+                say(&format!("removed {self}"));
                 Ok(Swept::Clear)
             }
             Err(error) if is_code(&error, &[404]) => Ok(Swept::Clear),
@@ -149,7 +156,6 @@ impl Seat {
 
     /// One line; nothing while it is not known, or about to change.
     fn state(&self, Election { lease, among, .. }: &Election) -> Option<String> {
-        let Self { namespace, name, room, .. } = self;
         if let Some(hold) = lease.held() {
             if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(Scopes::ahead) {
                 let release = release_of(&lease);
@@ -160,12 +166,12 @@ impl Seat {
             }
             // They begin when nobody else can be at work any more.
             let begun = among.as_ref().is_none_or(|among| among.leads(hold.epoch));
-            return begun.then(|| format!("Controllers run here: this session holds the Lease {namespace}/{name}."));
+            return begun.then(|| format!("Controllers run here: this session holds the {self}."));
         }
         let health = lease.health();
         let Some(holder) = health.holder else {
             let error = health.last_error.filter(|_| !health.answered)?;
-            return Some(format!("Controllers wait for the Lease {namespace}/{name}: {error}"));
+            return Some(format!("Controllers wait for the {self}: {error}"));
         };
         if holder == lease.identity() {
             return None;
@@ -173,8 +179,8 @@ impl Seat {
         let who = who(&holder);
         let room = match who.strip_prefix(SESSION) {
             Some(owner) => format!("it is the session of {owner}, which has to end first"),
-            None => format!("to make room: {room}"),
+            None => format!("to make room: {}", self.room),
         };
-        Some(format!("Controllers wait: {who} leads, by the Lease {namespace}/{name}; {room}"))
+        Some(format!("Controllers wait: {who} leads, by the {self}; {room}"))
     }
 }
