@@ -113,7 +113,7 @@ pub fn step(
         Phase::Draining => match observed.published_for {
             None => Step::Wait(None),
             Some(time) => {
-                let gone_over = (timing.settle + timing.settle / 4).saturating_sub(time);
+                let gone_over = timing.settle.saturating_add(timing.settle / 4).saturating_sub(time);
                 let left = timing.drain.saturating_sub(observed.unchanged_for).max(gone_over);
                 if left.is_zero() { Step::Forget } else { Step::Wait(Some(left)) }
             }

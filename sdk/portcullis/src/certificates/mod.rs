@@ -39,6 +39,8 @@ mod bundle;
 mod caller;
 mod error;
 mod follow;
+#[cfg(test)]
+mod log;
 mod metrics;
 mod read;
 mod supplied;

@@ -33,7 +33,7 @@ use store::pair_data;
 
 /// How long one round of reading and writing may take.
 const ROUND: Duration = Duration::from_mins(1);
-/// First and longest pause after a write that another writer overtook, within a round.
+/// First and longest pause after a write that another writer overtook or undoes, within a round.
 const OVERTAKEN: Duration = Duration::from_millis(50);
 const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
 
@@ -127,8 +127,8 @@ impl Automatic {
                     warn!(error = %refused, "what is stored is served as it is");
                 } else if let (Step::Issue, Some(sound)) = (found.step(self, Observed::default()), &found.sound) {
                     match self.advance(Step::Issue, sound, &found).await {
-                        Ok(true) => continue,
-                        Ok(false) => {
+                        // Issued, or another writer was faster: what is stored then is seen in a moment.
+                        Ok(_) => {
                             sleep(pauses.next(Instant::now())).await;
                             continue;
                         }
@@ -154,9 +154,8 @@ impl Automatic {
                 let Some(sound) = &found.sound else { return Err(found.refused.unwrap_or_else(|| self.unsettled())) };
                 match sound.authorities.phase() {
                     Phase::Steady => {
-                        if !self.advance(Step::MakeNext, sound, &found).await? {
-                            sleep(pauses.next(Instant::now())).await;
-                        }
+                        self.advance(Step::MakeNext, sound, &found).await?;
+                        sleep(pauses.next(Instant::now())).await;
                     }
                     under_way => return Ok(under_way),
                 }

@@ -226,8 +226,8 @@ impl Automatic {
             organizations: &[],
             dns_names: &self.dns_names,
             ip_addresses: &[],
-            not_before: now - BACKDATED,
-            not_after: (now + self.timing.leaf_validity).min(ca.certificate().not_after),
+            not_before: from(now, -BACKDATED),
+            not_after: from(now, self.timing.leaf_validity).min(ca.certificate().not_after),
             usage: Usage::Server,
         })?;
         let material = Material { cert_pem, key_pem, ca_pem: authorities.bundle() };
@@ -248,7 +248,7 @@ impl Automatic {
 
     fn new_authority(&self) -> Result<Ca, CertificateError> {
         let now = self.time_of_day.now();
-        Ok(Ca::generate(&self.authority_name(), now - BACKDATED, now + self.timing.ca_validity)?)
+        Ok(Ca::generate(&self.authority_name(), from(now, -BACKDATED), from(now, self.timing.ca_validity))?)
     }
 
     fn authority_name(&self) -> String {
@@ -291,6 +291,11 @@ impl Automatic {
         }
         found
     }
+}
+
+/// So long from this time, or as long as there is time.
+fn from(time: Timestamp, by: SignedDuration) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// The authorities that callers of what is served must trust.

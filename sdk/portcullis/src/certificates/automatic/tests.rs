@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::io::Write;
 use std::sync::Mutex;
 
 use http::{Method, Request, Response};
@@ -11,11 +10,12 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::certificates::log::Log;
 
 /// More than this in a minute is no waiting.
 const MANY: usize = 200;
 
-/// An API server that has Secrets made, and refuses every change with this status.
+/// An API server that has Secrets made, and answers every change with this status and does not make it.
 #[derive(Default)]
 struct Stubborn {
     status: u16,
@@ -24,7 +24,7 @@ struct Stubborn {
 }
 
 impl Stubborn {
-    fn refusing(status: u16) -> Arc<Self> {
+    fn answering(status: u16) -> Arc<Self> {
         Arc::new(Self { status, ..Self::default() })
     }
 
@@ -46,6 +46,8 @@ impl Stubborn {
                 secrets.insert(secret["metadata"]["name"].as_str().unwrap().to_owned(), secret.clone());
                 (201, secret)
             }
+            // As where an admission policy takes out again what is written.
+            _ if self.status == 200 => (200, secrets[&name].clone()),
             _ => (self.status, Value::Null),
         };
         let reason = if code == 404 { "NotFound" } else { "Unknown" };
@@ -66,49 +68,55 @@ impl Stubborn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_every_write_waits_longer_and_longer() {
-    let server = Stubborn::refusing(409);
-    let mut source = server.source();
-    source.ensure().await.unwrap();
-    let error = source.rotate().await.unwrap_err();
-    assert!(matches!(error, CertificateError::Unsettled { .. }), "{error}");
+async fn who_loses_every_write_or_has_it_undone_waits_longer_and_longer() {
+    for status in [409, 200] {
+        let server = Stubborn::answering(status);
+        let mut source = server.source();
+        source.ensure().await.unwrap();
+        let error = source.rotate().await.unwrap_err();
+        assert!(matches!(error, CertificateError::Unsettled { .. }), "{status}: {error}");
 
-    *server.asked.lock().unwrap() = 0;
-    // The certificate is about to end.
-    source.time_of_day = TimeOfDay::off_by(SignedDuration::from_hours(24 * 350));
-    let error = source.ensure().await.unwrap_err();
-    assert!(matches!(error, CertificateError::Unsettled { .. }), "{error}");
+        // The certificate is about to end; it does not read; the authorities are in disorder, or do not read.
+        for damage in [None, Some(("tls", "tls.crt")), Some(("tls-ca", "next.crt")), Some(("tls-ca", "ca.crt"))] {
+            *server.asked.lock().unwrap() = 0;
+            source.time_of_day = TimeOfDay::off_by(SignedDuration::from_hours(24 * 350));
+            let sound = server.secrets.lock().unwrap().clone();
+            if let Some((secret, key)) = damage {
+                source.time_of_day = TimeOfDay::system();
+                server.secrets.lock().unwrap().get_mut(secret).unwrap()["data"][key] = json!("Z2FyYmFnZQ==");
+            }
+            // Where there is something to serve, it is enough to have tried.
+            if let Err(error) = source.ensure().await {
+                assert!(matches!(error, CertificateError::Unsettled { .. }), "{status}, {damage:?}: {error}");
+            }
+            *server.secrets.lock().unwrap() = sound;
+        }
+    }
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+// Whoever sets them so far wants no end.
+#[tokio::test(start_paused = true)]
+async fn validities_beyond_the_end_of_time_end_there() {
+    let mut source = Stubborn::answering(200).source();
+    (source.timing.ca_validity, source.timing.leaf_validity) = (SignedDuration::MAX, SignedDuration::MAX);
+    source.timing.settle = Duration::MAX;
+    let made = source.ensure().await.unwrap();
+    let leaf = portcullis_pki::Certificate::from_pem(made.cert_pem.as_bytes()).unwrap();
+    assert!(leaf.not_after.duration_since(jiff::Timestamp::now()) > SignedDuration::from_hours(24 * 365 * 7000));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_repair_that_is_refused_is_not_said_to_be_done() {
-    let (log, server) = (Log::default(), Stubborn::refusing(403));
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let ((log, _guard), server) = (Log::listen(), Stubborn::answering(403));
     let source = server.source();
     let material = source.ensure().await.unwrap();
     for (key, cannot) in
         [("next.crt", "the stored authorities cannot be put in order"), ("ca.crt", "the stored CA cannot be replaced")]
     {
-        log.0.lock().unwrap().clear();
+        log.take();
         server.secrets.lock().unwrap().get_mut("tls-ca").unwrap()["data"][key] = json!("Z2FyYmFnZQ==");
         assert_eq!(source.ensure().await.unwrap().cert_pem, material.cert_pem, "what there is goes on");
-        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let said = log.take();
         assert!(said.contains(cannot), "{said}");
         assert!(!said.contains("the stored CA is replaced") && !said.contains("are put in order"), "{said}");
     }
@@ -117,7 +125,7 @@ async fn a_repair_that_is_refused_is_not_said_to_be_done() {
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_is_named() {
     let silent = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
-    let source = Automatic { client: Client::new(silent, "default"), ..Stubborn::refusing(409).source() };
+    let source = Automatic { client: Client::new(silent, "default"), ..Stubborn::answering(409).source() };
     let wait = timeout(Duration::from_mins(5), source.stored());
     let error = wait.await.expect("it ends").unwrap_err();
     assert_eq!(error.to_string(), "the API server does not answer for Secret team/tls-ca");

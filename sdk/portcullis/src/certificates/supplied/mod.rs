@@ -2,6 +2,8 @@
 
 mod check;
 mod cure;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 use portcullis_pki::Certificate;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -32,8 +34,10 @@ use cure::Place;
 const LOOK_AGAIN: Duration = Duration::from_mins(10);
 /// How long API servers are given to take up a bundle that we have seen.
 const SETTLE: Duration = Duration::from_secs(10);
-/// A person is told this long before their certificate ends.
+/// A person is told this long before their certificate ends, and then again and again.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How often they are told.
+const REMIND: Duration = Duration::from_hours(24);
 /// The annotation by which cert-manager says which Certificate a Secret belongs to.
 const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 
@@ -181,6 +185,11 @@ impl Supplied {
         let (mut live, mut seen): (Option<Secret>, bool) = (None, false);
         let mut next: Option<Candidate> = None;
         let mut told = String::new();
+        // At start, and with every new pair, it is told at once.
+        let mut reminded = Instant::now();
+        // Goes on while the watch fails again and again.
+        let mut look = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 version = versions.next() => match version {
@@ -201,7 +210,7 @@ impl Supplied {
                     }
                     continue;
                 }
-                () = sleep_until(Instant::now() + LOOK_AGAIN) => {}
+                _ = look.tick() => {}
             }
             if !seen {
                 continue;
@@ -211,7 +220,13 @@ impl Supplied {
                 Ok(Candidate { sound, config })
             });
             match candidate {
-                Ok(candidate) if candidate.sound.material == current => next = None,
+                Ok(candidate) if candidate.sound.material == current => {
+                    next = None;
+                    if reminded.elapsed() >= REMIND {
+                        reminded = Instant::now();
+                        self.remind(&candidate.sound);
+                    }
+                }
                 Ok(candidate) if next.as_ref().is_some_and(|next| next.sound == candidate.sound) => {}
                 Ok(candidate) => next = Some(candidate),
                 Err(error) => {
@@ -264,9 +279,14 @@ impl Supplied {
     fn serves(&self, sound: &Sound) {
         self.metrics.ends("leaf", sound.leaf.not_after);
         self.metrics.ends("ca", sound.ca.not_after);
-        let left = sound.leaf.not_after.duration_since(self.time_of_day.now());
-        if self.supplier == Supplier::User && left < SOON {
-            warn!(secret = self.secret, ends = %sound.leaf.not_after, "the certificate ends soon: have a new one issued and put it into the Secret");
+        self.remind(sound);
+    }
+
+    /// Tells a person that what is served ends soon; cert-manager knows.
+    fn remind(&self, sound: &Sound) {
+        let ends = sound.leaf.not_after.min(sound.ca.not_after);
+        if self.supplier == Supplier::User && ends.duration_since(self.time_of_day.now()) < SOON {
+            warn!(secret = self.secret, %ends, "the certificate, or the CA that it is under, ends soon: have a new one issued and put it into the Secret");
         }
     }
 
