@@ -10,6 +10,9 @@ use serde_json::json;
 use super::plan::Plan;
 use super::tries::{NoAnswer, tried};
 
+#[cfg(test)]
+mod tests;
+
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;
 /// Objects that are written at the same time.
@@ -34,6 +37,9 @@ pub(super) struct Tally {
     pub(super) gone: usize,
     /// Those that the API server would not take.
     pub(super) refused: Refused,
+    /// Those of them about which it said nothing that is about the object.
+    #[serde(skip)]
+    failed: usize,
 }
 
 /// Objects that stay in an old version.
@@ -63,24 +69,29 @@ enum Written {
 
 /// All objects of one kind, in every namespace.
 pub(super) struct Objects<'a> {
+    writer: Writer<'a>,
+    pub(super) tally: Tally,
+}
+
+/// Writes one of them.
+struct Writer<'a> {
     client: &'a Client,
     plan: &'a Plan,
     params: PatchParams,
-    pub(super) tally: Tally,
-    failed: usize,
 }
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
 impl<'a> Objects<'a> {
     pub(super) fn new(client: &'a Client, plan: &'a Plan, params: PatchParams) -> Self {
-        Self { client, plan, params, tally: Tally::default(), failed: 0 }
+        Self { writer: Writer { client, plan, params }, tally: Tally::default() }
     }
 
     /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many
     /// are left.
     pub(super) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> anyhow::Result<()> {
-        let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.plan.resource);
+        let Self { writer, tally } = self;
+        let all: Api<DynamicObject> = Api::all_with(writer.client.clone(), &writer.plan.resource);
         let mut page = ListParams::default().limit(PAGE);
         let (mut done, mut lists) = (0, 1);
         loop {
@@ -88,20 +99,15 @@ impl<'a> Objects<'a> {
                 Ok(list) => list,
                 Err(error) if error.code() == Some(410) && lists < LISTS => {
                     // What is written already will not be written again.
-                    (page.continue_token, done, lists, self.tally) = (None, 0, lists + 1, Tally::default());
+                    (page.continue_token, done, lists, *tally) = (None, 0, lists + 1, Tally::default());
                     continue;
                 }
                 Err(error) => return Err(anyhow::Error::new(error).context("cannot list the objects")),
             };
             let objects = list.items.len();
-            let mut written = stream::iter(list.items).map(|object| self.write(object)).buffer_unordered(WRITES);
-            let mut results = Vec::with_capacity(objects);
-            while let Some(result) = written.next().await {
-                results.push(result);
-            }
-            drop(written);
-            for (object, result) in results {
-                self.count(&object, result)?;
+            let mut written = stream::iter(list.items).map(|object| writer.write(object)).buffer_unordered(WRITES);
+            while let Some((object, result)) = written.next().await {
+                tally.count(&object, result)?;
             }
             done += objects;
             let left = list.metadata.remaining_item_count.and_then(|left| usize::try_from(left).ok());
@@ -112,7 +118,9 @@ impl<'a> Objects<'a> {
             }
         }
     }
+}
 
+impl Writer<'_> {
     /// Has the API server write the object as it is. It does so only if what is stored is not what it would write now:
     /// when it is in another version.
     async fn write(&self, object: Metadata) -> (Metadata, Written) {
@@ -131,9 +139,15 @@ impl<'a> Objects<'a> {
         };
         (object, written)
     }
+}
 
+impl Tally {
+    /// Counts what became of an object.
+    ///
+    /// # Errors
+    /// When so many could not be written that the rest need not be tried.
     fn count(&mut self, object: &Metadata, written: Written) -> anyhow::Result<()> {
-        let Tally { rewritten, unchanged, gone, refused } = &mut self.tally;
+        let Self { rewritten, unchanged, gone, refused, failed } = self;
         match written {
             Written::Anew => *rewritten += 1,
             Written::AsItWas => *unchanged += 1,
@@ -144,8 +158,8 @@ impl<'a> Objects<'a> {
                     let namespace = object.namespace().unwrap_or_default();
                     refused.objects.push(Refusal { namespace, name: object.name_any(), reason: reason.clone() });
                 }
-                self.failed += usize::from(!error.refused());
-                if self.failed > MOST_FAILED {
+                *failed += usize::from(!error.refused());
+                if *failed > MOST_FAILED {
                     bail!("the API server could not write {MOST_FAILED} objects; the last time it said: {reason}");
                 }
             }

@@ -69,7 +69,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for kind in &self.crds {
             let Kind { name, storage_version: version, stored_versions, tally, outcome } = kind;
-            let Tally { rewritten, unchanged, gone, refused } = tally;
+            let Tally { rewritten, unchanged, gone, refused, .. } = tally;
             let counts = format!("{rewritten} rewritten, {unchanged} as they were, {gone} gone meanwhile");
             match outcome {
                 Outcome::NothingToDo => writeln!(f, "{name}: all objects are stored in {version}")?,
