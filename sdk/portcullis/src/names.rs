@@ -1,5 +1,7 @@
 //! What Kubernetes takes for a name (RFC 1123), and the names of what several parts look for.
 
+use jiff::SignedDuration;
+
 /// A label: 1 to 63 lower-case letters, digits and `-`, which neither begin nor end with `-`.
 pub(crate) fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
@@ -37,6 +39,8 @@ pub(crate) const DEV_SESSION: &str = "portcullis.dev/dev-session";
 pub(crate) const DEV_OWNER: &str = "portcullis.dev/dev-owner";
 /// The annotation that says when it ends at the latest (RFC 3339).
 pub(crate) const DEV_EXPIRES: &str = "portcullis.dev/dev-expires";
+/// How far another machine's clock may be off: so long after its end another's session is taken for over.
+pub(crate) const DEV_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// The label that says which release's webhooks a development session serves.
 pub(crate) const DEV_OF: &str = "portcullis.dev/dev-of";
 /// All of a session's mark. A Lease that a session created has it as annotations.

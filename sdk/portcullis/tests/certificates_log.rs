@@ -7,42 +7,23 @@
 #[path = "certificates/fixture.rs"]
 mod fixture;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use k8s_openapi::ByteString;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use fixture::Place;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use fixture::{Log, Place};
 
 // Issue 20 of the book's list: people could not find out who it was.
 #[tokio::test]
 async fn whoever_rewrites_a_bundle_is_named() {
-    let log = Log::default();
-    let writer = log.clone();
-    tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
+    let (log, _guard) = Log::listen();
     let place = Place::new().await;
     place.install(&["a"]).await;
     let pem = place.source().ensure().await.unwrap().ca_pem;
     let publisher = place.publish(&pem, &["a"]);
     publisher.published().await;
     // What is there from the start is nobody's fault.
-    assert!(!String::from_utf8_lossy(&log.0.lock().unwrap()).contains("others="));
+    assert!(!log.text().contains("others="));
     for (bundle, named) in [(Some("not a bundle"), "gitops"), (None, "installer")] {
         let mut webhooks = place.manifest(&["a"])["webhooks"].clone();
         webhooks[0]["clientConfig"]["caBundle"] = json!(bundle.map(|text| ByteString(text.as_bytes().to_vec())));
@@ -50,7 +31,7 @@ async fn whoever_rewrites_a_bundle_is_named() {
         let patch = Patch::Merge(json!({ "webhooks": webhooks }));
         place.configuration_api().patch(&place.configuration(), &rival, &patch).await.unwrap();
         place.wait_for_bundles("the repair", &[("a", Some(&pem))]).await;
-        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let said = log.text();
         // Who only takes something out leaves no trace, so all others are named.
         assert!(said.contains(&format!("others=\"{named}\"")), "{said}");
     }

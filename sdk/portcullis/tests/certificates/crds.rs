@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,7 +12,7 @@ use portcullis::certificates::{Bundle, Configurations};
 use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
 
-use crate::fixture::{PATIENCE, Publisher, heard};
+use crate::fixture::{Log, PATIENCE, Publisher, heard};
 use crate::publish::ca;
 
 /// A CRD of its own, and an operator that may publish in it and do nothing else.
@@ -166,6 +167,33 @@ async fn a_crd_that_another_installation_converts_is_left_alone_and_keeps_nobody
         kind.wait_for("the CA", Some(&pem)).await;
         publisher.stop().await;
     }
+}
+
+// Its laptop died: until somebody sweeps, nothing of the kind can be read in another version.
+#[tokio::test]
+async fn a_conversion_that_an_expired_dev_session_has_not_given_back_is_told_with_the_command_that_gives_it_back() {
+    let (kind, (log, _guard)) = (Kind::new().await, Log::listen());
+    // So long after its end other machines' clocks agree that a session is over.
+    let left = SignedDuration::from_secs(3);
+    let expires = Timestamp::now() - SignedDuration::from_mins(5) + left;
+    let mut lent = kind.manifest(&kind.home);
+    lent["spec"]["conversion"]["webhook"]["clientConfig"] = json!({ "url": "https://127.0.0.1:1/convert/things" });
+    lent["metadata"]["annotations"] = json!({
+        "portcullis.dev/dev-session": "s", "portcullis.dev/dev-owner": "ann", "portcullis.dev/dev-expires": expires,
+    });
+    kind.apply(&lent).await.unwrap();
+    let mark = kind.cluster.audit().mark();
+    let publisher = kind.publish(&ca("ours"));
+    publisher.published().await;
+    let told = || log.text().contains("run=\"dev --sweep --owner ann\"");
+    if Timestamp::now() < expires + SignedDuration::from_mins(5) {
+        assert!(!told(), "the session may still live: {}", log.text());
+    }
+    // Nothing happens to the CRD.
+    wait_until("it to be told", PATIENCE, || async { told().then_some(()) }).await;
+    assert!(log.text().contains("has not given the conversion back: nobody converts this kind"), "{}", log.text());
+    assert_eq!(kind.writes(mark).await, 0, "it is not ours to write");
+    publisher.stop().await;
 }
 
 #[tokio::test]

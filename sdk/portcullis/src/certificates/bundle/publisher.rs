@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kube::api::PatchParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -15,7 +16,7 @@ use super::carrier::{Carrier, Entry, object};
 use super::standing::{Standing, Wanted};
 use super::{Bundle, Origin};
 use crate::certificates::follow::follow;
-use crate::names::DEV_SESSION;
+use crate::names::{DEV_EXPIRES, DEV_OWNER, DEV_SESSION, DEV_SKEW};
 use crate::pauses::Pauses;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
@@ -23,6 +24,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the Secret is waited for, and believed more than what was read from it before.
 const DOUBT: Duration = Duration::from_secs(20);
+/// How often it is told that a conversion was not given back.
+const REMIND: Duration = Duration::from_hours(1);
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(30);
 
@@ -39,6 +42,8 @@ pub(super) struct Publisher<'a, C> {
     unregistered: Vec<&'a String>,
     /// Whom another installation has it call.
     others: Option<String>,
+    /// When it was told last that a development session is over and has not given its conversion back.
+    reminded: Option<Instant>,
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
@@ -58,6 +63,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             live: None,
             unregistered: Vec::new(),
             others: None,
+            reminded: None,
             not_before: Instant::now(),
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             doubted: None,
@@ -104,7 +110,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             Ok(mine) => mine,
             Err(standing) => {
                 self.stands(standing);
-                return None;
+                return self.overdue(&live);
             }
         };
         self.stands(Standing::carries(&mine));
@@ -179,6 +185,31 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             self.others = Some(other);
         }
         Err(Standing::Carries(Vec::new()))
+    }
+
+    /// When to look again at a conversion that a development session has borrowed. Where that is over and has not given
+    /// it back, only a person can help: they are told.
+    fn overdue(&mut self, live: &C) -> Option<Instant> {
+        let (session, annotations) = (live.annotations().get(DEV_SESSION)?, live.annotations());
+        // What does not read is left to whoever wrote it.
+        let expires: Timestamp = annotations.get(DEV_EXPIRES)?.parse().ok()?;
+        let left = expires.saturating_add(DEV_SKEW).ok()?.duration_since(self.bundle.time_of_day.now());
+        if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
+            // The clock may be set meanwhile.
+            return Some(Instant::now() + left.min(REMIND));
+        }
+        if self.reminded.is_none_or(|last| last.elapsed() >= REMIND) {
+            let owner = annotations.get(DEV_OWNER).map_or("NAME", String::as_str);
+            warn!(
+                object = object::<C>(self.name),
+                session,
+                %expires,
+                run = format!("dev --sweep --owner {owner}"),
+                "a development session is over and has not given the conversion back: nobody converts this kind"
+            );
+            self.reminded = Some(Instant::now());
+        }
+        self.reminded.map(|last| last + REMIND)
     }
 
     async fn publish(&mut self, live: &C, entries: &[&str], bundle: &Arc<str>) -> Option<Instant> {

@@ -236,6 +236,7 @@ async fn rotate(
     if !wait {
         return say("the running replicas carry it on; none running? start the operator\n");
     }
+    let mut told = String::new();
     while phase != Phase::Steady {
         // Before the clock is looked at: a question asked too late would be taken for one without an answer.
         sleep(LOOK).await;
@@ -246,7 +247,18 @@ async fn rotate(
                 name(phase)
             );
         }
-        let stored = patience.answer(automatic.stored()).await??;
+        let stored = match patience.answer(automatic.stored()).await? {
+            Ok(stored) => stored,
+            Err(error) => {
+                let error = error.to_string();
+                if error != told {
+                    warn!(error, "cannot see how far the rotation is");
+                }
+                told = error;
+                continue;
+            }
+        };
+        told.clear();
         let now = stored
             .authorities
             .map_err(|lost| anyhow::anyhow!("the CA is lost: {}; see 'certs ensure'", lost.problem))?;

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::names::DEV_SESSION;
+use crate::names::{DEV_SESSION, DEV_SKEW};
 
 pub(super) use crate::names::{DEV_EXPIRES as EXPIRES, DEV_OF as OF, DEV_OWNER as OWNER};
-
-/// How far another machine's clock may be off: so long after its end another's session is taken for over.
-const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// What a development session writes on whatever it puts into a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +67,7 @@ impl Mark {
             return Fate::Own;
         }
         match self.expires {
-            Some(expires) if now.duration_since(expires) > SKEW => Fate::Expired,
+            Some(expires) if now.duration_since(expires) > DEV_SKEW => Fate::Expired,
             // What does not read is left to whoever wrote it.
             _ => Fate::Live,
         }
