@@ -162,6 +162,7 @@
 //! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
+mod api_error;
 pub mod certificates;
 pub mod controller;
 pub mod conversion;

@@ -1,5 +1,6 @@
 //! What goes wrong with stored certificates, and what to do about it.
 
+use crate::api_error::own_sentence;
 use crate::server::TlsError;
 
 /// What goes wrong with stored certificates.
@@ -7,7 +8,7 @@ use crate::server::TlsError;
 #[non_exhaustive]
 pub enum CertificateError {
     /// The API server refused, or did not answer. Try again, unless the message names what has to be mended first.
-    #[error("cannot {action} Secret {namespace}/{name}: {}{}", said(source), fix(action, namespace, source))]
+    #[error("cannot {action} Secret {namespace}/{name}: {}{}", own_sentence(&**source), fix(action, namespace, source))]
     Api {
         /// `read`, `create` or `update`.
         action: &'static str,
@@ -77,14 +78,6 @@ impl CertificateError {
             Self::Pki(portcullis_pki::PkiError::Timing { .. }) => true,
             _ => false,
         }
-    }
-}
-
-/// The API server's own sentence; kube's would repeat the whole status.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

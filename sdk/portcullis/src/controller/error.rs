@@ -1,6 +1,7 @@
 //! What makes a reconcile fail. Every variant is retried with backoff.
 
-use super::apply::{ApplyError, DocumentError, Refusal, said};
+use super::apply::{ApplyError, DocumentError, Refusal};
+use crate::api_error::own_sentence;
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum ControllerError {
         refusal: Refusal,
     },
     /// A request about the object itself failed.
-    #[error("cannot {verb} {object}: {}", said(source))]
+    #[error("cannot {verb} {object}: {}", own_sentence(&**source))]
     Request {
         /// What was tried.
         verb: &'static str,

@@ -21,6 +21,7 @@ use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
+use crate::api_error::own_sentence;
 use crate::conversion::convertible;
 use crate::terminal::plain;
 use crate::words::FAILED;
@@ -191,25 +192,13 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
 
 /// An error and its causes. Many errors tell what their cause says, which is not said again.
 pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = said(error);
-    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(said) {
+    let mut text = own_sentence(error);
+    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(own_sentence) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
     plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// What one error says by itself: of the API server's answers its own sentence, where kube shows all that there is.
-fn said(error: &(dyn std::error::Error + 'static)) -> String {
-    fn find<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
-        error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
-    }
-    match (find::<kube::Error>(error), find::<kube::core::Status>(error)) {
-        (Some(kube::Error::Api(status)), _) => status.message.clone(),
-        (_, Some(status)) => status.message.clone(),
-        _ => error.to_string(),
-    }
 }
 
 fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Files that a command line names.
+//! Files that a command line names, and those in a folder that it names.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -6,10 +6,16 @@ use std::path::Path;
 
 /// What is in a file, unless that is more than `most` bytes. What never ends (`/dev/zero`) has no length to ask for.
 pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    let bytes = beginning(path, most.saturating_add(1))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > most) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {most} bytes")));
     }
     Ok(bytes)
+}
+
+/// As many bytes of a file, or as there are.
+pub(super) fn beginning(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut read = Vec::new();
+    File::open(path)?.take(bytes).read_to_end(&mut read)?;
+    Ok(read)
 }

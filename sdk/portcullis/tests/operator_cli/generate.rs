@@ -94,6 +94,21 @@ async fn the_check_names_each_file_that_differs_and_the_command_and_writes_nothi
     assert!(fails(&check, 1).await.contains("entities.demo.example.yaml (missing)"));
 }
 
+// A database's dump, or a disk image, in the place of a manifest.
+#[tokio::test]
+async fn no_more_is_read_of_a_file_than_could_be_generated() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().to_str().unwrap();
+    for name in ["rbac.yaml", "theirs.yaml"] {
+        // It has no bytes on the disk, and more than there is memory.
+        std::fs::File::create(home.path().join(name)).unwrap().set_len(1 << 40).unwrap();
+    }
+    let said = fails(&["generate", "rbac", "--check", "--out", out], 1).await;
+    assert!(said.starts_with(&format!("error: {out} is not what is generated: rbac.yaml (changed); ")), "{said}");
+    let said = fails(&["generate", "rbac", "--out", out], 1).await;
+    assert!(said.contains("holds what 'generate' of this operator did not write: rbac.yaml;"), "{said}");
+}
+
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();

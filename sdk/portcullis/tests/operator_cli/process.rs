@@ -31,7 +31,7 @@ fn binary(example: &str) -> PathBuf {
 }
 
 /// A command line that starts without what the environment of the tests would add.
-fn command(example: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(example: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary(example));
     command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
     for variable in ["KUBECONFIG", "POD_NAMESPACE", "RUST_LOG", "RUST_BACKTRACE", "HOME"] {

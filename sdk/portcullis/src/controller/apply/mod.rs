@@ -20,5 +20,5 @@ pub use send::ApplyError;
 
 pub(super) use document::prune;
 pub(super) use live::held_by;
-pub(super) use send::{Applier, DeleteOutcome, Ensured, said};
+pub(super) use send::{Applier, DeleteOutcome, Ensured};
 pub(super) use status::{StatusState, status_needs_apply};

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::decide::{Decision, decide};
 use super::{Desired, Live, Marks, Refusal};
+use crate::api_error::own_sentence;
 
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -24,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 #[non_exhaustive]
 pub enum ApplyError {
     /// The API server refused it or could not be reached; retry with backoff.
-    #[error("cannot {verb} {kind} {namespace}/{name}: {}", said(source))]
+    #[error("cannot {verb} {kind} {namespace}/{name}: {}", own_sentence(&**source))]
     Refused {
         /// `apply` or `delete`.
         verb: &'static str,
@@ -221,14 +222,6 @@ impl Applier {
 
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, resource)
-    }
-}
-
-/// The API server's own sentence; what else its answer holds repeats that.
-pub(crate) fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

@@ -19,10 +19,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoAnswer {
     /// What the API server said; asking again does not help.
-    #[error("{}", said(.0))]
+    #[error("{}", in_one_line(.0))]
     Refused(kube::Error),
     /// What it said, or what kept it from saying anything, however often it was asked.
-    #[error("{}; tried {TRIES} times", said(.0))]
+    #[error("{}; tried {TRIES} times", in_one_line(.0))]
     Failed(kube::Error),
     /// It said nothing.
     #[error("the API server did not answer within {} s; tried {TRIES} times", ANSWER.as_secs())]
@@ -41,14 +41,6 @@ impl NoAnswer {
     /// Whether it is an answer, and will be the same the next time.
     pub(super) fn refused(&self) -> bool {
         matches!(self, Self::Refused(_))
-    }
-}
-
-/// What the API server said, in its own words; kube's would repeat the whole status.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{} (HTTP {})", status.message, status.code),
-        other => in_one_line(other),
     }
 }
 
