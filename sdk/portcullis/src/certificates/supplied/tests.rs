@@ -35,7 +35,7 @@ fn secret(leaf: i32, ca: i32) -> Value {
     })
 }
 
-/// An API server with this Secret. Its watches never have anything to say, or are refused again and again.
+/// An API server with this Secret. Its watches never have anything to say, or end again and again.
 fn source(secret: &Value, watched: bool) -> Supplied {
     let list = json!({
         "apiVersion": "v1", "kind": "SecretList", "metadata": { "resourceVersion": "1" }, "items": [secret],
@@ -50,8 +50,10 @@ fn source(secret: &Value, watched: bool) -> Supplied {
             false => (200, list.to_string()),
         };
         async move {
-            if watch && watched {
-                std::future::pending::<()>().await;
+            match (watch, watched) {
+                (true, true) => std::future::pending().await,
+                (true, false) => sleep(LOOK_AGAIN / 2).await,
+                (false, _) => {}
             }
             let answer = Response::builder().status(code).body(Body::from(answer.into_bytes()));
             Ok::<_, Infallible>(answer.unwrap())
