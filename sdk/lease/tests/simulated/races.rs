@@ -368,7 +368,7 @@ fn a_cluster_wide_operator_that_stood_still_knows_nothing_until_it_has_listed() 
 }
 
 #[test]
-fn a_cluster_wide_operator_that_starts_beside_a_dead_lease_waits_once_for_its_end() {
+fn a_cluster_wide_operator_that_starts_beside_a_dead_lease_checks_at_once_and_waits_once_for_its_end() {
     let mut world = one_restricted([0, 0]);
     world.holders.clear();
     let write = portcullis_lease::Write { record: record("long-gone", 4, 1), replaces: None, begun: moment(0) };
@@ -376,6 +376,8 @@ fn a_cluster_wide_operator_that_starts_beside_a_dead_lease_waits_once_for_its_en
     world.run_until(at(60));
     let resumed = world.first(at(0), |tick| tick.cluster_writes).unwrap();
     assert_between("cluster-wide start beside a dead lease", resumed, DURATION + GRACE, DURATION + GRACE + SLACK);
+    // Nobody else does: what was only found there says nothing of a life.
+    assert_eq!(world.first(at(0), |tick| !tick.cluster_checks), None);
     let cluster = world.cluster.as_mut().unwrap();
     assert_eq!(cluster.owns().epoch(), Some(Epoch::hold(4).resumed()));
 }
