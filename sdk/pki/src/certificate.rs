@@ -130,9 +130,7 @@ pub(crate) fn parse_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiE
 /// -genkey` writes the curve there, others the certificate.
 pub(crate) fn parse_key(pem: &[u8]) -> Result<KeyPair, String> {
     let der = PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        PemError::NoItemsFound => {
-            "no PRIVATE KEY block in the PEM text; one with a passphrase does not count".to_owned()
-        }
+        PemError::NoItemsFound => "it holds no private key in PEM, or one with a passphrase".to_owned(),
         error => error.to_string(),
     })?;
     KeyPair::try_from(&der).map_err(|error| error.to_string())
