@@ -51,7 +51,7 @@ fn a_check_that_finds_nothing_in_a_list_that_was_cut_does_not_say_that_all_is_we
         (&["H4"], "rights", |s| cut(&mut s.rights)),
         (&["T2", "T4"], "Services", |s| s.services.clear()),
         (&["C4", "C5", "X6", "X7"], "pods that could be called", |s| {
-            change(&mut s.pods, |all| all.push(of(pod("shop-1"))))
+            change(&mut s.pods, |all| all.push(of(pod("shop-1"))));
         }),
     ];
     for (ids, what, change) in cases {
