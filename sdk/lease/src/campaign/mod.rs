@@ -149,7 +149,7 @@ impl CampaignDriver {
         let stopped = Stopped(Arc::clone(&self.shared));
         loop {
             let work = std::pin::pin!(self.once());
-            if let Either::Left((_, work)) = select(shutdown.as_mut(), work).await {
+            if let Either::Left(((), work)) = select(shutdown.as_mut(), work).await {
                 drop(stopped);
                 // A write that is under way may come in whether its answer is waited for or not: what is to be given
                 // back is known when it is there.

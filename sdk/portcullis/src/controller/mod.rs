@@ -7,7 +7,7 @@
 //!   nothing ([`Feeds`], [`Store`]);
 //! - a queue in which an object is once, and never worked on twice at a time; backoff after failures and panics; a
 //!   deadline; as many at once as [`Controller::concurrency`] says; on shutdown no new ones. Those under way may finish
-//!   as long as an operator's process waits: 27 seconds after SIGTERM, and for the time between a leader's deadline and
+//!   as long as an operator's process waits: 22 seconds after SIGTERM, and for the time between a leader's deadline and
 //!   the end of its Lease (5 seconds) where the Lease is lost. What is not done by then is dropped, at any await point;
 //! - the finalizer, put on before anything else and taken off when the cleanup is done;
 //! - the registered validators, asked in the controller while webhooks are off (below);

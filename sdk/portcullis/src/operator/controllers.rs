@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::leases::Election;
-use super::run::SHUTDOWN;
 use super::tasks::Tasks;
 use super::{Controller, Runtime};
 use crate::scopes::Leadership;
@@ -17,6 +16,8 @@ pub(super) struct Controllers {
     pub(super) controllers: BTreeMap<String, Controller>,
     /// What each is given, but for its leadership and end.
     pub(super) runtime: Runtime,
+    /// How long they may take to end when they are asked to, or one of them fails.
+    pub(super) patience: Duration,
 }
 
 impl Controllers {
@@ -60,8 +61,8 @@ impl Controllers {
         }
         let (mut result, limit) = tokio::select! {
             // The others end too, and the process with them: nobody goes on reconciling here.
-            Some(ended) = tasks.next() => (ended, SHUTDOWN),
-            () = stop.cancelled() => (Ok(()), SHUTDOWN),
+            Some(ended) = tasks.next() => (ended, self.patience),
+            () = stop.cancelled() => (Ok(()), self.patience),
             () = lost => (Ok(()), margin),
         };
         end.cancel();
@@ -99,11 +100,12 @@ mod tests {
         let fails: Controller = Box::new(|_| Box::pin(async { bail!("no luck") }));
         let hangs: Controller = Box::new(|_| Box::pin(pending()));
         let controllers = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
-        let controllers = Controllers { controllers, runtime };
+        let patience = Duration::from_secs(20);
+        let controllers = Controllers { controllers, runtime, patience };
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
         assert_eq!(format!("{error:#}"), "controller fails failed: no luck");
-        assert!(begun.elapsed() <= SHUTDOWN + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() <= patience + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

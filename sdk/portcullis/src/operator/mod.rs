@@ -408,7 +408,7 @@ impl std::fmt::Debug for Parts {
             .field("everywhere", &everywhere)
             .field("rotation_timing", &self.rotation_timing)
             .field("time_of_day", &self.time_of_day)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

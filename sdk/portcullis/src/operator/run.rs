@@ -25,6 +25,8 @@ use crate::words::WEBHOOKS_OFF;
 
 /// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
+/// How long controllers may take of that: then there is time left to give the Lease back.
+pub(super) const CONTROLLERS: Duration = Duration::from_secs(22);
 /// How long controllers of kinds that are converted wait for the conversion.
 const CONVERTIBLE: Duration = Duration::from_secs(30);
 /// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
@@ -105,7 +107,8 @@ pub(super) async fn run<A: clap::Args>(
         }
     };
     let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
-    Work { runtime, leases, health: health_of_leases, serving, answered }.start(parts, first, &mut tasks);
+    let patience = CONTROLLERS;
+    Work { runtime, leases, health: health_of_leases, serving, answered, patience }.start(parts, first, &mut tasks);
     let (result, asked) = tokio::select! {
         name = signals.next() => { info!("{name}: ending"); (Ok(()), true) }
         Some(ended) = tasks.next() => (ended, false),

@@ -1,6 +1,8 @@
 //! What a process works at beside answering the API server: the same for an installed replica and for a session of a
 //! developer.
 
+use std::time::Duration;
+
 use tokio_util::sync::CancellationToken;
 
 use super::controllers::Controllers;
@@ -23,6 +25,9 @@ pub(super) struct Work {
     pub(super) serving: CancellationToken,
     /// Ends when their last call is answered: what they read from is as much a part of them as what they call.
     pub(super) answered: CancellationToken,
+    /// How long the controllers may take to end. What waits for all of this has some seconds more, to give the Lease
+    /// back: otherwise nobody writes until it lapses.
+    pub(super) patience: Duration,
 }
 
 impl Work {
@@ -33,7 +38,7 @@ impl Work {
     /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
     /// else begins.
     pub(super) fn start(self, parts: Parts, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
-        let Self { mut runtime, leases, health, serving, answered } = self;
+        let Self { mut runtime, leases, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
@@ -42,7 +47,7 @@ impl Work {
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
         let election = leases.election.clone();
-        let controllers = Controllers { controllers: parts.controllers, runtime };
+        let controllers = Controllers { controllers: parts.controllers, runtime, patience };
         let give_back = CancellationToken::new();
         let ended = give_back.clone().drop_guard();
         tasks.adopt(async move {
@@ -53,5 +58,77 @@ impl Work {
         });
         let work = leases.work(health, give_back, serving.clone());
         tasks.spawn("the leases", &serving, work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::Notify;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::operator::leases::LeaseFlags;
+    use crate::operator::run::{CONTROLLERS, SHUTDOWN};
+    use crate::operator::{NoArgs, Operator};
+
+    /// An API server of one Lease, which takes a second for each answer.
+    async fn answer(kept: Arc<Mutex<Value>>, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        sleep(Duration::from_secs(1)).await;
+        let method = request.method().clone();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let mut kept = kept.lock().unwrap();
+        if method != Method::GET {
+            json_patch::merge(&mut kept, &serde_json::from_slice(&body).unwrap());
+            kept["metadata"]["resourceVersion"] = json!("1");
+        }
+        let (code, answer) = match &*kept {
+            Value::Null => (404, json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})),
+            lease => (200, lease.clone()),
+        };
+        Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_is_given_back_before_the_process_ends_though_a_reconcile_does_not() {
+        let kept: Arc<Mutex<Value>> = Arc::default();
+        let lease = kept.clone();
+        let client = kube::Client::new(tower::service_fn(move |request| answer(lease.clone(), request)), "default");
+        let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
+        installation.restricted_to = Some("team".to_owned());
+        let flags = LeaseFlags::of_session("me".to_owned(), BTreeMap::new(), None);
+        let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
+        let started = Arc::new(Notify::new());
+        let starts = started.clone();
+        let parts = Parts::default().controller("hangs", move |_| {
+            starts.notify_one();
+            pending::<()>()
+        });
+        let (stop, serving) = (CancellationToken::new(), CancellationToken::new());
+        let work = Work {
+            runtime: Runtime::new(client, "here", stop.clone()),
+            leases,
+            health: Health::new("the leases", Metrics::new()),
+            serving: serving.clone(),
+            answered: serving.clone(),
+            patience: CONTROLLERS,
+        };
+        let mut tasks = Tasks::default();
+        work.start(parts, ready(()), &mut tasks);
+        timeout(Duration::from_mins(1), started.notified()).await.expect("it leads");
+        assert!(kept.lock().unwrap()["spec"]["holderIdentity"].as_str().unwrap().starts_with("me_"));
+        stop.cancel();
+        serving.cancel();
+        timeout(SHUTDOWN, async { while tasks.next().await.is_some() {} }).await.expect("all ends in time");
+        assert_eq!(kept.lock().unwrap()["spec"]["holderIdentity"], "");
     }
 }

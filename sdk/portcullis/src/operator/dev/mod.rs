@@ -52,6 +52,8 @@ use text::say;
 const LINGER: Duration = Duration::from_secs(1);
 /// How long answers under way and controllers may take to end.
 const SHUTDOWN: Duration = Duration::from_secs(10);
+/// How long controllers may take of that: then there is time left to give the Lease back.
+const CONTROLLERS: Duration = Duration::from_secs(7);
 /// How long removing what was put in is tried.
 const REMOVE: Duration = Duration::from_secs(30);
 /// What a session leaves that cannot put the cluster in order.
@@ -169,7 +171,8 @@ pub(super) async fn perform<A: clap::Args>(
             beside(seat.clone(), leases.election.clone(), left, &stop, &mut tasks);
             let runtime = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
             let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
-            let work = Work { runtime: Runtime { metrics, ..runtime }, leases, health, serving, answered };
+            let (runtime, patience) = (Runtime { metrics, ..runtime }, CONTROLLERS);
+            let work = Work { runtime, leases, health, serving, answered, patience };
             work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
