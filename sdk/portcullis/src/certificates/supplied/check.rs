@@ -80,3 +80,37 @@ pub(crate) fn check(
     material.tls_config(provider).map_err(|error| Problem::Refused(error.to_string()))?;
     Ok(Sound { material, leaf, ca })
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use rcgen::{BasicConstraints, CertificateParams, GeneralSubtree, IsCa, Issuer, KeyPair, NameConstraints};
+    use rustls::crypto::aws_lc_rs;
+
+    use super::*;
+
+    /// A Secret with a server's pair for `hooks.team.svc`, under a CA that may sign for these names alone.
+    fn under_a_ca_for(names: &str) -> Secret {
+        let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut ca = CertificateParams::new(Vec::new()).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let permitted_subtrees = vec![GeneralSubtree::DnsName(names.to_owned())];
+        ca.name_constraints = Some(NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() });
+        let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+        let leaf = CertificateParams::new(["hooks.team.svc".to_owned()]).unwrap();
+        let cert_pem = leaf.signed_by(&key, &Issuer::from_params(&ca, &ca_key)).unwrap().pem();
+        let data = [("tls.crt", cert_pem), ("tls.key", key.serialize_pem()), ("ca.crt", ca_pem)];
+        let data = data.map(|(name, pem)| (name.to_owned(), ByteString(pem.into_bytes())));
+        Secret { data: Some(data.into()), ..Secret::default() }
+    }
+
+    // D5
+    #[test]
+    fn a_pair_that_only_a_handshake_would_refuse_is_not_served() {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let check = |secret: Secret| check(Some(&secret), "hooks.team.svc", &provider, Timestamp::now());
+        check(under_a_ca_for("team.svc")).unwrap();
+        let problem = check(under_a_ca_for("other.svc")).unwrap_err();
+        assert!(matches!(problem, Problem::Refused(_)), "{problem}");
+    }
+}
