@@ -88,21 +88,24 @@ async fn a_graceful_end_hands_over_at_once_in_the_next_epoch() {
 async fn a_lease_that_is_being_taken_when_the_end_comes_is_given_back() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("taking").await;
-    let (arrived, held) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
-    let (arrives, passes, through) = (arrived.clone(), held.clone(), cluster.admin());
+    let (asked, held) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+    let (told, passes, through) = (asked.clone(), held.clone(), cluster.admin());
     let slow = tower::service_fn(move |request: http::Request<Body>| {
-        let (arrives, passes, through) = (arrives.clone(), passes.clone(), through.clone());
+        let (told, passes, through) = (told.clone(), passes.clone(), through.clone());
         let answer = tokio::spawn(async move {
             if request.method() == http::Method::POST {
-                arrives.notify_one();
+                told.notify_one();
                 passes.acquire().await.unwrap().forget();
             }
             through.send(request).await
         });
         async move { answer.await.unwrap() }
     });
-    let candidate = Candidate::start(kube::Client::new(slow, "default"), campaign(&namespace, "late"), 0);
-    tokio::time::timeout(DEADLINE, arrived.notified()).await.unwrap();
+    // Ten seconds for a request: whatever else the machine does, the answer is there before.
+    let patient = Timing::new(Duration::from_mins(1), Duration::from_secs(40), Duration::from_secs(10)).unwrap();
+    let campaign = campaign(&namespace, "late").timing(patient);
+    let candidate = Candidate::start(kube::Client::new(slow, "default"), campaign, 0);
+    tokio::time::timeout(DEADLINE, asked.notified()).await.unwrap();
     let handle = candidate.handle.clone();
     let end = tokio::spawn(candidate.end());
     wait_until("it to be told", DEADLINE, || async { handle.acquired().now_or_never() }).await;

@@ -13,7 +13,7 @@ use super::{Controller, Runtime};
 use crate::scopes::Leadership;
 
 pub(super) struct Controllers {
-    pub(super) controllers: BTreeMap<String, Controller>,
+    pub(super) by_name: BTreeMap<String, Controller>,
     /// What each is given, but for its leadership and end.
     pub(super) runtime: Runtime,
     /// How long they may take to end when they are asked to, or one of them fails.
@@ -56,7 +56,7 @@ impl Controllers {
         let scope = self.runtime.scope.led_by(leadership.clone());
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
         let mut tasks = Tasks::default();
-        for (name, controller) in &self.controllers {
+        for (name, controller) in &self.by_name {
             tasks.spawn(format!("controller {name}"), &end, controller(runtime.clone()));
         }
         let (mut result, limit) = tokio::select! {
@@ -99,9 +99,9 @@ mod tests {
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
         let fails: Controller = Box::new(|_| Box::pin(async { bail!("no luck") }));
         let hangs: Controller = Box::new(|_| Box::pin(pending()));
-        let controllers = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
+        let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let patience = Duration::from_secs(20);
-        let controllers = Controllers { controllers, runtime, patience };
+        let controllers = Controllers { by_name, runtime, patience };
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();

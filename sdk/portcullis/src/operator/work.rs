@@ -47,7 +47,7 @@ impl Work {
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
         let election = leases.election.clone();
-        let controllers = Controllers { controllers: parts.controllers, runtime, patience };
+        let controllers = Controllers { by_name: parts.controllers, runtime, patience };
         let give_back = CancellationToken::new();
         let ended = give_back.clone().drop_guard();
         tasks.adopt(async move {
