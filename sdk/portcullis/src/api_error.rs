@@ -7,6 +7,10 @@ pub(crate) fn own_sentence(error: &(dyn Error + 'static)) -> String {
     fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
     }
+    let error = match find::<kube::Error>(error) {
+        Some(kube::Error::Service(cause)) => &**cause,
+        _ => error,
+    };
     let status = match find::<kube::Error>(error) {
         Some(kube::Error::Api(status)) => Some(&**status),
         _ => find::<kube::core::Status>(error),
@@ -36,6 +40,8 @@ mod tests {
             assert_eq!(own_sentence(&Box::new(kube::Error::Api(status.clone().boxed()))), expected);
             assert_eq!(own_sentence(&status), expected);
         }
+        let silent = kube::Error::Service("the API server at https://a does not answer".into());
+        assert_eq!(own_sentence(&silent), "the API server at https://a does not answer");
         assert_eq!(own_sentence(&std::io::Error::other("no such file")), "no such file");
     }
 }

@@ -31,6 +31,9 @@ pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECI
 /// Where `run` serves probes and metrics.
 pub(super) const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);
 
+/// What `run` logs. Kube's client tells of each request that failed without saying which or why: our own lines say that.
+const LOG: &str = "info,kube_client::client::builder=off";
+
 /// For an operator without arguments of its own.
 #[derive(clap::Args, Debug, Default)]
 pub struct NoArgs {}
@@ -115,7 +118,7 @@ pub(super) struct RunFlags {
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
     pub(super) drain_delay: Duration,
     /// What to log, as in `info` or `warn,portcullis=debug`
-    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
     log: String,
     /// How to log
     #[arg(long, default_value = "text")]

@@ -4,16 +4,43 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::timeout;
+use tower::BoxError;
+use tower::util::MapErrLayer;
+
+use crate::api_error::own_sentence;
 
 /// How long the API server may take to say that it is there.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The cluster of this file, or the one that the process finds itself in.
 pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    Client::try_from(config(kubeconfig).await?).context("cannot make a client")
+    client(config(kubeconfig).await?)
+}
+
+/// What a request that got no answer failed with. It is told wherever the error is: kube's own says only which part of
+/// the client failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server at {url} does not answer: {why}")]
+struct Unanswered {
+    url: http::Uri,
+    why: String,
+}
+
+fn client(config: Config) -> anyhow::Result<Client> {
+    let url = config.cluster_url.clone();
+    let named = move |error: BoxError| -> BoxError {
+        // A credential that cannot be had, say.
+        if error.is::<kube::Error>() {
+            return error;
+        }
+        Box::new(Unanswered { url: url.clone(), why: cause(&*error) })
+    };
+    let builder = ClientBuilder::try_from(config).context("cannot make a client")?;
+    Ok(builder.with_layer(&MapErrLayer::new(named)).build())
 }
 
 /// The same, once its API server has answered: for commands that a person waits for. What it answers does not matter here.
@@ -23,12 +50,13 @@ pub(super) async fn answering(file: Option<&Path>) -> anyhow::Result<Client> {
 
 async fn answers(client: &Client, url: &http::Uri) -> anyhow::Result<()> {
     let request = http::Request::get("/version").body(kube::client::Body::empty())?;
+    let silent = || format!("the API server at {url} does not answer: nothing said within {} s", ANSWER.as_secs());
     let why = match timeout(ANSWER, client.send(request)).await {
         Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => cause(&error),
-        Err(_) => format!("nothing said within {} s", ANSWER.as_secs()),
+        Ok(Err(error)) => own_sentence(&error),
+        Err(_) => silent(),
     };
-    anyhow::bail!("the API server at {url} does not answer: {why}; check --kubeconfig or its current context")
+    anyhow::bail!("{why}; check --kubeconfig or its current context")
 }
 
 /// What it comes down to: what lies above it tells of our client's parts.
@@ -54,7 +82,7 @@ pub(super) async fn cluster(file: Option<&Path>) -> anyhow::Result<Cluster> {
     let config = config(file).await?;
     let kubeconfig = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok();
     let (url, context) = (config.cluster_url.clone(), kubeconfig.and_then(|file| file.current_context));
-    let client = Client::try_from(config).context("cannot make a client")?;
+    let client = client(config)?;
     answers(&client, &url).await?;
     Ok(Cluster { client, url, context: context.unwrap_or_default() })
 }

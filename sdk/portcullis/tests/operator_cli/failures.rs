@@ -105,3 +105,19 @@ async fn a_controller_that_fails_ends_the_process_with_its_error() {
     );
     cluster.stop().await;
 }
+
+#[tokio::test]
+async fn every_complaint_about_an_api_server_that_is_not_there_names_its_address_and_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = "{ current-context: a, clusters: [{ name: a, cluster: { server: 'http://127.0.0.1:1' } }], \
+                contexts: [{ name: a, context: { cluster: a, user: a } }], users: [{ name: a, user: {} }] }";
+    std::fs::write(&kubeconfig, text).unwrap();
+    let running = Running::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "a"]);
+    running.logged("no certificates yet").await;
+    let log = running.log();
+    let complaints: Vec<&str> = log.lines().filter(|line| !line.contains("\"level\":\"INFO\"")).collect();
+    let why = "the API server at http://127.0.0.1:1/ does not answer: connection refused";
+    assert!(!complaints.is_empty() && complaints.iter().all(|line| line.contains(why)), "{log}");
+    running.kill().await;
+}
