@@ -44,6 +44,13 @@ configured() { # whether there is something that names a cluster, where kubectl 
     done
     [ -n "${KUBERNETES_SERVICE_HOST:-}" ] && [ -f /var/run/secrets/kubernetes.io/serviceaccount/token ]
 }
+case $target:${CLUSTER:-own} in
+demo:own | demo:current) ;;
+demo:*)
+    echo "CLUSTER=$CLUSTER is neither 'own', a control plane of the demo's own, nor 'current', your kubeconfig's" >&2
+    missing=1
+    ;;
+esac
 if [ "$target" = demo ] && [ "${CLUSTER:-own}" = current ] && ! configured; then
     echo "missing: a cluster. No file at ${KUBECONFIG:-${HOME:-}/.kube/config}; set KUBECONFIG to an administrator's kubeconfig. Or run 'make demo', which needs none." >&2
     missing=1

@@ -1,13 +1,15 @@
 //! The demo as a guest in the cluster of the kubeconfig: the operator serves from this machine, and everything that was put into the cluster is taken
 //! out of it again.
 
+mod leave;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,14 +21,12 @@ use crate::stage::{generate, settled};
 
 /// What the webhooks refuse.
 const REFUSED: &str = include_str!("../../../examples/refused/by-webhook.yaml");
-/// On everything that is put into the cluster.
+/// On everything that is put into the cluster, with the namespace of the demo whose it is.
 const LABEL: &str = "portcullis.dev/demo";
 /// What `mcp-operator dev` says last when it serves.
 const SERVING: &str = "removed from the cluster again";
 /// How long the cluster may take to say who it is.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long the namespace may take to go.
-const GONE: Duration = Duration::from_mins(2);
 
 /// A stay in a cluster.
 pub struct Guest {
@@ -96,7 +96,7 @@ impl Guest {
         self.refuse_if_there(&crds).await?;
 
         step(&format!("making the namespace {}; everything that follows is in it, but for the CRDs", self.namespace));
-        let namespace = json!({ "metadata": { "name": self.namespace, "labels": { LABEL: "true" } } });
+        let namespace = json!({ "metadata": { "name": self.namespace, "labels": { LABEL: self.namespace } } });
         let namespace: Namespace = serde_json::from_value(namespace)?;
         self.namespace_made = true;
         Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
@@ -104,11 +104,12 @@ impl Guest {
         step("installing the CRDs: mcp-operator generate crds");
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for mut crd in crds {
-            crd.labels_mut().insert(LABEL.to_owned(), "true".to_owned());
+            crd.labels_mut().insert(LABEL.to_owned(), self.namespace.clone());
+            // Whoever ends the demo now does not know whether it is there.
+            self.crds.push(crd.clone());
             api.create(&PostParams::default(), &crd)
                 .await
                 .with_context(|| format!("cannot install {}", crd.name_any()))?;
-            self.crds.push(crd);
         }
         for crd in &self.crds {
             settled(&format!("{} to be served", crd.name_any()), async || Ok(self.objects(crd).await.ok())).await?;
@@ -120,14 +121,13 @@ impl Guest {
         let mut command = Command::new(program);
         command.args(["dev", "--controllers", "--port", "0", "--owner", &self.namespace]);
         command.args(["--only-namespace", &self.namespace]);
-        let mut operator = Process::start("mcp-operator", self.folder.path(), command)?;
-        let served = settled("mcp-operator dev to serve", async || {
+        // Kept at once: whoever ends the demo now has it ended in order, and not killed.
+        let operator = self.operator.insert(Process::start("mcp-operator", self.folder.path(), command)?);
+        settled("mcp-operator dev to serve", async || {
             operator.check_running()?;
             Ok(operator.output().contains(SERVING).then_some(()))
         })
-        .await;
-        self.operator = Some(operator);
-        served?;
+        .await?;
 
         step("waiting for the cluster to call them");
         let mut refused = in_namespace(REFUSED, &self.namespace)?.remove(0);
@@ -161,11 +161,13 @@ impl Guest {
             else {
                 continue;
             };
-            ensure!(
-                !there.labels().contains_key(LABEL),
-                "a demo that was killed left {name} in this cluster, or one runs there now; remove what is left with: \
-                 kubectl delete namespaces,crds -l {LABEL}"
-            );
+            if let Some(demo) = there.labels().get(LABEL) {
+                bail!(
+                    "a demo that was killed left {name} in this cluster, or one runs there now; where none does, remove what is left \
+                     with:\n{}",
+                    leave::commands(demo, crds)
+                );
+            }
             bail!(
                 "the cluster has {name} already: an operator that lives there would act on the demo's objects, and the demo's on others'"
             );
@@ -175,36 +177,16 @@ impl Guest {
 
     /// How many objects of a kind there are.
     async fn objects(&self, crd: &CustomResourceDefinition) -> Result<usize> {
-        let version = crd.spec.versions.iter().find(|version| version.storage).context("a CRD stores a version")?;
-        let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
-        let objects: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let objects: Api<DynamicObject> = Api::all_with(self.client.clone(), &stored(crd)?);
         Ok(objects.list(&ListParams::default().limit(1)).await?.items.len())
     }
+}
 
-    /// Takes everything out of the cluster again that was put into it, the operator last but for the CRDs: objects with finalizers need it.
-    pub async fn leave(mut self, step: impl Fn(&str)) -> Result<()> {
-        if self.namespace_made {
-            step(&format!("removing the namespace {} with everything in it", self.namespace));
-            let api: Api<Namespace> = Api::all(self.client.clone());
-            let left = format!("kubectl delete namespaces,crds -l {LABEL}");
-            gone(&api, &self.namespace).await.with_context(|| format!("not everything is removed; try: {left}"))?;
-        }
-        if let Some(operator) = self.operator.take() {
-            step("ending mcp-operator dev, which takes its webhooks out of the cluster");
-            operator.stop().await?;
-        }
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        if !self.crds.is_empty() {
-            step("removing the CRDs");
-        }
-        for crd in &self.crds {
-            let name = crd.name_any();
-            ensure!(self.objects(crd).await? == 0, "{name} stays: somebody has made objects of it in the meantime");
-            gone(&api, &name).await?;
-        }
-        Ok(())
-    }
+/// The resource in the version that is stored.
+fn stored(crd: &CustomResourceDefinition) -> Result<ApiResource> {
+    let version = crd.spec.versions.iter().find(|version| version.storage).context("a CRD stores a version")?;
+    let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+    Ok(ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural))
 }
 
 /// What went wrong at the bottom: each layer above says it again in its own sentence.
@@ -214,21 +196,4 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
         error = source;
     }
     error.to_string()
-}
-
-/// Deletes an object and waits until it is gone.
-async fn gone<K>(api: &Api<K>, name: &str) -> Result<()>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + k8s_openapi::serde::de::DeserializeOwned,
-{
-    match api.delete(name, &DeleteParams::background()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-        deleted => drop(deleted?),
-    }
-    let deadline = tokio::time::Instant::now() + GONE;
-    while api.get_metadata_opt(name).await?.is_some() {
-        ensure!(tokio::time::Instant::now() < deadline, "{name} is not gone after {} s", GONE.as_secs());
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
 }

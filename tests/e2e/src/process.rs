@@ -47,7 +47,8 @@ impl Process {
     pub fn start(name: &str, folder: &Path, mut command: Command) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let output = File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).kill_on_drop(true);
+        // A group of its own: Ctrl-C in a terminal is for this program, which ends the child when it is no longer needed.
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0).kill_on_drop(true);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let pid = child.id().with_context(|| format!("{name} ended at once"))?;
         let watcher = Command::new("sh")

@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt as _};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
 /// Kind, name and whether it has an owner: all that a guest could leave that is not in a namespace of its own.
@@ -49,7 +49,7 @@ fn is_empty(folder: &Path) -> bool {
 
 // K6
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
+async fn a_guest_shows_the_same_and_leaves_nothing() {
     let cluster = ControlPlane::builder().controller_manager().start().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let before = everything(&cluster).await;
@@ -72,23 +72,6 @@ async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
     assert_eq!(everything(&cluster).await, before);
     assert!(is_empty(folder.path()));
 
-    // Ctrl-C, half way.
-    let mut child = demo(&cluster, folder.path()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut said = String::new();
-    while let Some(line) = lines.next_line().await.unwrap() {
-        if line.contains("waiting for the cluster to call them") {
-            let id = child.id().unwrap().to_string();
-            assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
-        }
-        said.push_str(&line);
-        said.push('\n');
-    }
-    assert_eq!(child.wait().await.unwrap().code(), Some(1), "{said}");
-    assert!(said.contains("The demo stops here: interrupted"), "{said}");
-    assert_eq!(everything(&cluster).await, before, "{said}");
-    assert!(is_empty(folder.path()));
-
     // Where the kinds are somebody's, it does not begin.
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.admin());
     let generate = Command::new(env!("CARGO_BIN_EXE_demo").replace("/demo", "/mcp-operator"))
@@ -100,7 +83,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
     let name = crd["metadata"]["name"].as_str().unwrap().to_owned();
     for (labels, expected) in [
         (json!({}), "the cluster has "),
-        (json!({ "portcullis.dev/demo": "true" }), "kubectl delete namespaces,crds -l portcullis.dev/demo"),
+        (json!({ "portcullis.dev/demo": "guest-1" }), "kubectl delete crds -l portcullis.dev/demo=guest-1"),
     ] {
         crd["metadata"]["labels"] = labels;
         cluster.install_crds(&[serde_json::from_value(crd.clone()).unwrap()]).await;
@@ -130,9 +113,94 @@ async fn a_guest_shows_the_same_and_leaves_nothing_however_it_ends() {
     assert!(is_empty(folder.path()));
 }
 
+/// What happens to a demo.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    /// A signal to its whole process group, as a terminal sends it.
+    Group(&'static str),
+    /// Nobody reads on.
+    Pipe,
+    /// Its operator is killed, and then Ctrl-C.
+    Operator,
+}
+
+async fn kill(arguments: [&str; 3]) {
+    assert!(Command::new("kill").args(arguments).status().await.unwrap().success(), "{arguments:?}");
+}
+
+/// The process id of the operator that this demo has started.
+fn operator_of(demo: u32) -> u32 {
+    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_operator = |pid: &u32| {
+        let read = |what| std::fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
+        read("status").contains(&format!("PPid:\t{demo}\n")) && read("cmdline").contains("mcp-operator\0dev\0")
+    };
+    pids.into_iter().find(is_operator).unwrap()
+}
+
+/// Runs a demo up to the line that contains `at`, and returns what it says from the start to its end, on both outputs.
+async fn struck(cluster: &ControlPlane, folder: &Path, at: &str, blow: Blow) -> String {
+    let mut command = demo(cluster, folder);
+    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().unwrap();
+    let (mut lines, mut errors) = (BufReader::new(child.stdout.take().unwrap()).lines(), child.stderr.take().unwrap());
+    let mut said = String::new();
+    let (mut awaited, group) = (true, format!("-{pid}"));
+    while let Some(line) = lines.next_line().await.unwrap() {
+        said = format!("{said}{line}\n");
+        if !awaited || !line.contains(at) {
+            continue;
+        }
+        awaited = false;
+        match blow {
+            Blow::Group(signal) => kill([signal, "--", &group]).await,
+            Blow::Pipe => break,
+            Blow::Operator => {
+                kill(["-KILL", "--", &operator_of(pid).to_string()]).await;
+                kill(["-INT", "--", &group]).await;
+            }
+        }
+    }
+    drop(lines);
+    errors.read_to_string(&mut said).await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(1), "{said}");
+    assert!(!awaited, "'{at}' did not come:\n{said}");
+    said
+}
+
+// K6: Ctrl-C and a closed terminal reach every process of the demo's group.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_ends_a_guest_early_nothing_is_left() {
+    let cluster = ControlPlane::builder().controller_manager().start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let before = everything(&cluster).await;
+    for (at, blow, expected) in [
+        ("installing the CRDs", Blow::Group("-INT"), "interrupted"),
+        ("serving the operator's webhooks", Blow::Group("-INT"), "interrupted"),
+        ("calls the tool `greet`", Blow::Group("-INT"), "interrupted"),
+        ("calls the tool `greet`", Blow::Group("-HUP"), "the terminal is closed"),
+        ("calls the tool `greet`", Blow::Pipe, "nobody reads what it says"),
+        ("calls the tool `greet`", Blow::Operator, "interrupted"),
+    ] {
+        let said = struck(&cluster, folder.path(), at, blow).await;
+        let end = format!("The demo stops here: {expected}\nEverything it started is ended and removed.");
+        assert!(said.contains(&end), "{at}, {blow:?}: {said}");
+        assert!(!said.contains("panicked"), "{at}, {blow:?}: {said}");
+        assert_eq!(said.contains("taking the finalizers off"), matches!(blow, Blow::Operator), "{said}");
+        assert_eq!(everything(&cluster).await, before, "{at}, {blow:?}: {said}");
+        assert!(is_empty(folder.path()), "{at}, {blow:?}");
+    }
+    cluster.stop().await;
+}
+
 #[test]
-fn a_word_that_names_no_cluster_is_refused() {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_demo")).arg("mine").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success() && text.contains("CLUSTER=mine is neither 'own'"), "{text}");
+fn a_word_that_names_no_cluster_is_refused_and_before_anything_is_built() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hack/prerequisites.sh");
+    let mut first = std::process::Command::new(script);
+    let mut last = std::process::Command::new(env!("CARGO_BIN_EXE_demo"));
+    for command in [first.arg("demo").env("CLUSTER", "mine"), last.arg("mine")] {
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(!output.status.success() && text.contains("CLUSTER=mine is neither 'own'"), "{text}");
+    }
 }

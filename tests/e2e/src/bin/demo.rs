@@ -1,7 +1,7 @@
 //! `make demo`: both gates at work, start to end, on a control plane of its own; `CLUSTER=current make demo`: in the cluster of the kubeconfig, as a
 //! guest. Every claim it prints was checked first; the first that does not hold ends it with an error.
-#![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,8 @@ use portcullis_e2e::gate::{Gate, in_namespace};
 use portcullis_e2e::runner::{Everything, Runner};
 use portcullis_e2e::stage::{Stage, settled};
 use serde_json::Value;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 const SERVER: &str = include_str!("../../../../examples/server.yaml");
 const WARNED: &str = include_str!("../../../../examples/warned.yaml");
@@ -31,89 +33,124 @@ const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
 
 static CHAPTER: AtomicUsize = AtomicUsize::new(1);
 
+/// That nobody reads any more what the demo says.
+static UNHEARD: Notify = Notify::const_new();
+
+fn say(text: &str) {
+    if writeln!(std::io::stdout(), "{text}").is_err() {
+        UNHEARD.notify_one();
+    }
+}
+
 fn chapter(title: &str) {
-    println!("\n{}. {title}", CHAPTER.fetch_add(1, Ordering::Relaxed));
+    say(&format!("\n{}. {title}", CHAPTER.fetch_add(1, Ordering::Relaxed)));
 }
 
 fn step(what: &str) {
-    println!("   - {what}");
+    say(&format!("   - {what}"));
 }
 
 fn shown(text: &str) {
     for line in text.lines() {
-        println!("       {line}");
+        say(&format!("       {line}"));
     }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let start = Instant::now();
-    let result = match std::env::args().nth(1).as_deref() {
-        None | Some("own") => Box::pin(alone()).await,
-        Some("current") => Box::pin(as_guest()).await,
+    let error = match Box::pin(perform()).await {
+        Ok(()) => {
+            say(&format!("\nEverything was ended and removed. It took {} s.\n{NEXT}", start.elapsed().as_secs()));
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => format!("\nThe demo stops here: {error:#}"),
+    };
+    // What is left in a cluster is said to whoever still listens.
+    if writeln!(std::io::stdout(), "{error}").is_err() {
+        let _ = writeln!(std::io::stderr(), "{error}");
+    }
+    ExitCode::FAILURE
+}
+
+async fn perform() -> Result<()> {
+    let ends = Ends::new()?;
+    match std::env::args().nth(1).as_deref() {
+        None | Some("own") => alone(ends).await,
+        Some("current") => as_guest(ends).await,
         Some(other) => Err(anyhow::anyhow!(
             "CLUSTER={other} is neither 'own', a control plane of the demo's own, nor 'current', your kubeconfig's"
         )),
-    };
-    match result {
-        Ok(()) => {
-            println!("\nEverything was ended and removed. It took {} s.\n{NEXT}", start.elapsed().as_secs());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("\nThe demo stops here: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }
 
-/// The work, unless somebody ends it before.
-async fn unless_ended(work: impl Future<Output = Result<()>>) -> Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        result = work => result,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted; everything it started is ended and removed")),
-        _ = terminate.recv() => Err(anyhow::anyhow!("terminated; everything it started is ended and removed")),
+/// What ends the demo early. Listened to from start to end: no signal cuts off what puts the cluster in order.
+struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Self> {
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self { interrupt: interrupt?, terminate: terminate?, hangup: hangup? })
+    }
+
+    /// The work, unless something ends it before.
+    async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let why = tokio::select! {
+            result = work => return result,
+            _ = self.interrupt.recv() => "interrupted",
+            _ = self.terminate.recv() => "terminated",
+            _ = self.hangup.recv() => "the terminal is closed",
+            () = UNHEARD.notified() => "nobody reads what it says",
+        };
+        Err(anyhow::anyhow!(why))
     }
 }
 
 const NEXT: &str = "
 How to go on:
-  examples/          the manifests that were applied
+  examples/          the manifests that were applied; examples/entity-operator/README.md is an operator of your own, step by step with kubectl
+                     (it is compiled with other features than the demo: ten minutes the first time, seconds after that)
   README.md          what works today, and what comes next
   ARCHITECTURE.md    the way of an object through the admission gate, and of a call through the request gate
   make test          the promises, each with a test";
 
 /// On a control plane of its own.
-async fn alone() -> Result<()> {
-    println!(
-        "Portcullis: MCP servers on Kubernetes behind two gates. Nothing here needs, or touches, a cluster of yours."
-    );
-    unless_ended(Box::pin(async {
+async fn alone(mut ends: Ends) -> Result<()> {
+    say("Portcullis: MCP servers on Kubernetes behind two gates. Nothing here needs, or touches, a cluster of yours.");
+    let shown = ends.unless(Box::pin(async {
         chapter("A control plane, and the operator on it");
         let stage = Stage::start(step).await?;
         let namespace = stage.cluster.namespace("demo").await;
         Box::pin(show(&stage.cluster.admin(), &namespace, &stage.folder)).await?;
         stage.stop().await
-    }))
-    .await
+    }));
+    shown.await.map_err(|error| anyhow::anyhow!("{error:#}\nEverything it started is ended and removed."))
 }
 
 /// In the cluster of the kubeconfig.
-async fn as_guest() -> Result<()> {
-    println!(
-        "Portcullis: MCP servers on Kubernetes behind two gates. In your cluster, as a guest: all of it is removed at the end."
+async fn as_guest(mut ends: Ends) -> Result<()> {
+    say(
+        "Portcullis: MCP servers on Kubernetes behind two gates. In your cluster, as a guest: all of it is removed at the end.",
     );
-    let mut guest = Guest::look().await?;
-    let shown = unless_ended(Box::pin(async {
+    let mut guest = ends.unless(Guest::look()).await?;
+    let shown = ends.unless(Box::pin(async {
         chapter("Your cluster, and the operator beside it");
         guest.settle(step).await?;
         Box::pin(show(&guest.client, &guest.namespace, &guest.folder())).await
-    }))
-    .await;
+    }));
+    let shown = shown.await;
     chapter("Everything is put in order");
     let left = guest.leave(step).await;
-    shown.and(left)
+    match (shown, left) {
+        (Err(error), Err(left)) => Err(anyhow::anyhow!("{error:#}\n{left:#}")),
+        (Err(error), Ok(())) => Err(anyhow::anyhow!("{error:#}\nEverything it started is ended and removed.")),
+        (Ok(()), left) => left,
+    }
 }
 
 /// What there is to see, wherever it is.
