@@ -115,7 +115,7 @@ impl Operator {
 
     /// Waits until `/readyz` says yes.
     pub(crate) async fn ready(&self) {
-        self.logged("ready: the API server can call the webhooks").await;
+        self.logged("ready: the CA is published, and our own listener answers under it").await;
         self.logged("the leases are known").await;
     }
 

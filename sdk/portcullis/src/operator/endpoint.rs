@@ -85,7 +85,8 @@ async fn certificates(source: &CertificateSource, health: &Health) -> anyhow::Re
     }
 }
 
-/// Ready when the bundle is published everywhere and a call like the API server's succeeds under it.
+/// Ready when the bundle is published everywhere and a call like the API server's succeeds under it. The call goes to our
+/// own listener: a Service leads nowhere before its Pods are ready.
 async fn callable(
     source: &CertificateSource,
     address: SocketAddr,
@@ -95,7 +96,8 @@ async fn callable(
 ) {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
-        let ca_pem = bundle.until_published(source.configurations(), |missing| health.waiting_for(missing)).await;
+        let published = bundle.until_published(source.configurations(), |missing| health.waiting_for(missing));
+        let ca_pem = health.logged_during(published).await;
         match probe(Arc::clone(source.provider()), address, server_name, &ca_pem).await {
             Ok(()) => break,
             Err(error) => {
@@ -106,7 +108,7 @@ async fn callable(
         sleep(pauses.next(Instant::now())).await;
     }
     health.ready();
-    info!("ready: the API server can call the webhooks");
+    info!("ready: the CA is published, and our own listener answers under it");
 }
 
 /// A listener on all addresses is called on loopback.

@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::warn;
 
 use crate::metrics::Metrics;
 use crate::server::{Handler, RequestBody};
+
+/// How long what is waited for may take at every start without a word in the log.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook
 /// whose endpoints go away because of a passing fault takes the cluster's writes with it.
@@ -47,6 +53,24 @@ impl Health {
         let mut waiting_for = self.waiting_for.subscribe();
         // It cannot be closed while we hold it.
         let _ = waiting_for.wait_for(|parts| !parts.contains_key(self.part)).await;
+    }
+
+    /// Waits for `work`. While it lasts, what this part waits for is said in the log once it has waited for some time, and
+    /// whenever that is something else: who reads the log does not always read `/readyz`.
+    pub(super) async fn logged_during<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut told = None;
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = sleep(PATIENCE) => {}
+            }
+            let now = self.waiting_for.borrow().get(self.part).cloned();
+            if let Some(what) = now.as_ref().filter(|_| now != told) {
+                warn!("not ready yet: waiting for {what}");
+            }
+            told = now;
+        }
     }
 
     pub(super) fn waiting_for(&self, what: impl Into<Arc<str>>) {
@@ -87,7 +111,6 @@ fn answer(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
-    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;

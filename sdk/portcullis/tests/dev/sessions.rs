@@ -132,7 +132,7 @@ async fn an_installed_operator_stands_aside_while_its_conversion_is_borrowed() {
     let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
     let run = [&["run"], &place[..], &listen].concat();
     let mut installed = Dev::spawn(VERSIONS, &run);
-    installed.says("ready: the API server can call the webhooks").await;
+    installed.says("ready: the CA is published, and our own listener answers under it").await;
     let before = people_crd(cluster).await;
 
     let mut dev = start(cluster, VERSIONS, "ann", &[]);
@@ -140,7 +140,7 @@ async fn an_installed_operator_stands_aside_while_its_conversion_is_borrowed() {
     let borrowed = people_crd(cluster).await;
     // One that starts now has nothing to wait for; whatever it wrote, it would have written before it is ready.
     let mut second = Dev::spawn(VERSIONS, &run);
-    second.says("ready: the API server can call the webhooks").await;
+    second.says("ready: the CA is published, and our own listener answers under it").await;
     assert_eq!(people_crd(cluster).await.spec, borrowed.spec);
     let made = object("versions.example/v1", "Person", "jack", &json!({ "name": "Jack Dawkins" }));
     wait_until("the session to be called", PATIENCE, || async {

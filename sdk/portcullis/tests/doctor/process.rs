@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Running {
         while let Some(line) = lines.next_line().await.unwrap() {
             log.push_str(&line);
             log.push('\n');
-            if line.contains("ready: the API server can call the webhooks") {
+            if line.contains("ready: the CA is published, and our own listener answers under it") {
                 return;
             }
         }

@@ -78,6 +78,7 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
          it is not installed; see 'generate webhooks'\n"
     );
     assert_eq!(running.health("/elsewhere").await.0, 404);
+    running.logged(&format!("not ready yet: {}", reason.trim_end())).await;
 
     home.install(&running).await;
     running.ready().await;

@@ -224,7 +224,7 @@ async fn controllers_begin_when_their_objects_can_be_converted_and_meet_no_error
     second.logged("somebody is there").await;
     let log = second.log();
     let (before, _) = log.split_once("somebody is there").unwrap();
-    assert!(before.contains("ready: the API server can call the webhooks"), "{log}");
+    assert!(before.contains("ready: the CA is published, and our own listener answers under it"), "{log}");
     assert!(!before.contains("interrupted") && !before.contains("reconcile failed"), "{log}");
     second.terminate().await;
     assert_eq!(second.ended().await.code(), Some(0), "{}", second.log());
