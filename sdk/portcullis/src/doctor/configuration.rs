@@ -12,6 +12,8 @@ use serde_json::Value;
 
 const DEFAULT_PORT: i32 = 443;
 const DEFAULT_TIMEOUT: i32 = 10;
+/// What stands for the name of a webhook where a CRD has no more than one.
+const CONVERSION: &str = "conversion";
 
 /// A webhook configuration.
 #[derive(Clone, Debug)]
@@ -92,7 +94,7 @@ pub(super) fn conversion(crd: &CustomResourceDefinition) -> Option<Entry> {
     let convert = |value| serde_json::from_value(serde_json::to_value(value).ok()?).ok();
     // The two kinds have the same members under two names.
     let client: WebhookClientConfig = convert(client)?;
-    Some(Entry { name: "conversion".to_owned(), client, fails_closed: true, timeout_seconds: 30, ..Entry::default() })
+    Some(Entry { name: CONVERSION.to_owned(), client, fails_closed: true, timeout_seconds: 30, ..Entry::default() })
 }
 
 /// Who owns the field at this path.
@@ -106,6 +108,11 @@ pub(super) fn writers(metadata: &ObjectMeta, path: &[&str]) -> BTreeSet<String> 
 }
 
 impl Entry {
+    /// Whether it is the conversion of a CRD: names of webhooks have dots.
+    pub(super) fn is_conversion(&self) -> bool {
+        self.name == CONVERSION
+    }
+
     /// The bundle, when it holds anything.
     pub(super) fn bundle(&self) -> Option<&[u8]> {
         self.client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).filter(|bundle| !bundle.is_empty())

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::report::{Finding, Verdict};
-use crate::webhooks::{Judgement, Webhooks};
+use crate::webhooks::{self, Denial, Judgement, Webhooks};
 
 const ID: &str = "V1";
 const WHAT: &str = "which rules an object breaks";
 
-/// Asks the registered validating webhooks about each object, as if it were created.
+/// Asks the registered validating webhooks about each object, as if it were created. The last finding says what nobody
+/// was asked about: the schema of a kind, with its CEL rules, and what mutating webhooks would change are the API server's.
 pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in objects {
@@ -37,11 +38,18 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
                     say(Verdict::Fail, format!("{webhook}: {}", denial.message()), None);
                 }
                 Some(denial) => {
-                    for cause in denial.causes() {
-                        let fix = format!("change {}", cause.field());
-                        let message =
-                            format!("{webhook}: {} ({}: {})", denial.message(), cause.field(), cause.message());
-                        say(Verdict::Fail, message, Some(fix));
+                    let causes = denial.causes();
+                    // It may be no more than the list of them.
+                    let list = webhooks::Verdict::of(causes.to_vec());
+                    let listed = list.denial().map(Denial::message) == Some(denial.message());
+                    for (index, cause) in causes.iter().enumerate() {
+                        let (field, why) = (cause.field(), cause.message());
+                        let message = if listed || index > 0 {
+                            format!("{webhook}: {field}: {why}")
+                        } else {
+                            format!("{webhook}: {} ({field}: {why})", denial.message())
+                        };
+                        say(Verdict::Fail, message, Some(format!("change {field}")));
                     }
                 }
             }
@@ -50,5 +58,8 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
             }
         }
     }
+    let message = "only webhooks were asked: not the schema of a kind, its CEL rules, or policies of the cluster";
+    let fix = Some("kubectl apply --dry-run=server -f FILE asks the API server about all of them".to_owned());
+    findings.push(Finding { id: ID, what: WHAT, verdict: Verdict::Info, message: message.to_owned(), fix });
     findings
 }

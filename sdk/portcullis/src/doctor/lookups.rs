@@ -37,11 +37,16 @@ impl Snapshot {
             let entries = configuration.entries.iter().filter(mine);
             ours.extend(entries.map(|entry| (format!("{}/{}", configuration.name(), entry.name), entry.clone())));
         }
-        for (crd, _) in &subject.conversions {
-            let found = self.crds.get(crd).and_then(|crd| conversion(crd.seen()?.as_ref()?));
-            ours.extend(found.map(|entry| (format!("{crd}/conversion"), entry)));
-        }
+        ours.extend(self.conversions(subject).map(|(crd, entry)| (format!("{crd}/conversion"), entry)));
         ours
+    }
+
+    /// The CRDs that are converted by a webhook, each with the entry for that.
+    pub(super) fn conversions<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, Entry)> {
+        subject
+            .conversions
+            .iter()
+            .filter_map(|(crd, _)| Some((&**crd, conversion(self.crds.get(crd)?.seen()?.as_ref()?)?)))
     }
 
     /// Entries of any configuration that bear a name of ours or are called for updates of our kinds.

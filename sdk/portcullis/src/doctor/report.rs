@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::terminal::plain;
 
+/// How a message begins that says that there was nothing from which to tell.
+pub(super) const UNSEEN: &str = "not looked: ";
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -64,10 +67,17 @@ impl Report {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 
-    /// For people: the worst last, so that it is what a terminal shows; what is as it should be only on demand.
+    /// For people: the worst last, so that it is what a terminal shows; what is as it should be, and why something was
+    /// not looked at, only on demand.
     pub fn text(&self, colours: bool, all: bool) -> String {
         let mut text = String::new();
-        let mut shown: Vec<_> = self.findings.iter().filter(|finding| all || finding.verdict > Verdict::Ok).collect();
+        let folded = |finding: &&Finding| finding.verdict == Verdict::Info && finding.message.starts_with(UNSEEN);
+        let shown = self.findings.iter().filter(|finding| all || finding.verdict > Verdict::Ok && !folded(finding));
+        let mut shown: Vec<_> = shown.collect();
+        let unseen: Vec<_> = self.findings.iter().filter(folded).map(|finding| finding.id).collect();
+        if !all && !unseen.is_empty() {
+            let _ = writeln!(text, "{} {UNSEEN}{} (--all says why)", paint(Verdict::Info, colours), unseen.join(", "));
+        }
         shown.sort_by_key(|finding| finding.verdict);
         // Writing to a String cannot fail.
         for Finding { id, message, fix, verdict, .. } in shown {
@@ -125,7 +135,14 @@ mod tests {
              op in demo: 1 OK, 1 INFO, 0 WARN, 1 FAIL (7 requests)\n"
         );
         assert!(report().text(false, true).starts_with("OK   W2   all is well\n"));
-        assert!(report().text(true, false).contains("\x1b[31mFAIL\x1b[0m W1"));
+        let mut report = report();
+        for id in ["C5", "X6"] {
+            let message = format!("{UNSEEN}nothing answered");
+            report.findings.push(Finding { id, verdict: Verdict::Info, message, ..report.findings[0].clone() });
+        }
+        assert!(report.text(false, false).starts_with("INFO not looked: C5, X6 (--all says why)\nINFO W10"));
+        assert!(report.text(false, true).contains("\nINFO X6   not looked: nothing answered\n"));
+        assert!(report.text(true, false).contains("\x1b[31mFAIL\x1b[0m W1"));
     }
 
     // Names and messages are written by whoever may write to the cluster.

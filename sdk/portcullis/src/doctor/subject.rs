@@ -2,6 +2,7 @@
 
 use portcullis_manifest::{Access, Webhook, WebhookKind};
 
+use super::configuration::Entry;
 use crate::certificates::CertificateMode;
 use crate::operator::Installation;
 
@@ -73,8 +74,14 @@ impl Subject {
         format!("{} {words}{}", self.installation.operator, self.flags)
     }
 
-    /// The command that generates manifests of this sort and applies them.
+    /// The command that generates manifests of this sort and applies them, over what others wrote into their fields.
     pub(super) fn apply(&self, what: &str) -> String {
+        const APPLY: &str = "| kubectl apply --server-side --force-conflicts -f -";
+        let Installation { operator, restricted_to, .. } = &self.installation;
+        // A CRD serves the whole cluster: for a restricted installation none is generated.
+        if what == "crds" && restricted_to.is_some() {
+            return format!("it is the cluster-wide installation's: {operator} generate crds {APPLY}");
+        }
         let mut words = format!("generate {what}");
         if what == "operator" {
             words.push_str(" --image IMAGE");
@@ -82,7 +89,20 @@ impl Subject {
         if self.installation.certificates == CertificateMode::External && !matches!(what, "rbac" | "certificates") {
             words.push_str(" --ca-bundle ca.crt");
         }
-        format!("{} | kubectl apply --server-side -f -", self.command(&words))
+        format!("{} {APPLY}", self.command(&words))
+    }
+
+    /// The command that puts an entry back as it is generated: in its configuration, or in its CRD.
+    pub(super) fn restore(&self, entry: &Entry) -> String {
+        self.apply(if entry.is_conversion() { "crds" } else { "webhooks" })
+    }
+
+    /// The same installation, whose operator makes the certificates.
+    pub(super) fn automatic(&self) -> Self {
+        let mut other = self.clone();
+        let before = std::mem::take(&mut other.installation.certificates);
+        other.flags = other.flags.replace(&format!(" --certificates={before}"), "");
+        other
     }
 
     /// Namespace and name of its Service.

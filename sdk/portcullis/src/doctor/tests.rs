@@ -22,6 +22,7 @@ use crate::certificates::CertificateMode;
 use crate::operator::{Installation, Switch};
 use crate::words::{DECISION, FAILED, MISTRUSTED, POST_ONLY, WEBHOOKS_OFF};
 
+mod fixes;
 mod promises;
 
 fn examined(snapshot: &Snapshot) -> Report {
@@ -213,11 +214,11 @@ fn change<T>(look: &mut Look<Listed<T>>, change: impl FnOnce(&mut Vec<T>)) {
     change(&mut list.items);
 }
 
+type Change = fn(&mut Snapshot);
+
 /// What was observed is changed, and one check says so: its verdict, words of its message, words of its fix.
-#[test]
-fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
-    type Change = fn(&mut Snapshot);
-    let cases: &[(&str, Verdict, &str, &str, Change)] = &[
+fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Change)] {
+    &[
         ("C1", Verdict::Fail, "Pending, ImagePullBackOff", "describe pod shop-0", |s| {
             change(&mut s.pods, |pods| {
                 pods[0].status = Some(of(json!({
@@ -449,8 +450,12 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
         ("X1", Verdict::Warn, "could not look: needs get secrets", "", |s| {
             s.secret = Look::Refused("get secrets".to_owned());
         }),
-    ];
-    for (id, verdict, message, fix, change) in cases {
+    ]
+}
+
+#[test]
+fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
+    for (id, verdict, message, fix, change) in cases() {
         let mut snapshot = well();
         change(&mut snapshot);
         if *id == "V4" {

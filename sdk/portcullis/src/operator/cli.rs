@@ -98,7 +98,7 @@ enum Command<A: clap::Args> {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct RunFlags {
-    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
@@ -127,7 +127,7 @@ pub(super) struct RunFlags {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct MigrateFlags {
-    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Only this kind (or plural, or name of a CRD); may be given several times

@@ -28,7 +28,7 @@ const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 pub(super) struct DoctorFlags {
     #[command(subcommand)]
     command: Option<DoctorCommand>,
-    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
@@ -73,7 +73,10 @@ pub(super) struct DoctorFlags {
 
 #[derive(clap::Subcommand, Clone, Debug)]
 enum DoctorCommand {
-    /// Say which rules the objects of a file break, without asking any cluster
+    /// Say which rules of the webhooks the objects of a file break, without asking any cluster
+    ///
+    /// Schemas with their CEL rules, policies and what webhooks would change are the API server's to judge:
+    /// `kubectl apply --dry-run=server -f FILE` asks it.
     Explain {
         /// File with manifests, as YAML or JSON
         #[arg(short, long, value_name = "FILE")]

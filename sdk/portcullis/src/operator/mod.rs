@@ -39,7 +39,7 @@
 //! - `certs ensure|publish|rotate|show`: does with certificates, from outside, what a replica does
 //!   ([`certificates`](crate::certificates)).
 //! - `doctor`: looks at an installation and says what keeps it from working, each with the command that mends it
-//!   ([`doctor`](crate::doctor)); `doctor explain -f FILE` names the rules that a manifest breaks, without a cluster.
+//!   ([`doctor`](crate::doctor)); `doctor explain -f FILE` names the rules of webhooks that a manifest breaks, without a cluster.
 //! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions
 //!   that nothing is stored in any more out of `status.storedVersions`, so that they can be removed from the CRD.
 //! - `dev`: serves the webhooks from this machine to any cluster, with a certificate that is thrown away: configurations

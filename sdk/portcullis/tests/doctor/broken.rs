@@ -329,7 +329,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "nothing listens",
             vec![entry("replace", "clientConfig/service/port", json!(1))],
-            &[("C4", "FAIL", "connection refused by Service shop-webhook (127.", "get pods")],
+            &[("C4", "FAIL", "connection refused by Service shop-webhook (127.", "listening on port 1 ")],
         ),
         variant(
             "path that is not served",
@@ -380,7 +380,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "webhooks off, configuration left",
             Vec::new(),
-            &[("W9", "FAIL", "webhooks are switched off, and a configuration is still there", "kubectl delete validatingwebhookconfiguration shop-validating; kubectl delete mutatingwebhookconfiguration shop-mutating")],
+            &[("W9", "FAIL", "webhooks are switched off, and are still called", "kubectl delete validatingwebhookconfiguration shop-validating; kubectl delete mutatingwebhookconfiguration shop-mutating")],
         )
         .with(&["--webhooks", "off"]),
         variant(

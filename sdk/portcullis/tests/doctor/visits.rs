@@ -216,6 +216,9 @@ async fn explain_names_every_rule_that_a_manifest_breaks_without_a_cluster() {
     assert_eq!(code, 0, "{stdout}{stderr}");
     let report: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(report["findings"][0]["message"], "Order old: sober lets it pass");
+    let last = report["findings"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["verdict"], "INFO");
+    assert!(last["message"].as_str().unwrap().starts_with("only webhooks were asked: not the schema"), "{report}");
 }
 
 /// Colours only where people want them.

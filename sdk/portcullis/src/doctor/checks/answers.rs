@@ -97,10 +97,18 @@ fn shown_port(port: &IntOrString) -> String {
 pub(super) fn reached(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
     let (namespace, service) = (subject.namespace(), &subject.installation.service);
-    let by_hand = format!(
-        "kubectl -n {namespace} port-forward service/{} 9443:{}, and in another terminal: curl -vk https://localhost:9443/",
-        service.name, service.port
-    );
+    let external = snapshot.is_external(subject);
+    let by_hand = if external {
+        format!(
+            "kubectl -n {namespace} get service {} -o yaml names the host; where it runs: curl -vk https://localhost:{}/",
+            service.name, service.port
+        )
+    } else {
+        format!(
+            "kubectl -n {namespace} port-forward service/{} 9443:{}, and in another terminal: curl -vk https://localhost:9443/",
+            service.name, service.port
+        )
+    };
     if snapshot.listeners.is_empty() {
         let message =
             "the listener was not called: from here the pods cannot be reached (--call-pods does, inside the cluster)";
@@ -113,10 +121,18 @@ pub(super) fn reached(view: &View<'_>) -> Said {
             Reached::Answered(_) => {}
             Reached::Refused => notes.push(fail(
                 format!("connection refused by {target}{address}: nothing listens there"),
-                format!(
-                    "kubectl -n {namespace} get pods; kubectl -n {namespace} logs deployment/{}",
-                    subject.installation.release
-                ),
+                if external {
+                    format!(
+                        "start the operator there, listening on port {} (run --bind, dev --port), or give --service-port to all \
+                         commands",
+                        service.port
+                    )
+                } else {
+                    format!(
+                        "kubectl -n {namespace} get pods; kubectl -n {namespace} logs deployment/{}",
+                        subject.installation.release
+                    )
+                },
             )),
             Reached::Unreachable(why) => {
                 notes.push(warn(format!("{target}{address} cannot be reached from here: {why}"), by_hand.clone()));

@@ -83,15 +83,15 @@ pub(super) fn rules(view: &View<'_>) -> Said {
 pub(super) fn bundles(view: &View<'_>) -> Said {
     let View { subject, snapshot, now, .. } = *view;
     snapshot.configurations.known()?;
-    let publish = publish(subject);
     let mut notes = Vec::new();
     for (label, entry) in snapshot.ours(subject) {
         let Some(bundle) = entry.bundle() else {
-            notes.push(fail(format!("{label}: caBundle is empty"), publish.clone()));
+            notes.push(fail(format!("{label}: caBundle is empty"), publish(subject, &entry)));
             continue;
         };
+        let publish = publish(subject, &entry);
         match Certificate::all_from_pem(bundle) {
-            Err(why) => notes.push(fail(format!("{label}: caBundle is not PEM: {why}"), publish.clone())),
+            Err(why) => notes.push(fail(format!("{label}: caBundle is not PEM: {why}"), publish)),
             Ok(found) => {
                 let expired = found.iter().find(|certificate| certificate.not_after < now);
                 let all = found.iter().all(|certificate| certificate.not_after < now);
@@ -102,7 +102,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
                     day(expired.not_after)
                 );
                 // Another one may still vouch.
-                notes.push(if all { fail(message, publish.clone()) } else { warn(message, publish.clone()) });
+                notes.push(if all { fail(message, publish) } else { warn(message, publish) });
             }
         }
     }
@@ -119,7 +119,7 @@ pub(super) fn services(view: &View<'_>) -> Said {
         let Some(place) = entry.service() else {
             let url = entry.client.url.as_deref().unwrap_or("nothing");
             let message = format!("{label}: calls {url} and not the Service of this installation");
-            notes.push(warn(message, subject.apply("webhooks")));
+            notes.push(warn(message, subject.restore(&entry)));
             continue;
         };
         let (namespace, name) = &place;
@@ -128,7 +128,7 @@ pub(super) fn services(view: &View<'_>) -> Said {
                 "{label}: calls Service {namespace}/{name}, this installation's is {}/{}",
                 installation.service.namespace, installation.service.name
             );
-            notes.push(warn(message, format!("{}; or give --namespace and --service-name", subject.apply("webhooks"))));
+            notes.push(warn(message, format!("{}; or give --namespace and --service-name", subject.restore(&entry))));
         }
         let Some(look) = snapshot.services.get(&place) else { continue };
         let Some(service) = look.known()? else {
@@ -159,7 +159,7 @@ pub(super) fn paths(view: &View<'_>) -> Said {
             subject.webhooks.iter().find(|webhook| webhook.name == entry.name).map(|webhook| webhook.path.as_str());
         if !served.contains(&path) {
             let message = format!("{label}: path {path} is not served; the server answers 404");
-            notes.push(fail(message, subject.apply("webhooks")));
+            notes.push(fail(message, subject.restore(&entry)));
         } else if wanted.is_some_and(|wanted| wanted != path) {
             let message = format!("{label}: calls path {path} of another webhook");
             notes.push(fail(message, subject.apply("webhooks")));

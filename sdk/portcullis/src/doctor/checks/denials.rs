@@ -5,6 +5,7 @@ use portcullis_manifest::WebhookKind;
 use super::{Note, Said, View, fail, fine, info, note, unseen, warn};
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::Probe;
+use crate::doctor::subject::Subject;
 use crate::words::{DECISION, INVALID};
 
 /// What the API server puts before a webhook's own message.
@@ -67,12 +68,17 @@ pub(super) fn probes(view: &View<'_>) -> Said {
     Ok(snapshot.probes.iter().map(judge).collect())
 }
 
+/// It takes no flags of an installation: the registration is what is asked.
+fn explain(subject: &Subject) -> String {
+    format!("{} doctor explain --filename FILE", subject.installation.operator)
+}
+
 /// V1
 pub(super) fn rules(view: &View<'_>) -> Said {
     let View { subject, .. } = *view;
     let validates = subject.webhooks_of(WebhookKind::Validating).next().is_some();
     let message = if validates { "the rules that a manifest breaks" } else { "there are no validating webhooks" };
-    Ok(vec![fine(format!("{message}: {}", subject.command("doctor explain --filename FILE")))])
+    Ok(vec![fine(format!("{message}: {}", explain(subject)))])
 }
 
 /// V2
@@ -112,7 +118,7 @@ pub(super) fn refused_by(view: &View<'_>) -> Said {
     };
     let note = match refusal(denial) {
         Refusal::Denied(name) if ours(name).is_some() => {
-            let explain = subject.command("doctor explain --filename FILE");
+            let explain = explain(subject);
             note(
                 Verdict::Info,
                 format!("denied by {name}, a rule of this operator"),

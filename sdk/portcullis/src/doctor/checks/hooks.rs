@@ -6,6 +6,7 @@ use kube::ResourceExt as _;
 
 use super::cut::missing;
 use super::rollout::state;
+use super::trusted::renew;
 use super::{Said, View, fail, fine, info, no_namespace, note, unseen, warn};
 use crate::doctor::lookups::publishes;
 use crate::doctor::report::Verdict;
@@ -177,14 +178,20 @@ pub(super) fn rights(view: &View<'_>) -> Said {
     }
     let rights = &snapshot.rights.known()?.items;
     let account = snapshot.account(subject);
-    // One finding for each thing that it may not do everything with.
-    let refused = rights.chunk_by(|one, next| one.on == next.on).filter_map(|rights| {
-        let verbs: Vec<_> = rights.iter().filter(|right| !right.allowed).map(|right| right.verb.as_str()).collect();
-        let on = &rights.first()?.on;
-        (!verbs.is_empty())
-            .then(|| fail(format!("ServiceAccount {account} cannot {} {on}", verbs.join(", ")), subject.apply("rbac")))
-    });
-    Ok(refused.collect())
+    let refused: Vec<_> = rights
+        .chunk_by(|one, next| one.on == next.on)
+        .filter_map(|rights| {
+            let verbs: Vec<_> = rights.iter().filter(|right| !right.allowed).map(|right| right.verb.as_str()).collect();
+            let on = &rights.first()?.on;
+            (!verbs.is_empty()).then(|| format!("{} {on}", verbs.join(", ")))
+        })
+        .collect();
+    if refused.is_empty() {
+        return Ok(Vec::new());
+    }
+    // They come from one manifest: one finding, however many are missing.
+    let message = format!("ServiceAccount {account} cannot {}", refused.join("\ncannot "));
+    Ok(vec![fail(message, subject.apply("rbac"))])
 }
 
 /// Why nothing can be said from the Jobs' logs.
@@ -206,7 +213,7 @@ pub(super) fn secret(view: &View<'_>) -> Said {
     }
     let Some((pod, line)) = missing else { return Ok(Vec::new()) };
     let message = format!("{pod} says: {line}: what should have made the Secret did not");
-    Ok(vec![fail(message, view.subject.command("certs ensure"))])
+    Ok(vec![fail(message, renew(view.subject))])
 }
 
 /// H6

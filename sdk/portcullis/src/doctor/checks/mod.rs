@@ -18,7 +18,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
 
-use super::report::{Finding, Report, Verdict};
+use super::report::{Finding, Report, UNSEEN, Verdict};
 use super::snapshot::{Blind, Look, Snapshot};
 use super::subject::Subject;
 
@@ -63,7 +63,7 @@ fn fine(message: impl Into<String>) -> Note {
 
 /// Not all is well, and nothing is wrong: there was nothing from which to tell.
 fn unseen(why: &str) -> Said {
-    Ok(vec![info(format!("not looked: {why}"))])
+    Ok(vec![info(format!("{UNSEEN}{why}"))])
 }
 
 /// That the operator's namespace does not exist, where it could be asked for.

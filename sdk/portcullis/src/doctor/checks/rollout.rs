@@ -34,15 +34,23 @@ pub(super) fn switched_on(view: &View<'_>) -> Said {
     let installed = !snapshot.ours(subject).is_empty() || subject.is_called();
     if !subject.installation.webhooks.is_on() {
         snapshot.configurations.known()?;
+        let converted =
+            snapshot.conversions(subject).filter(|(_, entry)| entry.service().as_ref() == Some(&subject.place()));
         let left: Vec<_> = [WebhookKind::Validating, WebhookKind::Mutating]
             .into_iter()
             .filter_map(|kind| snapshot.configuration(subject, kind))
             .map(|one| format!("kubectl delete {} {}", one.resource(), one.name()))
+            .chain(converted.map(|(crd, _)| {
+                format!(
+                    "kubectl patch crd {crd} --type=json -p \
+                     '[{{\"op\":\"replace\",\"path\":\"/spec/conversion\",\"value\":{{\"strategy\":\"None\"}}}}]'"
+                )
+            }))
             .collect();
         let note = if left.is_empty() {
             info("webhooks are switched off; only controllers validate")
         } else {
-            fail("webhooks are switched off, and a configuration is still there: its calls fail", left.join("; "))
+            fail("webhooks are switched off, and are still called: the calls fail", left.join("; "))
         };
         return Ok(vec![note]);
     }

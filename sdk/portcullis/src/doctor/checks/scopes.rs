@@ -152,7 +152,7 @@ pub(super) fn unguarded(view: &View<'_>) -> Said {
             claim.holder()
         );
         let fix = format!(
-            "install what is missing: {0} generate webhooks --restrict-to-namespace {namespace} | kubectl apply --server-side -f -; \
+            "install what is missing: {0} generate webhooks --restrict-to-namespace {namespace} | kubectl apply --server-side --force-conflicts -f -; \
              or, when no operator is behind it: kubectl -n {namespace} delete lease {lease}",
             view.subject.installation.operator
         );

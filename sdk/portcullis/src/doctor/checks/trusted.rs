@@ -8,6 +8,7 @@ use portcullis_pki::{Certificate, PairProblem, bundle_fingerprints};
 
 use super::{Note, Said, View, fail, fine, unseen, warn};
 use crate::certificates::{CertificateMode, ca_data};
+use crate::doctor::configuration::Entry;
 use crate::doctor::snapshot::{Reached, Served, Snapshot, Stored};
 use crate::doctor::subject::Subject;
 use crate::doctor::trust::{Pair, SOON, day, pair, span};
@@ -16,7 +17,7 @@ use crate::doctor::trust::{Pair, SOON, day, pair, span};
 const TAKEN_UP: SignedDuration = SignedDuration::from_mins(3);
 
 /// How a pair is made anew.
-fn renew(subject: &Subject) -> String {
+pub(super) fn renew(subject: &Subject) -> String {
     let (namespace, secret) = (subject.namespace(), &subject.installation.secret);
     match subject.installation.certificates {
         CertificateMode::Automatic => {
@@ -32,14 +33,14 @@ fn renew(subject: &Subject) -> String {
     }
 }
 
-/// How a bundle is put right.
-pub(super) fn publish(subject: &Subject) -> String {
+/// How the bundle of an entry is put right.
+pub(super) fn publish(subject: &Subject, entry: &Entry) -> String {
     match subject.installation.certificates {
         CertificateMode::Automatic => {
             format!("a running operator publishes it; without one: {}", subject.command("certs publish"))
         }
         CertificateMode::CertManager => "see X11: cert-manager's cainjector publishes it".to_owned(),
-        CertificateMode::External => subject.apply("webhooks"),
+        CertificateMode::External => subject.restore(entry),
     }
 }
 
@@ -154,7 +155,6 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
         notes.push(fail(message, renew(subject)));
     }
     snapshot.configurations.known()?;
-    let publish = publish(subject);
     for (label, entry) in snapshot.ours(subject) {
         // An empty one is W3's.
         let Some(bundle) = entry.bundle() else { continue };
@@ -162,7 +162,7 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
             let message = format!(
                 "{label}: caBundle does not sign the serving certificate (x509: certificate signed by unknown authority)"
             );
-            notes.push(fail(message, publish.clone()));
+            notes.push(fail(message, publish(subject, &entry)));
         }
     }
     Ok(notes)

@@ -48,10 +48,8 @@ pub(super) fn issuance(view: &View<'_>) -> Said {
     let Issuance { installed, certificates, issuers, injectors } = snapshot.issuance.known()?;
     if !installed {
         let message = "cert-manager is not installed, and certificates should come from it";
-        let fix = format!(
-            "install cert-manager, or let the operator make them: {} --certificates automatic",
-            subject.command("generate operator")
-        );
+        let fix =
+            format!("install cert-manager, or let the operator make them: {}", subject.automatic().apply("operator"));
         return Ok(vec![fail(message, fix)]);
     }
     let (namespace, secret) = (subject.namespace(), &subject.installation.secret);
@@ -87,13 +85,14 @@ pub(super) fn issuance(view: &View<'_>) -> Said {
         }
     }
     let crds = subject.conversions.iter().filter_map(|(crd, _)| snapshot.crds.get(crd)?.seen()?.as_ref());
-    let objects = configurations(subject, snapshot).into_iter().map(|one| (one.name().to_owned(), &one.metadata));
-    for (object, metadata) in objects.chain(crds.map(|crd| (crd.name_any(), &crd.metadata))) {
+    let objects =
+        configurations(subject, snapshot).into_iter().map(|one| (one.name().to_owned(), &one.metadata, "webhooks"));
+    for (object, metadata, what) in objects.chain(crds.map(|crd| (crd.name_any(), &crd.metadata, "crds"))) {
         let from = metadata.annotations.as_ref().and_then(|annotations| annotations.get(INJECT_CA_FROM));
         let Some(from) = from else {
             notes.push(fail(
                 format!("{object} has no annotation {INJECT_CA_FROM}: nothing fills its caBundle"),
-                subject.apply("webhooks"),
+                subject.apply(what),
             ));
             continue;
         };
@@ -102,7 +101,9 @@ pub(super) fn issuance(view: &View<'_>) -> Said {
         });
         if !known {
             let message = format!("{object}: annotation {INJECT_CA_FROM} references Certificate {from}, not found");
-            notes.push(fail(message, subject.apply("certificates")));
+            // The generated annotation names the generated Certificate: one of them is missing.
+            let generated = *from == format!("{namespace}/{secret}");
+            notes.push(fail(message, subject.apply(if generated { "certificates" } else { what })));
         }
     }
     // Not everybody installs it by its own chart, and not everybody may see where.
@@ -137,7 +138,7 @@ pub(super) fn brought(view: &View<'_>) -> Said {
             continue;
         }
         let message = format!("{label}: caBundle and ca.crt of Secret {} differ", subject.installation.secret);
-        let fix = subject.apply("webhooks");
+        let fix = subject.restore(&entry);
         // While a CA is replaced, the old and the new are published together.
         notes.push(if published.is_superset(&brought) {
             info(format!("{message}: it trusts others too"))

@@ -67,7 +67,7 @@ pub(super) enum Certs<A: clap::Args> {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CertsFlags {
-    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]

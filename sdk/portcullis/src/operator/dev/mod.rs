@@ -63,7 +63,7 @@ const CLOCK: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct DevFlags {
-    /// Kubeconfig file; without it the in-cluster configuration, or KUBECONFIG, is used
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
