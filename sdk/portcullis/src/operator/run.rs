@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use futures::future::join;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -37,6 +37,8 @@ const REST: Duration = Duration::from_secs(2);
 pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);
 /// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
+/// Signals this close are one: `timeout`, and whoever passes a terminal's signal on to its children, send it twice.
+const ECHO: Duration = Duration::from_millis(500);
 
 pub(super) async fn run<A: clap::Args>(
     operator: &Operator<A>,
@@ -152,18 +154,35 @@ async fn listen(flag: &str, address: SocketAddr, limits: Limits) -> anyhow::Resu
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    last: Option<Instant>,
 }
 
 impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, last: None })
     }
 
     pub(super) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+        loop {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+            };
+            if self.is_new() {
+                return name;
+            }
         }
+    }
+
+    /// Whether a signal that comes now is more than an echo of the last one that counted; it counts then.
+    pub(super) fn is_new(&mut self) -> bool {
+        let now = Instant::now();
+        let new = self.last.is_none_or(|last| now.duration_since(last) > ECHO);
+        if new {
+            self.last = Some(now);
+        }
+        new
     }
 
     /// The second one: whoever sends it does not want to wait for an orderly end.

@@ -1,5 +1,7 @@
 //! What sessions leave behind that could not put things in order, and who removes it.
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -92,7 +94,24 @@ async fn sessions_of_others_are_swept_when_they_have_expired_and_left_while_they
 }
 
 #[tokio::test]
-async fn a_session_that_another_took_over_removes_nothing_that_is_not_its_own() {
+async fn sweeping_listens_on_nothing_ends_sessions_at_work_and_says_when_there_is_nothing() {
+    let cluster = cluster().await;
+    let mut dev = start(cluster, ENTITIES, "broom", &["--only-namespace", "nobody-s"]);
+    dev.open().await;
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for words in ["removed what belongs to a session of broom (until ", "nothing to remove: neither sessions of broom"]
+    {
+        let mut sweep = start(cluster, ENTITIES, "broom", &["--sweep", "--port", &port]);
+        assert_eq!(sweep.ended().await.code(), Some(0), "{}", sweep.said());
+        assert!(sweep.said().contains(words), "{}", sweep.said());
+    }
+    let error = dev.fails().await;
+    assert!(error.contains("entity-operator-dev-broom-mutating is no longer this session's"), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_that_another_took_over_says_so_and_removes_nothing_that_is_not_its_own() {
     let cluster = cluster().await;
     let only = ["--only-namespace", "nobody-s"];
     let mut first = start(cluster, ENTITIES, "twice", &only);
@@ -100,10 +119,30 @@ async fn a_session_that_another_took_over_removes_nothing_that_is_not_its_own() 
     let mut second = start(cluster, ENTITIES, "twice", &only);
     second.open().await;
     assert!(second.said().contains("removed ValidatingWebhookConfiguration"), "{}", second.said());
-    first.end("-TERM").await;
+    let note = "this session takes the place of a session of twice (until ";
+    assert!(second.said().contains(note), "{}", second.said());
+    let error = first.fails().await;
+    assert!(error.contains("another session of twice (until ") && error.contains("--owner NAME"), "{error}");
     assert_eq!(configurations(cluster, "twice").await.len(), 2);
     second.end("-TERM").await;
     assert_eq!(configurations(cluster, "twice").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_session_that_another_took_the_conversion_from_says_so_and_leaves_it() {
+    let _alone = alone().await;
+    let cluster = cluster_with_people().await;
+    let before = people_crd(cluster).await;
+    let mut first = start(cluster, VERSIONS, "ann", &[]);
+    first.open().await;
+    let mut second = start(cluster, VERSIONS, "ann", &[]);
+    second.open().await;
+    let lent = people_crd(cluster).await;
+    let error = first.fails().await;
+    assert!(error.contains(&format!("has lost the conversion of {PEOPLE}")), "{error}");
+    assert_eq!(people_crd(cluster).await, lent);
+    second.end("-TERM").await;
+    assert_eq!(lasting(&people_crd(cluster).await), lasting(&before));
 }
 
 #[tokio::test]

@@ -89,6 +89,22 @@ impl Dev {
         assert!(Command::new("kill").args([signal, &id]).status().await.unwrap().success());
     }
 
+    /// Sends a signal until it ends: one that comes within half a second of another is one with it.
+    pub(crate) async fn insist(&self, signal: &str) {
+        wait_until("the process to end", PATIENCE, || async {
+            self.signal(signal).await;
+            self.readers.iter().all(JoinHandle::is_finished).then_some(())
+        })
+        .await;
+    }
+
+    /// Sends these signals one right after the other.
+    pub(crate) async fn signal_at_once(&self, signals: [&str; 2]) {
+        let (id, [first, second]) = (self.child.id().unwrap(), signals);
+        let both = format!("kill {first} {id}; kill {second} {id}");
+        assert!(Command::new("sh").args(["-c", &both]).status().await.unwrap().success());
+    }
+
     /// Waits for its end, and for all that it had to say.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let Ok(status) = tokio::time::timeout(PATIENCE, self.child.wait()).await else {

@@ -33,12 +33,25 @@ async fn a_second_signal_ends_a_session_at_once_when_the_cluster_is_in_order() {
     dev.signal("-INT").await;
     dev.says("removed ValidatingWebhookConfiguration").await;
     let asked = Instant::now();
-    dev.signal("-INT").await;
+    dev.insist("-INT").await;
     let error = dev.fails().await;
     call.abort();
     assert_eq!(error, "error: SIGINT once more: ended at once; all is removed");
     assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
     assert_eq!(configurations(cluster, "hasty").await, [""; 0]);
+}
+
+// As `timeout` ends what it started, and a terminal whose foreground process passes its signal on.
+#[tokio::test]
+async fn two_signals_at_once_are_one() {
+    let cluster = cluster().await;
+    for signals in [["-TERM", "-INT"], ["-HUP", "-TERM"]] {
+        let mut dev = start(cluster, ENTITIES, "echo", &["--only-namespace", "nobody-s"]);
+        dev.open().await;
+        dev.signal_at_once(signals).await;
+        assert_eq!(dev.ended().await.code(), Some(0), "{}", dev.said());
+        assert_eq!(configurations(cluster, "echo").await, [""; 0]);
+    }
 }
 
 #[tokio::test]
@@ -61,7 +74,7 @@ async fn a_second_signal_says_what_is_left_in_the_cluster_and_who_removes_it() {
     dev.signal("-TERM").await;
     dev.says("not removed yet, trying again").await;
     let asked = Instant::now();
-    dev.signal("-TERM").await;
+    dev.insist("-TERM").await;
     let error = dev.fails().await;
     let left = "what was put into the cluster may still be there; remove it with: dev --sweep";
     assert_eq!(error, format!("error: SIGTERM once more: ended at once; {left}"));

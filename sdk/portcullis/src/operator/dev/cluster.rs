@@ -1,5 +1,7 @@
 //! What a development session puts into a cluster, and takes out of it.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -57,10 +59,43 @@ impl Cluster {
     }
 
     /// Takes out what former sessions of ours left, and what expired sessions of others left. Returns what it did, for
-    /// people.
-    pub(super) async fn sweep(&self) -> anyhow::Result<Vec<String>> {
-        let now = Timestamp::now();
-        self.take_out(|mark| mark.fate(&self.me, now) != Fate::Live).await
+    /// people; and which session of ours may be at work, its time not being over.
+    pub(super) async fn sweep(&self) -> anyhow::Result<(Vec<String>, Option<Mark>)> {
+        let (now, alive) = (Timestamp::now(), RefCell::new(None));
+        let goes = |mark: &Mark| {
+            let fate = mark.fate(&self.me, now);
+            if fate == Fate::Own && mark.expires.is_none_or(|expires| expires > now) {
+                alive.replace(Some(mark.clone()));
+            }
+            fate != Fate::Live
+        };
+        let done = self.take_out(goes).await?;
+        Ok((done, alive.into_inner()))
+    }
+
+    /// What sessions of this release have in the cluster now, by what people know it as, and whose it is.
+    pub(super) async fn marks(&self) -> anyhow::Result<BTreeMap<String, Mark>> {
+        let mut marks = BTreeMap::new();
+        self.marks_of::<MutatingWebhookConfiguration>(&mut marks).await?;
+        self.marks_of::<ValidatingWebhookConfiguration>(&mut marks).await?;
+        for name in &self.crds {
+            let crd = self.crd(name).await?;
+            marks.extend(crd.and_then(|crd| Some((conversion(name), Mark::of(&crd.metadata)?))));
+        }
+        Ok(marks)
+    }
+
+    async fn marks_of<K: Put>(&self, marks: &mut BTreeMap<String, Mark>) -> anyhow::Result<()> {
+        let kind = K::kind(&());
+        let found = call(&format!("list objects of kind {kind}"), self.api::<K>().list(&self.sessions())).await?;
+        marks.extend(
+            found.iter().filter_map(|object| Some((format!("{kind} {}", object.name_any()), Mark::of(object.meta())?))),
+        );
+        Ok(())
+    }
+
+    fn sessions(&self) -> ListParams {
+        ListParams::default().labels(&format!("{OF}={}", self.me.of))
     }
 
     /// Takes out what this session put in.
@@ -80,8 +115,7 @@ impl Cluster {
 
     async fn delete<K: Put>(&self, goes: &impl Fn(&Mark) -> bool, done: &mut Vec<String>) -> anyhow::Result<()> {
         let (api, kind) = (self.api::<K>(), K::kind(&()));
-        let sessions = ListParams::default().labels(&format!("{OF}={}", self.me.of));
-        for object in call(&format!("list objects of kind {kind}"), api.list(&sessions)).await? {
+        for object in call(&format!("list objects of kind {kind}"), api.list(&self.sessions())).await? {
             let Some(mark) = Mark::of(object.meta()).filter(|mark| goes(mark)) else { continue };
             let name = object.name_any();
             // Whoever has put another in its place since, put in what is theirs.
@@ -196,6 +230,11 @@ impl Cluster {
         found.extend(there.map(|_| format!("MutatingWebhookConfiguration {mutating}")));
         Ok(found)
     }
+}
+
+/// What people know a CRD's stanza as.
+pub(super) fn conversion(crd: &str) -> String {
+    format!("the conversion of {crd}")
 }
 
 /// Whether the API server answered with one of these codes.

@@ -109,7 +109,7 @@ async fn makes_room(client: &Client, installation: &Installation, seat: &Seat) -
     let installed = |lease: &Lease| !is_session(&Record::from(lease));
     let found = leading(client, installation).await?;
     let Some(lease) = found.iter().find(|lease| later(lease) && installed(lease)) else { return Ok(()) };
-    if seat.sweep().await? == Swept::Clear {
+    if seat.sweep().await? != Swept::Taken {
         return Ok(());
     }
     let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());

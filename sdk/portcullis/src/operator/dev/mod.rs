@@ -8,6 +8,7 @@ mod cluster;
 mod election;
 mod entries;
 mod host;
+mod lost;
 mod mark;
 mod probe;
 mod rights;
@@ -44,7 +45,7 @@ use cluster::Cluster;
 use election::Candidate;
 use mark::Mark;
 use rights::Does;
-use seat::Seat;
+use seat::{Seat, Swept};
 use session::Session;
 use text::say;
 
@@ -121,14 +122,21 @@ pub(super) async fn perform<A: clap::Args>(
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
     let prepare = prepare(operator, &parts, &flags, provider);
-    let Prepared { connection, mut session, candidate, left } = tokio::select! {
+    let Prepared { connection, cluster, session, candidate, left } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
     let order = async {
-        session.cluster.sweep().await?.iter().for_each(|line| say(line));
-        if flags.sweep {
-            sweep(left.as_ref()).await;
+        let (done, alive) = cluster.sweep().await?;
+        done.iter().for_each(|line| say(line));
+        if let Some(other) = alive {
+            say(&may_be_at_work(&other, flags.sweep));
+        }
+        if flags.sweep && !sweep(left.as_ref()).await && done.is_empty() {
+            say(&format!(
+                "nothing to remove: neither sessions of {} nor expired ones of others have left webhooks of {}",
+                cluster.me.owner, cluster.me.of
+            ));
         }
         anyhow::Ok(())
     };
@@ -136,9 +144,7 @@ pub(super) async fn perform<A: clap::Args>(
         order = order => order?,
         name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
     }
-    if flags.sweep {
-        return Ok(());
-    }
+    let Some(mut session) = session else { return Ok(()) };
 
     let Candidate { leases, seat, told } = candidate;
     if told.is_none() {
@@ -177,6 +183,7 @@ pub(super) async fn perform<A: clap::Args>(
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
+                lost = lost::lost(&cluster, &opened) => Err(anyhow!(lost)),
                 Some(ended) = tasks.next() => ended,
             }
         }
@@ -188,7 +195,7 @@ pub(super) async fn perform<A: clap::Args>(
         if cut_off {
             let _ = opening.await;
         }
-        remove(&session.cluster).await.context(LEFT)?;
+        remove(&cluster).await.context(LEFT)?;
         left.set(if elected { "all but the Lease, which lapses, is removed" } else { "all is removed" });
         sleep(LINGER).await;
         serving.cancel();
@@ -231,18 +238,34 @@ fn beside(
     });
 }
 
-/// Takes away the Lease that sessions left. It lapses in any case, so a failure is only said.
-async fn sweep(left: Option<&Seat>) {
-    let Some(seat) = left else { return };
-    if let Err(error) = seat.sweep().await {
-        say(&format!("left {seat}: {error:#}"));
+/// Takes away the Lease that sessions left. It lapses in any case, so a failure is only said. Returns whether there was
+/// anything to say.
+async fn sweep(left: Option<&Seat>) -> bool {
+    let Some(seat) = left else { return false };
+    match seat.sweep().await {
+        Ok(swept) => swept != Swept::Nothing,
+        Err(error) => {
+            say(&format!("left {seat}: {error:#}"));
+            true
+        }
     }
+}
+
+/// What people are told when what another session of theirs put in was removed before its time was over.
+fn may_be_at_work(other: &Mark, only_sweeps: bool) -> String {
+    let does = if only_sweeps { "removed what belongs to" } else { "this session takes the place of" };
+    format!(
+        "Note: {does} a session of {} that may be at work: it then ends. To run both, give one of them --owner NAME",
+        other.told()
+    )
 }
 
 /// What a session begins with.
 struct Prepared {
     connection: connect::Cluster,
-    session: Session,
+    cluster: Cluster,
+    /// None where former ones are only swept.
+    session: Option<Session>,
     candidate: Candidate,
     /// Where sessions may have left their Lease: of those with controllers, whoever comes next takes it over.
     left: Option<Seat>,
@@ -292,8 +315,12 @@ async fn prepare<A: clap::Args>(
     };
     let left = if controllers { None } else { left(client, &installation).await? };
     let cluster = Cluster { client: connection.client.clone(), me, crds };
-    let session = Session::prepare(cluster, &connection, installation, flags, provider).await?;
-    Ok(Prepared { connection, session, candidate, left })
+    let session = if flags.sweep {
+        None
+    } else {
+        Some(Session::prepare(cluster.clone(), &connection, installation, flags, provider).await?)
+    };
+    Ok(Prepared { connection, cluster, session, candidate, left })
 }
 
 /// Where sessions may have left their Lease, if it may be looked at.
@@ -348,7 +375,10 @@ impl Ends {
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             name = self.signals.next() => name,
-            _ = self.hangup.recv() => "SIGHUP",
+            _ = self.hangup.recv() => {
+                self.signals.is_new();
+                "SIGHUP"
+            }
         }
     }
 }

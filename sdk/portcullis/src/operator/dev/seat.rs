@@ -40,7 +40,9 @@ pub(super) struct Seat {
 /// What was found where a session may have left its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Swept {
-    /// Nothing of sessions, or nothing any more.
+    /// Nothing of sessions.
+    Nothing,
+    /// Nothing any more.
     Clear,
     /// A session that is at work.
     Taken,
@@ -96,7 +98,7 @@ impl Seat {
     /// Takes the Lease away that sessions left. That its holder is dead is seen, and not read from a clock: it does not
     /// renew for as long as the Lease lasts.
     pub(super) async fn sweep(&self) -> anyhow::Result<Swept> {
-        let Some(mut left) = self.of_sessions().await? else { return Ok(Swept::Clear) };
+        let Some(mut left) = self.of_sessions().await? else { return Ok(Swept::Nothing) };
         let record = Record::from(&left);
         if let Some(holder) = &record.holder {
             let lasts = record.duration.unwrap_or(LASTS).min(LASTS);

@@ -31,7 +31,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is ready to be served and put into the cluster.
 pub(super) struct Session {
-    pub(super) cluster: Cluster,
+    cluster: Cluster,
     installation: Installation,
     reach: Reach,
     webhooks: Webhooks,
