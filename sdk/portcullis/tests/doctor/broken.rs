@@ -329,7 +329,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "nothing listens",
             vec![entry("replace", "clientConfig/service/port", json!(1))],
-            &[("C4", "FAIL", "connection refused by Service shop-webhook (127.", "listening on port 1 ")],
+            &[("C4", "FAIL", "connection refused by Service shop-webhook (127.", "generate webhooks")],
         ),
         variant(
             "path that is not served",
@@ -473,7 +473,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
             &[
                 ("X11", "FAIL", "Certificate shop-webhook is not Ready: issuer is away", "describe certificate shop-webhook"),
                 ("X11", "FAIL", "Issuer nobody is not Ready: it does not exist", "describe issuer nobody"),
-                ("X11", "FAIL", "references Certificate", "generate certificates"),
+                ("X11", "FAIL", "references Certificate", "generate webhooks"),
             ],
         )
         .with(&["--certificates", "cert-manager"]),

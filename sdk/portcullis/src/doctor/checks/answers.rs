@@ -116,16 +116,26 @@ pub(super) fn reached(view: &View<'_>) -> Said {
     }
     let mut notes = Vec::new();
     for Listener { target, address, reached } in &snapshot.listeners {
+        let port = address.map(|address| address.port());
         let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
         match reached {
             Reached::Answered(_) => {}
             Reached::Refused => notes.push(fail(
                 format!("connection refused by {target}{address}: nothing listens there"),
                 if external {
-                    format!(
-                        "start the operator there, listening on port {} (run --bind, dev --port), or give --service-port to all \
-                         commands",
-                        service.port
+                    // Entries may call another port than this installation's, of which nobody outside knows.
+                    let strayed = snapshot.ours(subject).into_iter().map(|(_, entry)| entry).find(|entry| {
+                        entry.port() != i32::from(service.port) && port.is_some_and(|port| entry.port() == i32::from(port))
+                    });
+                    strayed.map_or_else(
+                        || {
+                            format!(
+                                "start the operator there, listening on port {} (run --bind), or give every command the \
+                                 --service-port that it listens on",
+                                service.port
+                            )
+                        },
+                        |entry| subject.restore(&entry),
                     )
                 } else {
                     format!(
