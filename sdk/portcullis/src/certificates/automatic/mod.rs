@@ -173,6 +173,12 @@ impl Automatic {
         Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.time_of_day.now()))
     }
 
+    /// Those of the Secrets of the CA and of the pair that do not exist, by name.
+    pub(crate) async fn absent(&self) -> Result<(Option<String>, Option<String>), CertificateError> {
+        let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
+        Ok((ca.is_none().then(|| self.ca_secret()), pair.is_none().then(|| self.secret.clone())))
+    }
+
     /// The certificate that is stored, whatever it is worth.
     pub(crate) async fn stored_chain(&self) -> Result<Option<String>, CertificateError> {
         let pair = self.read(&self.secret).await?;

@@ -87,7 +87,12 @@ impl Automatic {
                     let write = self.write_authorities(ca_secret.as_ref(), &authorities);
                     match self.once(Repair::Replace, &done, write).await {
                         Ok(true) => {
-                            warn!(secret, problem, trusted, "the stored CA is replaced");
+                            // At the first start nothing is wrong.
+                            if ca_secret.is_none() && trusted == 0 {
+                                info!(secret, "there was no CA yet; one is made");
+                            } else {
+                                warn!(secret, problem, trusted, "the stored CA is replaced");
+                            }
                             (Repair::Replace, true)
                         }
                         // Whoever was first has replaced it.
@@ -132,7 +137,11 @@ impl Automatic {
                             }
                         }
                         Err(problem) => {
-                            warn!(secret = self.secret, problem, "a new certificate is needed");
+                            if pair_secret.is_none() && served.is_none() {
+                                info!(secret = self.secret, "there is no certificate yet; one is issued");
+                            } else {
+                                warn!(secret = self.secret, problem, "a new certificate is needed");
+                            }
                             let issue = self.issue(&authorities, pair_secret.as_ref());
                             (Repair::Issue, self.once(Repair::Issue, &done, issue).await?)
                         }

@@ -62,7 +62,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
         Shown { secret, problems: Vec::new(), phase: None, certificates: Vec::new(), published: Vec::new() };
     let chain = match source {
         CertificateSource::Automatic(automatic) => {
-            shown.stored(&automatic.stored().await?);
+            shown.stored(&automatic.stored().await?, &automatic.absent().await?);
             automatic.stored_chain().await?
         }
         CertificateSource::Supplied(supplied) => match supplied.stored().await {
@@ -93,10 +93,11 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
 }
 
 impl Shown {
-    fn stored(&mut self, stored: &Stored) {
+    fn stored(&mut self, stored: &Stored, (no_ca, no_pair): &(Option<String>, Option<String>)) {
+        let gone = |name: &String| format!("Secret {name} does not exist");
         match &stored.leaf {
             Ok(leaf) => self.certificates.push(Shape::of("leaf", leaf)),
-            Err(problem) => self.problems.push(problem.to_string()),
+            Err(problem) => self.problems.push(no_pair.as_ref().map_or_else(|| problem.to_string(), gone)),
         }
         match &stored.authorities {
             Ok(authorities) => {
@@ -109,7 +110,7 @@ impl Shown {
                 let previous = authorities.previous.iter().map(Anchor::certificate);
                 self.certificates.extend(previous.map(|previous| Shape::of("previous ca", previous)));
             }
-            Err(lost) => self.problems.push(lost.problem.clone()),
+            Err(lost) => self.problems.push(no_ca.as_ref().map_or_else(|| lost.problem.clone(), gone)),
         }
         self.problems.extend(stored.damage.iter().cloned());
         if !self.problems.is_empty() {
