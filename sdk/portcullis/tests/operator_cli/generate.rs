@@ -147,6 +147,34 @@ async fn a_file_that_it_did_not_write_is_not_overwritten_and_then_none_is() {
     assert!(output(&[&command[..], &["--check"]].concat()).await.status.success());
 }
 
+// A pipeline writes the whole, and a job checks the roles alone; or the other way round.
+#[tokio::test]
+async fn a_file_is_the_same_whichever_command_wrote_it_and_a_part_does_not_cut_the_whole_down() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().to_str().unwrap();
+    let issued = ["--certificates", "cert-manager", "--out", out];
+    let all = [&["generate", "operator", "--image", "op:1", "--format", "kustomize"], &issued[..]].concat();
+    assert!(output(&all).await.status.success());
+    let before = files(home.path());
+    for part in ["crds", "rbac", "webhooks", "certificates"] {
+        for mode in [&["--check"][..], &[]] {
+            let said = output(&[&["generate", part], &issued[..], mode].concat()).await;
+            assert!(said.status.success(), "{part}: {}", String::from_utf8_lossy(&said.stderr));
+        }
+        let said = fails(&[&["generate", part, "--format", "kustomize"], &issued[..]].concat(), 1).await;
+        let problem = format!("error: {out}/kustomization.yaml names what another 'generate' wrote: leave --format ");
+        assert!(said.starts_with(&problem), "{said}");
+    }
+    assert_eq!(files(home.path()), before);
+    // Without cert-manager there is nothing for it to issue, and then the example of who brings his own is his.
+    let external = ["--certificates", "external", "--out", out];
+    let all = [&["generate", "operator", "--image", "op:1"], &external[..]].concat();
+    assert!(output(&all).await.status.success());
+    assert!(!home.path().join("certificates.yaml").exists() && !home.path().join("kustomization.yaml").exists());
+    assert!(output(&[&["generate", "certificates"], &external[..]].concat()).await.status.success());
+    assert!(output(&[&all[..], &["--check"]].concat()).await.status.success());
+}
+
 #[tokio::test]
 async fn a_file_with_other_line_endings_is_told_from_one_that_was_changed() {
     let home = tempfile::tempdir().unwrap();
