@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
@@ -179,7 +180,8 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
-    let matches = command(&operator).get_matches();
+    let command = command(&operator);
+    let matches = command.clone().try_get_matches().unwrap_or_else(|error| from_environment(&command, error).exit());
     let result = Cli::<A>::from_arg_matches(&matches)
         .map_err(anyhow::Error::from)
         .and_then(|cli| perform(operator, cli.command, &matches));
@@ -191,6 +193,22 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says of a wrong value that nobody gave on the command line from which variable it is.
+fn from_environment(command: &clap::Command, mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
+    let long = flag.split(' ').next().unwrap_or_default();
+    let given = std::env::args_os().any(|word| word.to_string_lossy().split('=').next() == Some(long));
+    let mut known = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let variable = known
+        .find(|known| known.get_env().is_some() && known.get_long() == long.strip_prefix("--"))
+        .and_then(Arg::get_env);
+    if let Some(variable) = variable.filter(|variable| !given && std::env::var_os(variable).is_some()) {
+        let tip = format!("{long} was not given: the value is that of the environment variable {}", variable.display());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// An error and its causes. Many errors tell what their cause says, which is not said again.

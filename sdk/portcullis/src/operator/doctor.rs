@@ -16,6 +16,7 @@ use super::connect::answering;
 use super::generate::installation_arguments;
 use super::input::read;
 use super::installation::{Installation, InstallationFlags, label};
+use super::leases::{duration, duration_within};
 use super::{Operator, Parts};
 use crate::doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
 
@@ -39,15 +40,15 @@ pub(super) struct DoctorFlags {
     /// Look at objects of this namespace only, and say whether the webhooks see them
     #[arg(long, value_name = "NAMESPACE", value_parser = label)]
     in_namespace: Option<String>,
-    /// An object whose deletion takes longer than this many seconds counts as stuck
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    stuck_after: u64,
+    /// An object whose deletion takes longer counts as stuck
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    stuck_after: Duration,
     /// Call the pods by their addresses, too; that is done anyway where the command runs inside the cluster
     #[arg(long)]
     call_pods: bool,
-    /// Look twice, this many seconds apart, to see who rewrites what
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
-    watch: Option<u64>,
+    /// Look twice, this long apart, to see who rewrites what
+    #[arg(long, value_name = "DURATION", value_parser = duration_within(1, 600))]
+    watch: Option<Duration>,
     /// Try to create the objects of this file, which should be refused, as a dry run; may be given several times
     #[arg(long, value_name = "FILE")]
     probe: Vec<PathBuf>,
@@ -127,9 +128,9 @@ pub(super) async fn perform<A: clap::Args>(
             let client = answering(flags.kubeconfig.as_deref()).await?;
             let options = Options {
                 in_namespace: flags.in_namespace.clone(),
-                stuck_after: Duration::from_secs(flags.stuck_after),
+                stuck_after: flags.stuck_after,
                 call_pods: flags.call_pods || Path::new(IN_CLUSTER).exists(),
-                watch: flags.watch.map(Duration::from_secs),
+                watch: flags.watch,
                 probes,
                 denial: flags.denial.clone(),
                 object: flags.object.clone(),

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
 
 use crate::certificates::{CertificateMode, Configurations};
-use crate::names::{LEADER, is_label};
+use crate::names::{LEADER, is_label, is_subdomain};
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// The port of the Service, unless another is said.
@@ -78,7 +78,7 @@ pub(super) struct InstallationFlags {
     #[arg(long, value_enum, default_value_t)]
     pub(super) certificates: CertificateMode,
     /// Secret with the pair that is served [default: <release>-webhook-tls]
-    #[arg(long, value_name = "NAME", value_parser = label)]
+    #[arg(long, value_name = "NAME", value_parser = secret_name)]
     pub(super) certificate_secret: Option<String>,
     /// Whether there are webhooks; without them controllers validate
     #[arg(long, default_value_t, value_parser = Switch::parser("Webhooks validate", "Controllers validate instead"))]
@@ -258,6 +258,14 @@ pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
         return Err("the name of a Service begins with a letter");
     }
     label(text)
+}
+
+/// A name as Kubernetes has it for Secrets (RFC 1123 subdomain), of which one that is longer by `-ca` is one as well.
+fn secret_name(text: &str) -> Result<String, &'static str> {
+    if text.len() <= 250 && is_subdomain(text) {
+        return Ok(text.to_owned());
+    }
+    Err("use 1 to 250 lower-case letters, digits, '-' and '.', with a letter or digit beside each '.' and at both ends")
 }
 
 /// A DNS domain: labels with dots between them.

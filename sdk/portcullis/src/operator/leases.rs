@@ -79,12 +79,24 @@ impl FromStr for LeaseTiming {
     }
 }
 
-/// A span of time on the command line.
+/// A span of time on the command line. A plain number is one of seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Option<SignedDuration> = text.parse().ok();
-    parsed
-        .and_then(|parsed| Duration::try_from(parsed).ok())
-        .ok_or_else(|| format!("'{text}' is no span of time: write it as in 500ms, 5s or 2m"))
+    let seconds = text.parse().map(Duration::from_secs).ok();
+    let written = || text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
+    seconds.or_else(written).ok_or_else(|| format!("'{text}' is no span of time: write it as in 500ms, 5s or 2m"))
+}
+
+/// One that is neither shorter nor longer than these, in seconds.
+pub(super) fn duration_within(
+    least: u32,
+    most: u32,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    let (least, most) = (SignedDuration::from_secs(least.into()), SignedDuration::from_secs(most.into()));
+    move |text| {
+        let duration = duration(text)?;
+        let within = SignedDuration::try_from(duration).is_ok_and(|duration| (least..=most).contains(&duration));
+        if within { Ok(duration) } else { Err(format!("give at least {least:#} and at most {most:#}")) }
+    }
 }
 
 /// What a process has to do with leases.
@@ -259,7 +271,14 @@ mod tests {
     fn durations_are_read_as_people_write_them() {
         assert_eq!(duration("1200ms"), Ok(Duration::from_millis(1200)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
-        for wrong in ["", "5", "-5s", "soon"] {
+        assert_eq!((duration("7200"), duration("2h")), (Ok(Duration::from_hours(2)), Ok(Duration::from_hours(2))));
+        let within = duration_within(1, 600);
+        assert_eq!((within("1"), within("10m")), (Ok(Duration::from_secs(1)), Ok(Duration::from_mins(10))));
+        for wrong in ["0", "601s", "99999999999999999999s", "18446744073709551615"] {
+            assert!(within(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(within("999ms").unwrap_err(), "give at least 1s and at most 10m");
+        for wrong in ["", "-5", "-5s", "soon"] {
             assert!(duration(wrong).unwrap_err().contains("write it as in"), "{wrong}");
         }
         let timing: LeaseTiming = "3s,2s,400ms,1200ms,1s,1s".parse().unwrap();

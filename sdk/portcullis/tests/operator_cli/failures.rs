@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use portcullis_testing::ControlPlane;
 
 use crate::cluster::user;
-use crate::process::{Running, fails, output};
+use crate::process::{Running, command, fails, output};
 
 #[tokio::test]
 async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
     let long = "a".repeat(64);
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 20] = [
         (
             &["run", "--bind", "everywhere"],
             "'everywhere' for '--bind <ADDR>': give an IP address and a port, as in 0.0.0.0:9443",
@@ -34,11 +34,30 @@ async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
         (&["generate", "webhooks", "--service-port", "0"], "invalid value '0' for '--service-port <SERVICE_PORT>'"),
         (&["generate", "charts"], "possible values: crds, webhooks, rbac"),
         (&["generate", "crds", "--check"], "--out <DIR>"),
+        (&["generate", "rbac", "--certificate-secret", "a..b"], "use 1 to 250 lower-case letters, digits, '-' and '.'"),
+        (&["generate", "rbac", "--replicas", "2147483648"], "2147483648 is not in 1..=2147483647"),
+        (&["certs", "rotate", "--timeout", "25h"], "for '--timeout <DURATION>': give at least 1s and at most 24h"),
+        (&["doctor", "--watch", "soon"], "'soon' is no span of time: write it as in 500ms, 5s or 2m"),
+        (&["doctor", "--stuck-after", "-1"], "unexpected argument '-1'"),
         (&[], "Usage: controller <COMMAND>"),
     ];
     for (arguments, wanted) in cases {
         let said = fails(arguments, 2).await;
         assert!(said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_value_from_the_environment_is_said_to_be_from_there() {
+    let cases =
+        [("WATCH_NAMESPACE", "a,b", "--restrict-to-namespace", "run"), ("POD_NAMESPACE", "A b", "--namespace", "run")];
+    for (variable, value, flag, what) in cases {
+        let tip = format!("tip: {flag} was not given: the value is that of the environment variable {variable}");
+        let said = command("controller", &[what]).env(variable, value).output().await.unwrap();
+        let said = String::from_utf8(said.stderr).unwrap();
+        assert!(said.contains(&format!("invalid value '{value}' for '{flag} ")) && said.contains(&tip), "{said}");
+        let given = command("controller", &[what, flag, value]).env(variable, "fine").output().await.unwrap();
+        assert!(!String::from_utf8(given.stderr).unwrap().contains("tip: "));
     }
 }
 

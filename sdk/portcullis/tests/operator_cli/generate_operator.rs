@@ -47,7 +47,7 @@ async fn the_deployment_runs_with_what_differs_from_the_defaults_and_the_operato
                 "--certificates",
                 "external",
                 "--certificate-secret",
-                "mine",
+                "mine.tls",
             ],
             &[
                 "run",
@@ -55,7 +55,7 @@ async fn the_deployment_runs_with_what_differs_from_the_defaults_and_the_operato
                 "--service-port=8443",
                 "--cluster-domain=corp.example",
                 "--certificates=external",
-                "--certificate-secret=mine",
+                "--certificate-secret=mine.tls",
             ],
         ),
     ];

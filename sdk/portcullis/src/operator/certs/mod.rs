@@ -20,6 +20,7 @@ use tracing::warn;
 use super::cli::Output;
 use super::connect::answering;
 use super::installation::{Installation, InstallationFlags, label};
+use super::leases::duration_within;
 use super::{Operator, Parts};
 use crate::certificates::{Automatic, CertificateMode, CertificateSource, Material};
 
@@ -75,9 +76,9 @@ pub(super) struct CertsFlags {
     namespace: Option<String>,
     #[command(flatten)]
     installation: InstallationFlags,
-    /// Give up after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
+    /// Give up after this long
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration_within(1, 86_400))]
+    timeout: Duration,
 }
 
 /// What to do.
@@ -124,8 +125,7 @@ pub(super) async fn perform<A: clap::Args>(
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    let patience =
-        Patience { time: Duration::from_secs(flags.timeout), end: Instant::now() + Duration::from_secs(flags.timeout) };
+    let patience = Patience { time: flags.timeout, end: Instant::now() + flags.timeout };
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
     let configurations = installation.configurations(&parts.webhooks)?;
     let routes = parts.webhooks.routes()?;

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use super::connect::{self, cluster as connect_to};
 use super::health::Health;
 use super::installation::{Installation, InstallationFlags, label};
-use super::leases::{Election, LeaseTiming};
+use super::leases::{Election, LeaseTiming, duration_within};
 use super::run::Signals;
 use super::tasks::Tasks;
 use super::work::Work;
@@ -108,10 +108,8 @@ pub(super) struct DevFlags {
 }
 
 /// From a second to a day.
-fn ttl(text: &str) -> Result<SignedDuration, &'static str> {
-    let ttl: SignedDuration = text.parse().map_err(|_| "give a duration, as in 30m or 2h")?;
-    let bounds = SignedDuration::from_secs(1)..=SignedDuration::from_hours(24);
-    if bounds.contains(&ttl) { Ok(ttl) } else { Err("give at least 1s and at most 24h") }
+fn ttl(text: &str) -> Result<SignedDuration, String> {
+    SignedDuration::try_from(duration_within(1, 86_400)(text)?).map_err(|error| error.to_string())
 }
 
 pub(super) async fn perform<A: clap::Args>(
