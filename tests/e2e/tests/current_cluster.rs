@@ -183,7 +183,7 @@ async fn whatever_ends_a_guest_early_nothing_is_left() {
         ("calls the tool `greet`", Blow::Operator, "interrupted"),
     ] {
         let said = struck(&cluster, folder.path(), at, blow).await;
-        let end = format!("The demo stops here: {expected}\nEverything it started is ended and removed.");
+        let end = format!("The demo stops here: {expected}\nEverything this demo started is ended and removed.");
         assert!(said.contains(&end), "{at}, {blow:?}: {said}");
         assert!(!said.contains("panicked"), "{at}, {blow:?}: {said}");
         assert_eq!(said.contains("taking the finalizers off"), matches!(blow, Blow::Operator), "{said}");

@@ -129,7 +129,7 @@ async fn alone(mut ends: Ends) -> Result<()> {
         Box::pin(show(&stage.cluster.admin(), &namespace, &stage.folder)).await?;
         stage.stop().await
     }));
-    shown.await.map_err(|error| anyhow::anyhow!("{error:#}\nEverything it started is ended and removed."))
+    shown.await.map_err(|error| anyhow::anyhow!("{error:#}\nEverything this demo started is ended and removed."))
 }
 
 /// In the cluster of the kubeconfig.
@@ -148,7 +148,7 @@ async fn as_guest(mut ends: Ends) -> Result<()> {
     let left = guest.leave(step).await;
     match (shown, left) {
         (Err(error), Err(left)) => Err(anyhow::anyhow!("{error:#}\n{left:#}")),
-        (Err(error), Ok(())) => Err(anyhow::anyhow!("{error:#}\nEverything it started is ended and removed.")),
+        (Err(error), Ok(())) => Err(anyhow::anyhow!("{error:#}\nEverything this demo started is ended and removed.")),
         (Ok(()), left) => left,
     }
 }

@@ -21,6 +21,8 @@ const OWNER: &str = "portcullis.dev/dev-owner";
 const GONE: Duration = Duration::from_mins(2);
 /// How long the operator may take of that to let its objects go.
 const OPERATOR: Duration = Duration::from_mins(1);
+/// After how long a wait is told.
+const SILENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What removes everything that the demo with this namespace put into a cluster, line by line.
@@ -81,7 +83,8 @@ impl Guest {
         let name = self.namespace.clone();
         found(api.delete(&name, &DeleteParams::background()).await)?;
         let begun = Instant::now();
-        while api.get_metadata_opt(&name).await?.is_some() {
+        let mut told = false;
+        while let Some(namespace) = api.get_opt(&name).await? {
             let runs = self.operator.as_mut().is_some_and(|operator| operator.check_running().is_ok());
             if !runs || begun.elapsed() > OPERATOR {
                 let count = self.take_finalizers_off().await?;
@@ -92,7 +95,11 @@ impl Guest {
                     ));
                 }
             }
-            ensure!(begun.elapsed() < GONE, "it is not gone after {} s", GONE.as_secs());
+            ensure!(begun.elapsed() < GONE, "it is not gone after {} s: {}", GONE.as_secs(), remaining(namespace));
+            if !told && begun.elapsed() > SILENCE {
+                told = true;
+                step(&format!("it is not gone yet; waiting for up to {} s", GONE.as_secs()));
+            }
             sleep(PAUSE).await;
         }
         Ok(())
@@ -144,6 +151,13 @@ impl Guest {
         }
         Ok(())
     }
+}
+
+/// What is still in a namespace that is being deleted, as the cluster says it.
+fn remaining(namespace: Namespace) -> String {
+    let conditions = namespace.status.and_then(|status| status.conditions).unwrap_or_default();
+    let holding = conditions.into_iter().filter(|condition| condition.status == "True");
+    holding.filter_map(|condition| condition.message).collect::<Vec<_>>().join("; ")
 }
 
 /// What the API server answered; nothing where the object is not there.
