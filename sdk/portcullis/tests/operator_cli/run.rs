@@ -201,8 +201,11 @@ async fn sigterm_ends_a_process_that_never_got_ready() {
     std::fs::write(&kubeconfig, text.replace(home.cluster.url(), &format!("https://{}", nobody.local_addr().unwrap())))
         .unwrap();
     let mut hanging = Running::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "default"]);
-    let (_, body) = hanging.health("/readyz").await;
-    assert_eq!(body, "waiting for certificates\n");
+    // The endpoint answers a little before it waits for those.
+    wait_until("it to wait for certificates", PATIENCE, || async {
+        (hanging.health("/readyz").await.1 == "waiting for certificates\n").then_some(())
+    })
+    .await;
     hanging.terminate().await;
     assert_eq!(hanging.ended().await.code(), Some(0), "{}", hanging.log());
 }

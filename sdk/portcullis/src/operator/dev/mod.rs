@@ -126,7 +126,9 @@ pub(super) async fn perform<A: clap::Args>(
     };
     let order = async {
         let (done, alive) = cluster.sweep().await?;
-        done.iter().for_each(|line| say(line));
+        for line in &done {
+            say(line);
+        }
         if let Some(other) = alive {
             say(&may_be_at_work(&other, flags.sweep));
         }
@@ -181,7 +183,7 @@ pub(super) async fn perform<A: clap::Args>(
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
-                lost = lost::lost(&cluster, &opened) => Err(anyhow!(lost)),
+                said = lost::lost(&cluster, &opened) => Err(anyhow!(said)),
                 Some(ended) = tasks.next() => ended,
             }
         }
