@@ -95,7 +95,9 @@ fn further() -> Vec<Snapshot> {
         let mut snapshot = well();
         let annotations = || Some([(INJECT_CA_FROM.to_owned(), certificate.to_owned())].into());
         change(&mut snapshot.configurations, |all| {
-            all.iter_mut().for_each(|one| one.metadata.annotations = annotations())
+            for one in all {
+                one.metadata.annotations = annotations();
+            }
         });
         snapshot.issuance = Look::Seen(Issuance { installed: true, ..Issuance::default() });
         converted(&mut snapshot);
