@@ -79,6 +79,9 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
     );
     assert_eq!(running.health("/elsewhere").await.0, 404);
     running.logged(&format!("not ready yet: {}", reason.trim_end())).await;
+    // Nothing is wrong with a first start.
+    running.logged("there was no CA yet; one is made").await;
+    running.logged("there is no certificate yet; one is issued").await;
 
     home.install(&running).await;
     running.ready().await;
