@@ -204,7 +204,7 @@ fn from_environment(command: &clap::Command, mut error: clap::Error) -> clap::Er
     let variable = known
         .find(|known| known.get_env().is_some() && known.get_long() == long.strip_prefix("--"))
         .and_then(Arg::get_env);
-    if let Some(variable) = variable.filter(|variable| !given && std::env::var_os(variable).is_some()) {
+    if let Some(variable) = variable.filter(|_| !given) {
         let tip = format!("{long} was not given: the value is that of the environment variable {}", variable.display());
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
