@@ -47,6 +47,16 @@ pub mod annotation {
     pub const CONTENT_CHECKSUM: &str = "toolhive.stacklok.dev/content-checksum";
     /// On the proxy's pod template: the checksum of the RunConfig it was made with, so that a change rolls it.
     pub const RUN_CONFIG_CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
+    /// On the proxy's pod template, and so on its pods: the guards they enforce, `KIND/NAME/HASH` of each, sorted, with
+    /// commas.
+    pub const GUARDS: &str = "toolhive.stacklok.dev/guards";
+    /// On the proxy's Deployment: `NAME/HASH` of the MCPWebhookConfig its pods enforce. Versions before [`GUARDS`] know a
+    /// guard by it.
+    pub const WEBHOOK_CONFIG: &str = "toolhive.stacklok.dev/webhook-config";
+    /// What tells of guards is the operator's alone: users' overrides cannot set it.
+    pub const TELL_GUARDS: [&str; 2] = [GUARDS, WEBHOOK_CONFIG];
+    /// On the MCP server's pod template: a keyed digest of the Secret values that its environment takes.
+    pub const SECRETS_CHECKSUM: &str = "toolhive.stacklok.dev/secrets-checksum";
     /// On the proxy's pod template and on the StatefulSet: the `metadata.generation` they were made from.
     pub const MCP_SERVER_GENERATION: &str = "toolhive.stacklok.dev/mcpserver-generation";
     /// On an MCPServer, by its user: the RFC 3339 time of a requested restart; copied to the pod template.

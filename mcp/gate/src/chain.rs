@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use mcp_runconfig::{MiddlewareConfig, webhook};
+use mcp_runconfig::{MiddlewareConfig, chain, webhook};
 use rustls::crypto::CryptoProvider;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -65,10 +65,6 @@ pub(crate) struct Next<'a> {
     inner: Service,
 }
 
-/// The types that can be built, in the order the operator writes them.
-const SUPPORTED: &[&str] =
-    &["bodylimit", "auth", "mcp-parser", webhook::MUTATING, webhook::VALIDATING, "usagemetrics", "recovery"];
-
 // === impl Gate ===
 
 impl Gate {
@@ -83,8 +79,8 @@ impl Gate {
         let mut limit = DEFAULT_LIMIT;
         for (index, config) in configs.iter().enumerate() {
             let place = Place { index, kind: &config.kind };
-            let Some(&name) = SUPPORTED.iter().find(|name| **name == config.kind) else {
-                let supported = SUPPORTED.join(", ");
+            let Some(&name) = chain::BUILT.iter().find(|name| **name == config.kind) else {
+                let supported = chain::BUILT.join(", ");
                 return Err(place.error(
                     "type",
                     format!("{:?} is not supported by this proxy", config.kind),

@@ -1,11 +1,24 @@
-//! The operator of the MCP platform: plans the children of MCPServers and applies them.
+//! The operator of the MCP platform: plans the children of workloads and applies them.
 //!
-//! Every controller is observe → plan → apply, with the kit of [`portcullis::controller`]. [`plan`] is the middle: pure
-//! functions from what was observed to what should be, the only place where desired state is derived. [`controllers`]
-//! says what is watched and when who is planned. [`webhooks`] tells authors at `kubectl apply` what the plan would tell
-//! them in the status.
+//! Every controller is observe → plan → apply, with the kit of [`portcullis::controller`]. What all kinds share is apart
+//! from what is particular to one:
+//!
+//! - [`subject`], [`reference`]: what a kind says of itself, and what it refers to;
+//! - [`config`], [`workload`]: what all configurations share and what all workloads share, each with one pure plan: the
+//!   only place where desired state is derived;
+//! - [`guards`]: what a workload asks to stand in front of it, and what stands there;
+//! - [`kinds`]: what is particular to each kind, a folder and a line of registration each;
+//! - [`controllers`]: what is watched and when who is planned; [`admission`]: what authors are told at `kubectl apply`.
 
+pub mod admission;
+pub mod config;
 pub mod controllers;
-pub mod plan;
+pub mod digest;
+pub mod guards;
+pub mod kinds;
+pub mod problem;
+pub mod reference;
 pub mod registration;
-pub mod webhooks;
+pub mod settings;
+pub mod subject;
+pub mod workload;

@@ -1,16 +1,10 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
-use std::sync::Arc;
-
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts};
 
-use crate::{
-    controllers::{Controllers, Stores},
-    plan::Settings,
-    webhooks::{Admission, webhooks},
-};
+use crate::{admission::Admission, controllers::Controllers, kinds, settings::Settings};
 
 /// Name of the operator, and of what it installs.
 pub const NAME: &str = "mcp-operator";
@@ -40,21 +34,23 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(grants()).setup(
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(grants()).rbac_in_own_namespace(own_grants()).setup(
         |args: &Args| {
             // Every flag is used: one that is added and forgotten does not compile.
             let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } =
                 args.clone();
-            let stores = Arc::new(Stores::default());
-            let webhooks = webhooks(admission, &stores);
-            let settings =
-                Settings { runner_image, proxy_host, default_image_pull_secrets: words(&default_image_pull_secrets) };
-            let controllers = Controllers::new(stores, settings, Namespaces::parse(&watch_namespace));
-            let stores = controllers.clone();
+            let settings = Settings {
+                runner_image,
+                proxy_host,
+                default_image_pull_secrets: words(&default_image_pull_secrets),
+                runner_middleware: mcp_runconfig::chain::BUILT,
+            };
+            let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
+            let watching = controllers.clone();
             // Webhooks read the stores, and every replica serves them.
-            let parts = Parts::new(webhooks).on_every_replica("the stores", move |runtime| {
-                let stores = stores.clone();
-                async move { stores.watch(runtime).await }
+            let parts = Parts::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
+                let watching = watching.clone();
+                async move { watching.watch(runtime).await }
             });
             Ok(parts.controller("mcp", move |runtime| {
                 let controllers = controllers.clone();
@@ -66,25 +62,29 @@ pub fn operator() -> Operator<Args> {
 
 /// What the controllers do, and nothing else.
 fn grants() -> Vec<Grant> {
-    let toolhive = mcp_api::names::GROUP;
     let kept = ["list", "watch", "create", "patch", "delete"];
-    vec![
-        // Finalizers are patched on the object, status on its own. `finalizers: update` lets children name their owner
-        // as blocking its deletion, where the API server checks that.
-        Grant::new(toolhive, &["mcpservers", "mcpwebhookconfigs"], &["list", "watch", "patch"]),
-        Grant::new(toolhive, &["mcpservers/status", "mcpwebhookconfigs/status"], &["patch"]),
-        Grant::new(toolhive, &["mcpservers/finalizers"], &["update"]),
-        Grant::new("", &["services", "serviceaccounts"], &kept),
-        // A permission profile is read from the ConfigMap that a server names.
-        Grant::new("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
-        // Watched by metadata; the content of those that servers refer to is read for its digest, never written.
+    let mut grants = kinds::all().grants();
+    grants.extend([
+        Grant::new("", &["configmaps", "services", "serviceaccounts"], &kept),
+        // Watched by metadata; what workloads refer to is read for its digest, never written.
         Grant::new("", &["secrets"], &["get", "list", "watch"]),
         Grant::new("", &["pods"], &["list", "watch"]),
         // Held only because nobody can grant what they do not hold: the proxy of a stdio server attaches to its pod.
         Grant::new("", &["pods/attach"], &["get", "create"]),
         Grant::new("apps", &["deployments", "statefulsets"], &kept),
+        Grant::new("networking.k8s.io", &["networkpolicies"], &kept),
         Grant::new("rbac.authorization.k8s.io", &["roles", "rolebindings"], &kept),
         Grant::new("events.k8s.io", &["events"], &["create"]),
+    ]);
+    grants
+}
+
+/// What they do in the operator's own namespace: the key of the digests of Secrets is kept there.
+fn own_grants() -> Vec<Grant> {
+    // What is created has no name yet that a role could be narrowed to.
+    vec![
+        Grant::new("", &["secrets"], &["create"]),
+        Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]),
     ]
 }
 

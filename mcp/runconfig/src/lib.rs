@@ -17,6 +17,7 @@
 //! # Ok::<(), mcp_runconfig::ParseError>(())
 //! ```
 
+pub mod chain;
 mod document;
 pub mod duration;
 mod error;

@@ -2,17 +2,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use mcp_api::{
-    names::condition,
-    v1beta1::{MCPServer, Phase},
-};
+use mcp_api::names::condition;
+use portcullis::controller::{EventType, PlannedEvent, fitting};
 
-use portcullis::controller::fitting;
-
-use crate::plan::{EventType, Plan, PlannedEvent};
+use crate::workload::{Phase, Plan, Workload};
 
 /// What keeps a child from being written.
-pub(super) enum Trouble {
+pub(super) enum ApplyFailure {
     /// The API server refused it, or did not answer.
     Failed(String),
     /// An object that is not ours has its name.
@@ -21,9 +17,9 @@ pub(super) enum Trouble {
     Waits(String),
 }
 
-// === impl Trouble ===
+// === impl ApplyFailure ===
 
-impl Trouble {
+impl ApplyFailure {
     fn phase(&self) -> Phase {
         match self {
             Self::Failed(_) | Self::NameTaken(_) => Phase::Failed,
@@ -47,33 +43,30 @@ impl Trouble {
     }
 }
 
-/// Makes the plan's status say that `trouble` keeps the server from being what it should. The event is told once: while
-/// the last status says the same, nothing is added.
-pub(super) fn tell(plan: &mut Plan, server: &MCPServer, trouble: &Trouble) {
-    let (reason, message) = (trouble.reason(), fitting(trouble.message()));
-    let previous = server
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.iter().flatten().find(|old| old.type_ == condition::READY));
+/// Makes the plan's status say that `failure` keeps the workload from being what it should. The event is published once:
+/// while the last status says the same, nothing is added.
+pub(super) fn report<W: Workload>(plan: &mut Plan, workload: &W, failure: &ApplyFailure) {
+    let (reason, message) = (failure.reason(), fitting(failure.message()));
+    let previous = workload.previous().conditions.into_iter().flatten().find(|old| old.type_ == condition::READY);
     let unchanged = previous.filter(|old| old.status == "False");
     let ready = Condition {
         type_: condition::READY.to_owned(),
         status: "False".to_owned(),
         reason: reason.to_owned(),
         message: message.clone(),
-        observed_generation: server.metadata.generation,
+        observed_generation: workload.meta().generation,
         last_transition_time: unchanged.map_or(Time(Timestamp::now()), |old| old.last_transition_time.clone()),
     };
     let told = previous.is_some_and(|old| old.reason == reason && old.message == message);
-    let conditions = plan.status.conditions.get_or_insert_default();
+    let conditions = plan.report.conditions.get_or_insert_default();
     conditions.retain(|old| old.type_ != condition::READY);
     conditions.push(ready);
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
     plan.events = if told { Vec::new() } else { vec![PlannedEvent::new(EventType::Warning, reason, &message)] };
-    plan.status.message = Some(message);
-    plan.status.phase = Some(trouble.phase());
-    if let Trouble::NameTaken(_) = trouble {
+    plan.report.message = message;
+    plan.report.phase = failure.phase();
+    if let ApplyFailure::NameTaken(_) = failure {
         // It may be the proxy's Service: the address would lead to somebody else.
-        plan.status.url = None;
+        plan.report.url = None;
     }
 }

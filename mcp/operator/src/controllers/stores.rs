@@ -1,51 +1,116 @@
 //! The stores of the process: written by watches and by answers to our own writes, read by everything else.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
-use portcullis::controller::{Observed, Store, Stored as _};
+use portcullis::controller::{Key, Observed, Store, Stored as _};
 
-use super::{PodTrace, Trace};
-use crate::plan::{ChildKind, references};
+use super::Trace;
+use crate::{
+    admission::Known,
+    config::{Config, ConfigKind},
+    guards::Configs,
+    reference::{CONFIG_MAP, Exists, Reference, Referrer, SECRET, token},
+    subject::Subject,
+    workload::{ChildKind, ChildRef},
+};
 
 /// One store per kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stores {
-    /// MCPServers.
-    pub servers: Arc<Store<Observed<MCPServer>>>,
-    /// MCPWebhookConfigs.
-    pub configs: Arc<Store<Observed<MCPWebhookConfig>>>,
-    /// Secrets: their metadata.
-    pub secrets: Arc<Store<Trace>>,
-    /// Pods of proxies.
-    pub pods: Arc<Store<PodTrace>>,
-    config_maps: Arc<Store<Trace>>,
-    services: Arc<Store<Trace>>,
-    service_accounts: Arc<Store<Trace>>,
-    roles: Arc<Store<Trace>>,
-    role_bindings: Arc<Store<Trace>>,
-    deployments: Arc<Store<Trace>>,
-    stateful_sets: Arc<Store<Trace>>,
+    /// Of our own kinds, by their names.
+    kinds: BTreeMap<Cow<'static, str>, Arc<dyn KindStore>>,
+    children: BTreeMap<ChildKind, Arc<Store<Trace>>>,
+    secrets: Arc<Store<Trace>>,
     ready: AtomicBool,
+}
+
+/// The objects of one of our own kinds.
+pub(super) trait KindStore: Debug + Send + Sync {
+    /// Whether there is one of this name.
+    fn exists(&self, key: &Key) -> bool;
+    /// The names of those that are found by `token`.
+    fn find(&self, namespace: &str, token: &str) -> Vec<String>;
+    /// The one of this name, where the kind is a configuration and it decodes.
+    fn config(&self, key: &Key) -> Option<Arc<dyn Config>>;
+}
+
+/// Workloads.
+#[derive(Debug)]
+pub(super) struct Workloads<W>(pub(super) Arc<Store<Observed<W>>>);
+
+/// Configurations.
+#[derive(Debug)]
+pub(super) struct ConfigStore<K>(pub(super) Arc<Store<Observed<K>>>);
+
+impl<W: Subject> KindStore for Workloads<W> {
+    fn exists(&self, key: &Key) -> bool {
+        self.0.get(&key.namespace, &key.name).is_some()
+    }
+
+    fn find(&self, namespace: &str, token: &str) -> Vec<String> {
+        self.0.find(namespace, token).iter().map(|found| found.name().to_owned()).collect()
+    }
+
+    fn config(&self, _: &Key) -> Option<Arc<dyn Config>> {
+        None
+    }
+}
+
+impl<K: ConfigKind> KindStore for ConfigStore<K> {
+    fn exists(&self, key: &Key) -> bool {
+        self.0.get(&key.namespace, &key.name).is_some()
+    }
+
+    fn find(&self, namespace: &str, token: &str) -> Vec<String> {
+        self.0.find(namespace, token).iter().map(|found| found.name().to_owned()).collect()
+    }
+
+    fn config(&self, key: &Key) -> Option<Arc<dyn Config>> {
+        let config = self.0.get(&key.namespace, &key.name)?.object.clone().ok()?;
+        Some(config)
+    }
+}
+
+impl Known for Stores {
+    fn in_namespace<'a>(&'a self, namespace: &'a str) -> Option<Box<dyn Exists + 'a>> {
+        let exists = move |kind: &str, name: &str| match kind {
+            SECRET => Some(self.secrets.get(namespace, name).is_some()),
+            CONFIG_MAP => Some(self.children(ChildKind::ConfigMap).get(namespace, name).is_some()),
+            _ => Some(self.kinds.get(kind)?.exists(&Key::new(namespace, name))),
+        };
+        self.is_ready().then(|| Box::new(exists) as Box<dyn Exists>)
+    }
 }
 
 // === impl Stores ===
 
 impl Stores {
-    /// The store of a kind of children.
-    pub fn children(&self, kind: ChildKind) -> &Arc<Store<Trace>> {
-        match kind {
-            ChildKind::ConfigMap => &self.config_maps,
-            ChildKind::Service => &self.services,
-            ChildKind::ServiceAccount => &self.service_accounts,
-            ChildKind::Role => &self.roles,
-            ChildKind::RoleBinding => &self.role_bindings,
-            ChildKind::Deployment => &self.deployments,
-            ChildKind::StatefulSet => &self.stateful_sets,
+    pub(super) fn new(kinds: impl IntoIterator<Item = (Cow<'static, str>, Arc<dyn KindStore>)>) -> Self {
+        Self {
+            kinds: kinds.into_iter().collect(),
+            children: ChildKind::ALL.into_iter().map(|kind| (kind, Arc::default())).collect(),
+            secrets: Arc::default(),
+            ready: AtomicBool::new(false),
         }
+    }
+
+    /// The store of a kind of children.
+    #[allow(clippy::missing_panics_doc, reason = "every kind has a store")]
+    pub(super) fn children(&self, kind: ChildKind) -> &Arc<Store<Trace>> {
+        &self.children[&kind]
+    }
+
+    /// Secrets: their metadata.
+    pub(super) fn secrets(&self) -> &Arc<Store<Trace>> {
+        &self.secrets
     }
 
     /// True once every store has had its first list: before that, absence means nothing.
@@ -57,47 +122,46 @@ impl Stores {
         self.ready.store(ready, Ordering::Release);
     }
 
-    /// Names of the servers that refer to this webhook configuration.
-    pub fn servers_with_config(&self, namespace: &str, config: &str) -> Vec<String> {
-        self.servers_with(namespace, &token("webhook", config))
+    /// The objects that refer to this one, themselves.
+    pub(super) fn referrers(&self, kind: &str, key: &Key) -> Vec<Referrer> {
+        self.found(&key.namespace, &token(kind, &key.name))
     }
 
-    /// Names of the servers that refer to this Secret, themselves or by their webhook configuration.
-    pub(super) fn servers_with_secret(&self, namespace: &str, secret: &str) -> Vec<String> {
-        let token = token("secret", secret);
-        let mut servers = self.servers_with(namespace, &token);
-        for config in self.configs.find(namespace, &token) {
-            servers.extend(self.servers_with_config(namespace, config.name()));
+    /// The objects that refer to this one, themselves or by what they refer to.
+    pub(super) fn affected(&self, kind: &str, key: &Key) -> BTreeSet<Referrer> {
+        let mut all = BTreeSet::new();
+        let mut next = self.referrers(kind, key);
+        while let Some(referrer) = next.pop() {
+            if all.insert(referrer.clone()) {
+                next.extend(self.referrers(&referrer.kind, &Key::new(key.namespace.clone(), referrer.name)));
+            }
         }
-        servers
+        all
     }
 
-    /// Names of the servers that refer to this ConfigMap.
-    pub(super) fn servers_with_config_map(&self, namespace: &str, config_map: &str) -> Vec<String> {
-        self.servers_with(namespace, &token("configmap", config_map))
+    /// Whether this object of ours exists.
+    pub(super) fn knows(&self, namespace: &str, Referrer { kind, name }: &Referrer) -> bool {
+        self.kinds.get(&**kind).is_some_and(|store| store.exists(&Key::new(namespace, &**name)))
     }
 
-    fn servers_with(&self, namespace: &str, token: &str) -> Vec<String> {
-        let found = self.servers.find(namespace, token);
-        found.iter().map(|server| server.name().to_owned()).collect()
+    /// The workloads that may have this child.
+    pub(super) fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
+        self.found(namespace, &child.token())
     }
-}
 
-/// What a server can be found by: all that it refers to.
-pub(super) fn tokens_of_server(server: &MCPServer) -> Vec<String> {
-    let references = references(server, None);
-    let config = references.webhook_config.into_iter().map(|name| token("webhook", &name));
-    let secrets = references.secrets.iter().map(|name| token("secret", name));
-    let maps = references.config_maps.iter().map(|name| token("configmap", name));
-    config.chain(secrets).chain(maps).collect()
-}
+    /// The configurations among `references` that exist and decode.
+    pub(super) fn configs(&self, namespace: &str, references: &[Reference]) -> Configs {
+        let found = references.iter().filter_map(|reference| {
+            let config = self.kinds.get(&reference.kind)?.config(&Key::new(namespace, &*reference.name))?;
+            Some(((reference.kind.clone(), reference.name.clone()), config))
+        });
+        found.collect()
+    }
 
-/// What a configuration can be found by: the Secrets that it refers to.
-pub(super) fn tokens_of_config(config: &MCPWebhookConfig) -> Vec<String> {
-    let references = references(&MCPServer::default(), Some(config));
-    references.secrets.iter().map(|name| token("secret", name)).collect()
-}
-
-fn token(kind: &str, name: &str) -> String {
-    format!("{kind}/{name}")
+    fn found(&self, namespace: &str, token: &str) -> Vec<Referrer> {
+        let each = self.kinds.iter().flat_map(|(kind, store)| {
+            store.find(namespace, token).into_iter().map(|name| Referrer { kind: kind.clone().into_owned(), name })
+        });
+        each.collect()
+    }
 }

@@ -4,42 +4,76 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
-        apps::v1::Deployment,
-        core::v1::{ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus},
+        apps::v1::{Deployment, DeploymentSpec},
+        core::v1::{
+            ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
+            PodTemplateSpec,
+        },
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use kube::api::PartialObjectMeta;
-use mcp_api::names::label;
+use kube::{Resource, api::PartialObjectMeta};
+use mcp_api::names::{annotation, label};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, Live, Marks, version_number},
 };
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::plan::names::GATE;
+use crate::reference::SecretValue;
 
-/// How the children of MCPServers are marked. What the upstream's runner made carries `toolhive: "true"` too, and is
-/// taken over.
-pub(super) fn marks() -> Marks {
-    Marks { adopts: made_by_platform, ..Marks::of("portcullis-mcpserver") }
+/// How the children of workloads of this kind are marked. What upstream's runner made carries `toolhive: "true"` too,
+/// and is taken over.
+pub(super) fn marks(kind: &str) -> Marks {
+    Marks { adopts: made_by_platform, ..Marks::of(format!("portcullis-{}", kind.to_lowercase())) }
 }
 
 fn made_by_platform(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE)).is_some_and(|value| value == "true")
 }
 
-/// What is kept of a child, or of a Secret or ConfigMap that a server may refer to.
+/// Annotations, by their keys.
+type Annotations = BTreeMap<String, String>;
+
+/// What is kept of a child, or of a Secret that a workload may refer to.
 #[derive(Debug)]
 pub struct Trace {
     namespace: String,
     name: String,
     /// What the decision to write needs.
     pub live: Live,
-    /// The [`GATE`] annotation of a Deployment.
-    pub gate: Option<String>,
-    /// The content of this version of a referenced object, once somebody needed it; `None` when it was gone.
-    pub content: OnceCell<Option<BTreeMap<String, String>>>,
+    /// Of a Deployment: its annotations and those of its pod template, as far as plans read them.
+    annotations: Option<(Annotations, Annotations)>,
+    /// The content of this version of a Secret, once somebody needed it; `None` when it was gone.
+    pub content: OnceCell<Option<BTreeMap<String, SecretValue>>>,
+}
+
+/// As much of a Deployment as is read: a whole one decodes several times as slowly.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DeploymentTrace {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: TemplateTrace,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct TemplateTrace {
+    #[serde(default)]
+    template: MetadataTrace,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct MetadataTrace {
+    #[serde(default)]
+    metadata: AnnotationsTrace,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct AnnotationsTrace {
+    #[serde(default)]
+    annotations: Annotations,
 }
 
 /// What is kept of a proxy's pod.
@@ -48,9 +82,40 @@ pub struct PodTrace {
     namespace: String,
     name: String,
     version: u64,
-    server: String,
-    /// The parts of the pod that its server's status is made of.
+    workload: String,
+    /// The parts of the pod that its workload's status is made of.
     pub pod: Pod,
+}
+
+// === impl DeploymentTrace ===
+
+impl Resource for DeploymentTrace {
+    type DynamicType = ();
+    type Scope = <Deployment as Resource>::Scope;
+
+    fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+        Deployment::kind(&())
+    }
+
+    fn group(_: &()) -> std::borrow::Cow<'_, str> {
+        Deployment::group(&())
+    }
+
+    fn version(_: &()) -> std::borrow::Cow<'_, str> {
+        Deployment::version(&())
+    }
+
+    fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+        Deployment::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 // === impl Trace ===
@@ -61,41 +126,52 @@ impl Trace {
         Self::of(&object.metadata)
     }
 
-    /// Keeps what matters of `metadata`.
-    pub fn of(metadata: &ObjectMeta) -> Self {
-        Self::new(
-            metadata.namespace.clone().unwrap_or_default(),
-            metadata.name.clone().unwrap_or_default(),
-            marks().read(metadata),
-            metadata.annotations.as_ref().and_then(|all| all.get(GATE)).cloned(),
-        )
+    /// Keeps what matters of a Deployment.
+    pub fn read_deployment(deployment: DeploymentTrace) -> Self {
+        let DeploymentTrace { metadata, spec } = deployment;
+        let own = metadata.annotations.clone().unwrap_or_default();
+        let annotations = Some((read_by_plans(own), read_by_plans(spec.template.metadata.annotations)));
+        Self { annotations, ..Self::of(&metadata) }
     }
 
-    /// A trace from its parts.
-    pub fn new(namespace: String, name: String, live: Live, gate: Option<String>) -> Self {
-        Self { namespace, name, live, gate, content: OnceCell::new() }
+    /// Keeps what matters of `metadata`.
+    fn of(metadata: &ObjectMeta) -> Self {
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|owner| owner.controller == Some(true));
+        let live = marks(owner.map_or("", |owner| &owner.kind)).read(metadata);
+        let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+        Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live)
+    }
+
+    fn new(namespace: String, name: String, live: Live) -> Self {
+        Self { namespace, name, live, annotations: None, content: OnceCell::new() }
     }
 
     /// As much of the Deployment as a plan reads.
     pub fn deployment(&self) -> Deployment {
+        let (own, template) = self.annotations.clone().unwrap_or_default();
         let gone = Time(jiff::Timestamp::UNIX_EPOCH);
-        let deletion_timestamp = self.live.deleting.then_some(gone);
+        let template = ObjectMeta { annotations: Some(template), ..ObjectMeta::default() };
         Deployment {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace.clone()),
-                annotations: self.gate.clone().map(|gate| [(GATE.to_owned(), gate)].into()),
-                deletion_timestamp,
+                annotations: Some(own),
+                deletion_timestamp: self.live.deleting.then_some(gone),
                 ..ObjectMeta::default()
             },
-            ..Deployment::default()
+            spec: Some(DeploymentSpec {
+                template: PodTemplateSpec { metadata: Some(template), spec: None },
+                ..DeploymentSpec::default()
+            }),
+            status: None,
         }
     }
 
     /// True when nothing that a plan or the apply engine reads differs.
     pub fn same(&self, other: &Self) -> bool {
         let version = other.live.version;
-        self.gate == other.gate && Live { version, ..self.live.clone() } == other.live
+        self.annotations == other.annotations && Live { version, ..self.live.clone() } == other.live
     }
 }
 
@@ -105,14 +181,18 @@ impl ChildTrace for Trace {
     }
 
     fn written(desired: &Desired, live: Live) -> Self {
-        let gate = desired.document().pointer("/metadata/annotations").and_then(|all| all.get(GATE));
-        let gate = gate.and_then(|gate| gate.as_str()).map(str::to_owned);
-        Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live, gate)
+        let document = desired.document();
+        let at = |pointer| document.pointer(pointer).and_then(|all| Annotations::deserialize(all).ok());
+        let annotations = (document["kind"] == Value::from("Deployment")).then(|| {
+            let [own, template] = ["/metadata/annotations", "/spec/template/metadata/annotations"].map(at);
+            (read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default()))
+        });
+        Self { annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
     }
 
     fn deleting(&self) -> Self {
         let live = Live { deleting: true, ..self.live.clone() };
-        Self::new(self.namespace.clone(), self.name.clone(), live, self.gate.clone())
+        Self { annotations: self.annotations.clone(), ..Self::new(self.namespace.clone(), self.name.clone(), live) }
     }
 }
 
@@ -133,26 +213,26 @@ impl Stored for Trace {
 // === impl PodTrace ===
 
 impl PodTrace {
-    /// Selects the pods of proxies. `app` alone would also select the MCP server's pods where the server is called
-    /// `mcpserver`: they carry their server's name in it.
-    pub fn selector() -> String {
-        let kind = label::APP_MCP_SERVER;
-        format!("{}={kind},{}={kind},{}=true", label::APP, label::APP_NAME, label::TOOLHIVE)
+    /// Selects the pods of proxies of workloads of one kind, `app`. The label `app` alone would also select the pods
+    /// behind a proxy where their workload is called like the kind: they carry its name in it.
+    pub fn selector(app: &str) -> String {
+        format!("{}={app},{}={app},{}=true", label::APP, label::APP_NAME, label::TOOLHIVE)
     }
 
     /// Keeps what matters of a pod.
     pub fn read(pod: Pod) -> Self {
         let metadata = pod.metadata;
-        let server = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE_NAME)).cloned();
+        let workload = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE_NAME)).cloned();
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
             version: version_number(&metadata),
-            server: server.unwrap_or_default(),
+            workload: workload.unwrap_or_default(),
             pod: Pod {
                 metadata: ObjectMeta {
                     name: metadata.name,
                     namespace: metadata.namespace,
+                    annotations: metadata.annotations.map(read_by_plans),
                     deletion_timestamp: metadata.deletion_timestamp,
                     ..ObjectMeta::default()
                 },
@@ -162,9 +242,9 @@ impl PodTrace {
         }
     }
 
-    /// The server it is a proxy of.
-    pub fn server(&self) -> &str {
-        &self.server
+    /// The workload it is a proxy of.
+    pub fn workload(&self) -> &str {
+        &self.workload
     }
 }
 
@@ -182,8 +262,15 @@ impl Stored for PodTrace {
     }
 
     fn tokens(&self) -> Vec<String> {
-        vec![self.server.clone()]
+        vec![self.workload.clone()]
     }
+}
+
+/// The annotations that tell of guards and restarts.
+fn read_by_plans(mut annotations: Annotations) -> Annotations {
+    let read = |key: &str| annotation::TELL_GUARDS.contains(&key) || key == annotation::RESTARTED_AT;
+    annotations.retain(|key, _| read(key));
+    annotations
 }
 
 fn reduced(status: PodStatus) -> PodStatus {

@@ -110,6 +110,8 @@ pub struct Runtime {
     pub client: Client,
     /// The operator's own namespace.
     pub namespace: String,
+    /// The release of the installation: what its objects are named after.
+    pub release: String,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
     /// Which namespaces are this operator's. Ask it at the entry of every reconcile; for a controller, nothing is when
@@ -128,11 +130,12 @@ pub struct Runtime {
 
 impl Runtime {
     /// A runtime for a controller of a process of your own, or of a test: webhooks are on, and it is the only operator
-    /// of its kind, in its only replica.
+    /// of its kind, in its only replica. Its release is called `operator`.
     pub fn new(client: Client, namespace: impl Into<String>, stop: CancellationToken) -> Self {
         Self {
             client,
             namespace: namespace.into(),
+            release: "operator".to_owned(),
             webhooks: Switch::On,
             scope: Scope::everything(),
             leadership: Leadership::alone(),
@@ -287,7 +290,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// What its controllers may do in the operator's own namespace.
+    /// What its controllers may do in the operator's own namespace. In the names of a grant, `{release}` stands for the
+    /// release of the installation ([`Runtime::release`]).
     pub fn rbac_in_own_namespace(mut self, grants: Vec<Grant>) -> Self {
         self.access.own_namespace = grants;
         self
@@ -344,6 +348,9 @@ impl<A: clap::Args> Operator<A> {
     pub fn access(&self, installation: &Installation, parts: &Parts) -> Result<Access, RegistrationError> {
         parts.checked()?;
         let mut access = self.access.clone();
+        for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
+            *name = name.replace("{release}", &installation.release);
+        }
         let webhooks = &parts.webhooks;
         let Configurations { validating, mutating, crds } = installation.configurations(webhooks)?;
         // What others publish is looked at and not written.
@@ -451,11 +458,12 @@ mod tests {
 
     #[test]
     fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
-        let secrets = Grant::new("", &["secrets"], &["get"]);
+        let secrets = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
         let operator = Operator::<NoArgs>::named("op").rbac_in_own_namespace(vec![secrets]);
         let access = operator.access(&operator.installation("here").unwrap(), &Parts::default()).unwrap();
         let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
         assert_eq!([&access.own_namespace, &access.watched, &access.cluster].map(|it| reads(it)), [true, false, false]);
+        assert_eq!(access.own_namespace[0].names, ["op-key"]);
     }
 
     /// Where, which verbs and on which names a grant on leases is.

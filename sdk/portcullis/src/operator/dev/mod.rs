@@ -177,7 +177,8 @@ pub(super) async fn perform<A: clap::Args>(
             beside(seat.clone(), leases.election.clone(), left, &stop, &mut tasks);
             let runtime = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
             let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
-            let (runtime, patience) = (Runtime { metrics, ..runtime }, CONTROLLERS);
+            let release = cluster.me.of.clone();
+            let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
             let work = Work { runtime, leases, health, serving, answered, patience };
             work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {

@@ -1,0 +1,96 @@
+//! The plan of one configuration.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use mcp_api::names::{condition, reason};
+use portcullis::controller::{Conditions, EventType, PlannedEvent};
+
+use super::{ConfigKind, ConfigReport};
+use crate::{problem::sentences, reference::Referrer};
+
+/// Everything [`plan_config`] looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigInputs<'a, K> {
+    /// The configuration.
+    pub config: &'a K,
+    /// The objects of its namespace that refer to it now, in any order.
+    pub referrers: &'a [Referrer],
+    /// The time, for conditions that change.
+    pub now: Timestamp,
+}
+
+/// What should become of one configuration.
+#[derive(Clone, Debug)]
+pub struct ConfigPlan {
+    /// It is being deleted and nobody refers to it any more.
+    pub may_go: bool,
+    /// What its status should say.
+    pub report: ConfigReport,
+    /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
+    pub events: Vec<PlannedEvent>,
+}
+
+/// Decides what should become of one configuration.
+pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
+    let (config, metadata) = (inputs.config, inputs.config.meta());
+    let previous = config.status();
+    let mut conditions =
+        Conditions::after(previous.and_then(K::conditions), metadata.generation, inputs.now);
+
+    let problems = config.problems();
+    let valid = problems.is_empty();
+    if valid {
+        conditions.set(condition::VALID, true, reason::VALIDATION_SUCCEEDED, "Spec validation passed");
+    } else {
+        let message = sentences(&problems, |problem| problem.message.clone());
+        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, message);
+    }
+
+    let mut referrers = inputs.referrers.to_vec();
+    referrers.sort();
+    referrers.dedup();
+    let deleting = metadata.deletion_timestamp.is_some();
+    if deleting && !referrers.is_empty() {
+        let message = format!("Cannot delete: referenced by {}", list(&referrers));
+        conditions.set(condition::DELETION_BLOCKED, true, reason::REFERENCED_BY_WORKLOADS, message);
+    }
+    let may_go = deleting && referrers.is_empty();
+
+    let events = conditions
+        .news()
+        .map(|new| match (new.type_.as_str(), new.status.as_str()) {
+            (condition::VALID, "True") => PlannedEvent::new(EventType::Normal, &new.reason, &new.message),
+            (condition::DELETION_BLOCKED, _) => {
+                PlannedEvent::new(EventType::Warning, condition::DELETION_BLOCKED, &new.message)
+            }
+            _ => PlannedEvent::new(EventType::Warning, &new.reason, &new.message),
+        })
+        .collect();
+    let last_hash = previous.and_then(K::last_hash).map(str::to_owned);
+    let report = ConfigReport {
+        conditions: conditions.into_list(),
+        // The hash of the last spec that could be used.
+        config_hash: if valid { Some(config.hash()) } else { last_hash },
+        observed_generation: metadata.generation,
+        referrers,
+    };
+    ConfigPlan { may_go, report, events }
+}
+
+/// `MCPServers: a, b; VirtualMCPServers: c`.
+fn list(referrers: &[Referrer]) -> String {
+    let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for Referrer { kind, name } in referrers {
+        by_kind.entry(kind).or_default().push(name);
+    }
+    let lists: Vec<_> = by_kind.iter().map(|(kind, names)| format!("{}: {}", plural(kind), names.join(", "))).collect();
+    lists.join("; ")
+}
+
+fn plural(kind: &str) -> String {
+    match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{kind}s"),
+    }
+}

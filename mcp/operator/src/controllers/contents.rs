@@ -1,0 +1,124 @@
+//! The contents of referenced Secrets, read once for each version, and the key of their digests.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use portcullis::controller::ControllerError;
+use tokio_util::sync::CancellationToken;
+
+use super::Stores;
+use crate::{
+    digest::DigestKey,
+    reference::{Reference, SecretValue, Secrets},
+};
+
+/// Deadline of one request.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// Key of the Secret that holds the digests' key.
+const KEY: &str = "key";
+/// Fewest bytes of that key.
+const KEY_LENGTH: usize = 32;
+
+/// Reads what workloads refer to.
+#[derive(Clone, Debug)]
+pub(super) struct Contents {
+    client: Client,
+    stores: Arc<Stores>,
+    key: DigestKey,
+}
+
+impl Contents {
+    pub(super) fn new(client: Client, stores: Arc<Stores>, key: DigestKey) -> Self {
+        Self { client, stores, key }
+    }
+
+    /// The Secrets among `references` that exist: what their values are good for. The values themselves are dropped at
+    /// once.
+    pub(super) async fn secrets(
+        &self,
+        namespace: &str,
+        references: impl Iterator<Item = &Reference>,
+    ) -> Result<Secrets, ControllerError> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let mut found = Secrets::new();
+        for Reference { name, .. } in references.filter(|reference| reference.is_secret()) {
+            let Some(trace) = self.stores.secrets().get(namespace, name) else { continue };
+            let content = trace.content.get_or_try_init(|| async {
+                let secret = in_time("read", || format!("Secret {namespace}/{name}"), api.get_opt(name)).await?;
+                Ok::<_, ControllerError>(secret.map(|secret| self.looked_at(secret)))
+            });
+            if let Some(content) = content.await? {
+                found.insert(name.clone(), content.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    fn looked_at(&self, secret: Secret) -> BTreeMap<String, SecretValue> {
+        let data = secret.data.unwrap_or_default();
+        data.into_iter().map(|(key, value)| (key, SecretValue::of(&value.0, &self.key))).collect()
+    }
+}
+
+/// The key of the digests of Secret values: that of the Secret `name` in our own namespace, which is made once. Whoever
+/// loses it rolls the pods that have such a digest, once. `None` when it has to end before that is done.
+pub(super) async fn digest_key(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    stop: &CancellationToken,
+) -> Option<DigestKey> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mut pause = Duration::from_millis(200);
+    loop {
+        match kept_key(&api, namespace, name).await {
+            Ok(key) => return Some(key),
+            Err(error) => {
+                tracing::warn!(namespace, name, %error, "cannot read or create the Secret with the key of digests; retrying");
+            }
+        }
+        stop.run_until_cancelled(tokio::time::sleep(pause)).await?;
+        pause = (2 * pause).min(Duration::from_secs(30));
+    }
+}
+
+async fn kept_key(api: &Api<Secret>, namespace: &str, name: &str) -> Result<DigestKey, ControllerError> {
+    let object = || format!("Secret {namespace}/{name}");
+    let find = async || -> Result<Option<DigestKey>, ControllerError> {
+        let secret = in_time("read", object, api.get_opt(name)).await?;
+        let key = secret.and_then(|secret| secret.data?.remove(KEY)).filter(|key| key.0.len() >= KEY_LENGTH);
+        Ok(key.map(|key| DigestKey::new(&key.0)))
+    };
+    if let Some(key) = find().await? {
+        return Ok(key);
+    }
+    // 244 random bits.
+    let bytes = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes).concat();
+    let made = Secret {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        data: Some([(KEY.to_owned(), ByteString(bytes.clone()))].into()),
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    };
+    match in_time("create", object, api.create(&PostParams::default(), &made)).await {
+        Ok(_) => Ok(DigestKey::new(&bytes)),
+        // Another replica was faster, or the Secret holds no key that can be used.
+        Err(error) => find().await?.ok_or(error),
+    }
+}
+
+async fn in_time<T>(
+    verb: &'static str,
+    object: impl Fn() -> String,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ControllerError> {
+    match tokio::time::timeout(DEADLINE, request).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(source)) => Err(ControllerError::Request { verb, object: object(), source: Box::new(source) }),
+        Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
+    }
+}

@@ -1,0 +1,158 @@
+//! The controllers: observe, plan, apply. All of what is here is about kinds in general; [`crate::kinds`] has those that
+//! there are.
+
+mod config;
+mod contents;
+mod failure;
+mod registry;
+mod stores;
+mod traces;
+mod wake;
+mod workload;
+
+use std::{fmt::Debug, sync::Arc};
+
+use futures::future::{join, join_all};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{ConfigMap, Secret, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use portcullis::{
+    controller::{Feeds, Namespaces, paged},
+    operator::Runtime,
+    webhooks::Webhooks,
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::{
+    admission::{Admission, Judging},
+    settings::Settings,
+    workload::ChildKind,
+};
+
+pub use registry::Registry;
+pub use stores::Stores;
+pub use traces::{DeploymentTrace, PodTrace, Trace};
+
+use contents::{Contents, digest_key};
+use registry::{Building, KindController, Registered};
+use wake::Wake;
+
+/// The controllers of every registered kind and what they share.
+#[derive(Clone)]
+pub struct Controllers {
+    kinds: Arc<Vec<Box<dyn Registered>>>,
+    stores: Arc<Stores>,
+    settings: Settings,
+    namespaces: Namespaces,
+    watched: watch::Sender<Option<Arc<Watched>>>,
+}
+
+/// The watches of the process, and who works on what they bring.
+struct Watched {
+    feeds: Feeds,
+    controllers: Vec<Box<dyn KindController>>,
+}
+
+impl Debug for Controllers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controllers").field("namespaces", &self.namespaces).finish_non_exhaustive()
+    }
+}
+
+// === impl Controllers ===
+
+impl Controllers {
+    /// The controllers of these kinds.
+    pub fn new(registry: Registry, settings: Settings, namespaces: Namespaces) -> Self {
+        let Registry { kinds, stores } = registry;
+        let watched = watch::Sender::new(None);
+        Self { kinds: Arc::new(kinds), stores: Arc::new(Stores::new(stores)), settings, namespaces, watched }
+    }
+
+    /// The admission webhooks of the kinds. References are looked up in the stores, once those are filled.
+    pub fn webhooks(&self, admission: Admission) -> Webhooks {
+        let judging = Judging { admission, known: self.stores.clone(), settings: self.settings.clone() };
+        self.kinds.iter().fold(Webhooks::new(), |webhooks, kind| kind.webhook(webhooks, &judging))
+    }
+
+    /// Fills the stores until [`Runtime::stop`]: in every replica, because its webhooks read them.
+    pub async fn watch(self, runtime: Runtime) {
+        let Self { kinds, stores, settings, namespaces, watched } = self;
+        let namespaces =
+            if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
+        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+        let wake = Wake::new(stores.clone());
+        let building = Building { stores: stores.clone(), settings, wake: wake.clone() };
+        let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
+        wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
+        follow_built_in(&feeds, &stores, &wake);
+        controllers.iter().for_each(|controller| controller.follow(&feeds));
+        let all = Arc::new(Watched { feeds, controllers });
+        watched.send_replace(Some(all.clone()));
+        if all.feeds.ready().await {
+            stores.set_ready(true);
+            tracing::info!("the stores are filled");
+            runtime.stop.cancelled().await;
+        }
+        stores.set_ready(false);
+        all.feeds.ended().await;
+    }
+
+    /// Reconciles what [`watch`](Self::watch) brings until [`Runtime::stop`]: in the replica that leads. Reconciles under
+    /// way are finished.
+    pub async fn work(self, runtime: Runtime) {
+        let mut watched = self.watched.subscribe();
+        let begun = runtime.stop.run_until_cancelled(watched.wait_for(Option::is_some)).await;
+        let Some(all) = begun.and_then(Result::ok).and_then(|all| all.clone()) else { return };
+        let Watched { feeds, controllers } = &*all;
+        let name = format!("{}-digest", runtime.release);
+        let Some(key) = digest_key(&runtime.client, &runtime.namespace, &name, &runtime.stop).await else { return };
+        let contents = Contents::new(runtime.client.clone(), self.stores.clone(), key);
+        let ready = async {
+            if runtime.stop.run_until_cancelled(feeds.ready()).await == Some(true) {
+                tracing::info!("every store holds its first list; reconciling");
+            }
+        };
+        let work = controllers.iter().map(|controller| controller.work(feeds, runtime.clone(), contents.clone()));
+        join(ready, join_all(work)).await;
+    }
+}
+
+/// Children, Secrets and ConfigMaps, whatever workload they belong to.
+fn follow_built_in(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>) {
+    follow_children::<ConfigMap>(feeds, stores, wake, ChildKind::ConfigMap);
+    follow_children::<Service>(feeds, stores, wake, ChildKind::Service);
+    follow_children::<ServiceAccount>(feeds, stores, wake, ChildKind::ServiceAccount);
+    follow_children::<Role>(feeds, stores, wake, ChildKind::Role);
+    follow_children::<RoleBinding>(feeds, stores, wake, ChildKind::RoleBinding);
+    follow_children::<NetworkPolicy>(feeds, stores, wake, ChildKind::NetworkPolicy);
+    follow_children::<StatefulSet>(feeds, stores, wake, ChildKind::StatefulSet);
+    let (on, store) = (wake.clone(), stores.children(ChildKind::Deployment).clone());
+    feeds.follow::<DeploymentTrace, _>(paged(), store, Trace::read_deployment, move |change| {
+        on.child(ChildKind::Deployment, change);
+    });
+    let on = wake.clone();
+    feeds.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), Trace::read, move |change| {
+        on.secret(change);
+    });
+}
+
+fn follow_children<K>(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>, kind: ChildKind)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let on = wake.clone();
+    let store = stores.children(kind).clone();
+    feeds.follow::<PartialObjectMeta<K>, _>(paged(), store, Trace::read, move |change| on.child(kind, change));
+}

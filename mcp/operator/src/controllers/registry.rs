@@ -1,0 +1,248 @@
+//! How a kind becomes a controller, a webhook and rights: one line in [`crate::kinds`].
+
+use std::{borrow::Cow, sync::Arc};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::{ConfigMap, Pod, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::Resource;
+use portcullis::{
+    controller::{Controller, Feeds, Observed, Queue, Store, paged},
+    manifest::Grant,
+    operator::Runtime,
+    webhooks::Webhooks,
+};
+
+use super::{
+    PodTrace, Stores,
+    config::ConfigController,
+    contents::Contents,
+    stores::{ConfigStore, KindStore, Workloads},
+    traces::marks,
+    wake::Wake,
+    workload::WorkloadController,
+};
+use crate::{
+    admission::{self, Judging},
+    config::ConfigKind,
+    settings::Settings,
+    subject::{self, Subject},
+    workload::{self, ChildKind, Workload},
+};
+
+/// The kinds of this operator.
+#[derive(Default)]
+pub struct Registry {
+    pub(super) kinds: Vec<Box<dyn Registered>>,
+    pub(super) stores: Vec<(Cow<'static, str>, Arc<dyn KindStore>)>,
+}
+
+/// A registered kind.
+pub(super) trait Registered: Send + Sync {
+    /// Adds its admission webhook.
+    fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks;
+    /// Makes its controller, which does nothing yet.
+    fn controller(&self, building: &Building) -> Box<dyn KindController>;
+    /// What the controller does with the objects of the kind.
+    fn grants(&self) -> Vec<Grant>;
+}
+
+/// What controllers are made from.
+pub(super) struct Building {
+    pub(super) stores: Arc<Stores>,
+    pub(super) settings: Settings,
+    pub(super) wake: Arc<Wake>,
+}
+
+/// The controller of one kind.
+pub(super) trait KindController: Send + Sync {
+    /// The kind.
+    fn kind(&self) -> String;
+    /// Where its objects are asked for.
+    fn queue(&self) -> Arc<Queue>;
+    /// Starts its watches.
+    fn follow(&self, feeds: &Feeds);
+    /// Reconciles until it has to end.
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime, contents: Contents) -> BoxFuture<'a, ()>;
+}
+
+impl Registry {
+    /// Adds a kind of workloads.
+    #[must_use]
+    pub fn workload<W: Workload>(mut self) -> Self {
+        let store: Arc<Store<Observed<W>>> = Arc::default();
+        self.stores.push((W::kind(&()), Arc::new(Workloads(store.clone()))));
+        self.kinds.push(Box::new(WorkloadKind { store }));
+        self
+    }
+
+    /// Adds a kind of configurations.
+    #[must_use]
+    pub fn config<K: ConfigKind>(mut self) -> Self {
+        let store: Arc<Store<Observed<K>>> = Arc::default();
+        self.stores.push((K::kind(&()), Arc::new(ConfigStore(store.clone()))));
+        self.kinds.push(Box::new(Config { store }));
+        self
+    }
+
+    /// What the controllers do with the objects of the kinds.
+    pub fn grants(&self) -> Vec<Grant> {
+        self.kinds.iter().flat_map(|kind| kind.grants()).collect()
+    }
+}
+
+/// A kind of workloads.
+struct WorkloadKind<W> {
+    store: Arc<Store<Observed<W>>>,
+}
+
+impl<W: Workload> Registered for WorkloadKind<W> {
+    fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
+        webhooks.validate(admission::webhook::<W>(judging))
+    }
+
+    fn controller(&self, building: &Building) -> Box<dyn KindController> {
+        let Building { stores, settings, wake } = building;
+        let pods: Arc<Store<PodTrace>> = Arc::default();
+        let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
+        let (cleaned, on) = (work.clone(), wake.clone());
+        let of = |kind| stores.children(kind).clone();
+        let controller = named::<W>()
+            .stored_in(self.store.clone())
+            .found_by(workload::tokens::<W>)
+            .owns_in::<ConfigMap, _>(of(ChildKind::ConfigMap))
+            .owns_in::<Service, _>(of(ChildKind::Service))
+            .owns_in::<ServiceAccount, _>(of(ChildKind::ServiceAccount))
+            .owns_in::<Role, _>(of(ChildKind::Role))
+            .owns_in::<RoleBinding, _>(of(ChildKind::RoleBinding))
+            .owns_in::<NetworkPolicy, _>(of(ChildKind::NetworkPolicy))
+            .owns_in::<Deployment, _>(of(ChildKind::Deployment))
+            .owns_in::<StatefulSet, _>(of(ChildKind::StatefulSet))
+            .finalizer(W::FINALIZER, move |leaving| {
+                let cleaned = cleaned.clone();
+                async move { cleaned.clean_up(leaving).await }
+            })
+            .on_change(move |change| on.referrer(change));
+        Box::new(OfWorkloads { controller, work, pods, wake: wake.clone() })
+    }
+
+    fn grants(&self) -> Vec<Grant> {
+        let [objects, status, finalizers] = W::RESOURCES;
+        vec![
+            // Finalizers are patched on the object, status on its own. `finalizers: update` lets children name their
+            // owner as blocking its deletion, where the API server checks that.
+            Grant::new(mcp_api::names::GROUP, &[objects], &["list", "watch", "patch"]),
+            Grant::new(mcp_api::names::GROUP, &[status], &["patch"]),
+            Grant::new(mcp_api::names::GROUP, &[finalizers], &["update"]),
+        ]
+    }
+}
+
+/// The controller of one kind of workloads.
+struct OfWorkloads<W> {
+    controller: Controller<W>,
+    work: Arc<WorkloadController>,
+    pods: Arc<Store<PodTrace>>,
+    wake: Arc<Wake>,
+}
+
+impl<W: Workload> KindController for OfWorkloads<W> {
+    fn kind(&self) -> String {
+        W::kind(&()).into_owned()
+    }
+
+    fn queue(&self) -> Arc<Queue> {
+        self.controller.queue()
+    }
+
+    fn follow(&self, feeds: &Feeds) {
+        self.controller.follow(feeds);
+        let (on, kind) = (self.wake.clone(), self.kind());
+        let pods = paged().labels(&PodTrace::selector(W::APP));
+        feeds.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
+    }
+
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime, contents: Contents) -> BoxFuture<'a, ()> {
+        async move {
+            let contents = &contents;
+            self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, pass)).await;
+        }
+        .boxed()
+    }
+}
+
+/// A kind of configurations.
+struct Config<K> {
+    store: Arc<Store<Observed<K>>>,
+}
+
+impl<K: ConfigKind> Registered for Config<K> {
+    fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
+        webhooks.validate(admission::webhook::<K>(judging))
+    }
+
+    fn controller(&self, building: &Building) -> Box<dyn KindController> {
+        let work = Arc::new(ConfigController::new(building.stores.clone()));
+        let (released, on) = (work.clone(), building.wake.clone());
+        let controller = named::<K>()
+            .stored_in(self.store.clone())
+            .found_by(subject::tokens::<K>)
+            .finalizer(K::FINALIZER, move |leaving| {
+                let released = released.clone();
+                async move { released.clean_up(leaving).await }
+            })
+            .on_change(move |change| {
+                on.referrer(change);
+                on.config(change);
+            });
+        Box::new(OfConfigs { controller, work })
+    }
+
+    fn grants(&self) -> Vec<Grant> {
+        let [objects, status, _] = K::RESOURCES;
+        vec![
+            Grant::new(mcp_api::names::GROUP, &[objects], &["list", "watch", "patch"]),
+            Grant::new(mcp_api::names::GROUP, &[status], &["patch"]),
+        ]
+    }
+}
+
+/// The controller of one kind of configurations.
+struct OfConfigs<K> {
+    controller: Controller<K>,
+    work: Arc<ConfigController>,
+}
+
+impl<K: ConfigKind> KindController for OfConfigs<K> {
+    fn kind(&self) -> String {
+        K::kind(&()).into_owned()
+    }
+
+    fn queue(&self) -> Arc<Queue> {
+        self.controller.queue()
+    }
+
+    fn follow(&self, feeds: &Feeds) {
+        self.controller.follow(feeds);
+    }
+
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime, _: Contents) -> BoxFuture<'a, ()> {
+        self.controller.work(feeds, runtime, |pass| self.work.reconcile(pass)).boxed()
+    }
+}
+
+/// A controller named after its kind.
+fn named<K: Subject>() -> Controller<K> {
+    let kind = K::kind(&());
+    Controller::named(&format!("{}-controller", kind.to_lowercase())).marks(marks(&kind))
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").field("stores", &self.stores).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! The controller of workloads, whatever the kind.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt as _, api::PropagationPolicy};
+use portcullis::controller::{
+    Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::refusal,
+};
+use tokio::time::Instant;
+
+use super::{
+    PodTrace, Stores,
+    contents::Contents,
+    failure::{self, ApplyFailure},
+};
+use crate::{
+    settings::Settings,
+    workload::{Child, ChildKind, ChildRef, Inputs, Phase, Plan, Workload, deleted, plan_workload},
+};
+
+/// A proxy that was just made has no pods yet. They wake its workload; until then, for at most this long, nothing is
+/// said: one status instead of two.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Keeps the children and the status of workloads.
+pub(super) struct WorkloadController {
+    stores: Arc<Stores>,
+    pods: Arc<Store<PodTrace>>,
+    settings: Settings,
+    /// Workloads whose status waits for their first pods, and until when.
+    settling: Mutex<HashMap<Key, Instant>>,
+}
+
+/// What was done about the children.
+#[derive(Default)]
+struct Done {
+    writes: usize,
+    /// The first child that could not be written, and why.
+    failed: Option<ControllerError>,
+    /// What else keeps a child from being written.
+    failure: Option<ApplyFailure>,
+}
+
+// === impl WorkloadController ===
+
+impl WorkloadController {
+    pub(super) fn new(stores: Arc<Stores>, pods: Arc<Store<PodTrace>>, settings: Settings) -> Self {
+        Self { stores, pods, settings, settling: Mutex::default() }
+    }
+
+    /// Makes a workload what its plan says.
+    pub(super) async fn reconcile<W: Workload>(
+        &self,
+        contents: &Contents,
+        pass: Pass<W>,
+    ) -> Result<Next, ControllerError> {
+        let (key, workload) = (&pass.key, &*pass.object);
+        let mut plan = self.plan(contents, workload).await?;
+        let mut done = Done::default();
+        remove(&pass, &plan.absent, &mut done).await;
+        if done.failed.is_none() {
+            apply(&pass, &plan.children, &mut done).await?;
+        }
+        if let Some(failure) = done.failure() {
+            // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
+            if matches!(failure, ApplyFailure::Waits(_))
+                && let Some(rest) = self.settle(key, true)
+            {
+                return Ok(Next::After(rest));
+            }
+            failure::report(&mut plan, workload, &failure);
+        } else if plan.report.phase == Phase::Pending
+            && self.pods.find(&key.namespace, &key.name).is_empty()
+            && let Some(rest) = self.settle(key, done.writes > 0)
+        {
+            return Ok(Next::After(rest));
+        }
+        self.settled(key);
+        report(&pass, plan).await?;
+        done.failed.map_or(Ok(Next::Wait), Err)
+    }
+
+    /// Deletes the children of a workload that is being deleted. What that leaves is the garbage collector's.
+    pub(super) async fn clean_up<W: Workload>(&self, leaving: Leaving<W>) -> Result<Cleanup, ControllerError> {
+        self.settled(&leaving.key);
+        if let Ok(pass) = leaving.pass {
+            let pods = self.pods.find(&pass.key.namespace, &pass.key.name);
+            let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
+            let plan = deleted(&*pass.object, &pods, jiff::Timestamp::now());
+            remove(&pass, &plan.absent, &mut Done::default()).await;
+            // Nothing of this may keep the object from going.
+            if let Err(error) = report(&pass, plan).await {
+                tracing::debug!(namespace = pass.key.namespace, name = pass.key.name, %error, "cannot report the deletion");
+            }
+        }
+        Ok(Cleanup::Done)
+    }
+
+    async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> Result<Plan, ControllerError> {
+        let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
+        let references = workload.references();
+        let configs = self.stores.configs(&namespace, &references);
+        let theirs: Vec<_> = configs.values().flat_map(|config| config.references()).collect();
+        let secrets = contents.secrets(&namespace, references.iter().chain(&theirs)).await?;
+        // Another's object of that name says nothing about this workload.
+        let owner = workload.uid().unwrap_or_default();
+        let own = |child: &ChildRef| {
+            let found = self.stores.children(child.kind).get(&namespace, &child.name);
+            found.filter(|trace| refusal(&trace.live, &owner).is_none())
+        };
+        let children: BTreeSet<_> =
+            workload.all_children().into_iter().filter(|child| own(child).is_some()).collect();
+        let deployment = own(&ChildRef::new(ChildKind::Deployment, &*name)).map(|trace| trace.deployment());
+        let pods = self.pods.find(&namespace, &name);
+        let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
+        Ok(plan_workload(&Inputs {
+            workload,
+            configs: &configs,
+            secrets: &secrets,
+            deployment: deployment.as_ref(),
+            children: &children,
+            pods: &pods,
+            settings: &self.settings,
+            now: jiff::Timestamp::now(),
+        }))
+    }
+
+    /// How much longer to wait for the first pods of `key`, if at all. Writing children begins a wait.
+    fn settle(&self, key: &Key, written: bool) -> Option<Duration> {
+        let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let until = match settling.get(key) {
+            Some(until) => *until,
+            None if written => *settling.entry(key.clone()).or_insert(now + SETTLE),
+            None => return None,
+        };
+        Some(until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())
+    }
+
+    fn settled(&self, key: &Key) {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+async fn apply<W: Workload>(pass: &Pass<W>, children: &[Child], done: &mut Done) -> Result<(), ControllerError> {
+    for Child { reference: ChildRef { kind, name }, object } in children {
+        match pass.apply_dynamic(&kind.api_resource(), object.clone()).await {
+            Ok(Applied::Kept) => {}
+            Ok(Applied::Written) => done.writes += 1,
+            // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
+            // nor with one that is about to go and lacks the guard that the proxy is said to have.
+            Ok(Applied::Waits) => {
+                done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
+                return Ok(());
+            }
+            Err(ControllerError::NameTaken { refusal, .. }) => {
+                done.failure = Some(ApplyFailure::NameTaken(format!("{} {name}: {refusal}", kind.as_str())));
+                return Ok(());
+            }
+            Err(error @ ControllerError::Child(_)) => {
+                done.failed = Some(error);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Deletes those of `absent` that exist and are the workload's.
+async fn remove<W: Workload>(pass: &Pass<W>, absent: &[ChildRef], done: &mut Done) {
+    for ChildRef { kind, name } in absent {
+        // A Deployment stays until its pods are gone: the one that follows must not serve beside them.
+        let propagation = match kind {
+            ChildKind::Deployment => PropagationPolicy::Foreground,
+            _ => PropagationPolicy::Background,
+        };
+        match pass.delete_dynamic(&kind.api_resource(), name, propagation).await {
+            Ok(deleted) => done.writes += usize::from(deleted),
+            Err(error) => _ = done.failed.get_or_insert(error),
+        }
+    }
+}
+
+async fn report<W: Workload>(pass: &Pass<W>, plan: Plan) -> Result<(), ControllerError> {
+    if pass.status(&W::status_of(plan.report)).await? {
+        pass.publish(&plan.events).await;
+    }
+    Ok(())
+}
+
+// === impl Done ===
+
+impl Done {
+    /// What the workload's author has to know, if anything.
+    fn failure(&mut self) -> Option<ApplyFailure> {
+        self.failure.take().or_else(|| self.failed.as_ref().map(|error| ApplyFailure::Failed(error.to_string())))
+    }
+}

@@ -1,0 +1,54 @@
+//! Digests: of documents, which anyone may read, and of Secret values, which nobody may guess from their digest.
+
+use std::fmt::{self, Write as _};
+
+use aws_lc_rs::{
+    digest::{SHA256, digest as hash},
+    hmac,
+};
+
+/// The key of the digests of Secret values.
+///
+/// A plain hash of a short value can be guessed by trying, and whoever may read pods sees the annotation it stands in.
+#[derive(Clone)]
+pub struct DigestKey(hmac::Key);
+
+impl DigestKey {
+    /// A key from its bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// HMAC-SHA256 of `bytes` in lower-case hex.
+    pub fn digest(&self, bytes: &[u8]) -> String {
+        hex(hmac::sign(&self.0, bytes).as_ref())
+    }
+}
+
+impl fmt::Debug for DigestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DigestKey")
+    }
+}
+
+/// SHA-256 in lower-case hex.
+pub fn digest(bytes: &[u8]) -> String {
+    hex(hash(&SHA256, bytes).as_ref())
+}
+
+/// FNV-1a over the text as Go's dump of a string shows it: the names upstream gives to the same files.
+pub fn short_hash(text: &str) -> String {
+    let hash = "(string)"
+        .bytes()
+        .chain(text.bytes())
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:x}")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

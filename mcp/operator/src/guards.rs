@@ -1,0 +1,346 @@
+//! The guards of a workload: what its spec asks to stand between a caller and the MCP server, and what stands there.
+//!
+//! A guard is a configuration that a workload refers to and without which it must not run. The guards that a proxy was
+//! made with are written on its pod template ([`GUARDS`]), where users' overrides cannot reach, so every pod says which
+//! guards it enforces. One function compares what is asked for with what is there ([`Guards::standing`]): where a guard
+//! is missing, old pods go before new ones come; where one has changed or is not asked for any more, the Deployment rolls.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use mcp_api::names::annotation::GUARDS;
+use mcp_runconfig::RunConfig;
+
+use crate::{
+    config::{Config, ConfigKind, Words},
+    problem::sentences,
+    reference::{Reference, SecretFile, Secrets, missing_keys},
+    settings::Settings,
+};
+
+/// The configurations that workloads may refer to, by kind and name.
+pub type Configs = BTreeMap<(Cow<'static, str>, String), Arc<dyn Config>>;
+
+/// The guards that a spec asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Those that are configurations of this version's kinds.
+    pub configs: Vec<GuardRef>,
+    /// Fields that ask for a guard of a kind that this version does not have.
+    pub unbuilt: Vec<&'static str>,
+}
+
+/// A reference to a configuration that guards a workload.
+#[derive(Clone, Debug)]
+pub struct GuardRef {
+    /// The field that asks for it.
+    pub field: &'static str,
+    /// The kind of the configuration.
+    pub kind: Cow<'static, str>,
+    /// Its name.
+    pub name: String,
+    words: Words,
+    annotation: Option<&'static str>,
+    middleware: &'static [&'static str],
+}
+
+/// The guards of one workload, looked up.
+#[derive(Clone, Debug)]
+pub struct Guards {
+    guards: Vec<Guard>,
+    unbuilt: Vec<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+struct Guard {
+    asked: GuardRef,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// It can be enforced.
+    Usable(Usable),
+    /// It cannot be enforced.
+    Unusable { reason: &'static str, message: String },
+}
+
+#[derive(Clone, Debug)]
+struct Usable {
+    config: Arc<dyn Config>,
+    hash: String,
+    files: Vec<SecretFile>,
+}
+
+/// What a proxy that exists enforces, compared with what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// There is no proxy.
+    NoProxy,
+    /// It enforces what is asked for, as far as that can be told.
+    Current,
+    /// It has every guard that is asked for, one of them with an older content.
+    Outdated,
+    /// It lacks a guard that is asked for.
+    Missing,
+}
+
+/// What the pods that serve enforce.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// Whether every one of them enforces what is asked for.
+    pub asked: bool,
+    /// Why not, or what it is: a sentence.
+    pub message: String,
+    /// One word for it.
+    pub reason: &'static str,
+}
+
+/// The guards of a proxy: the hash of each, where the proxy says it, by kind and name.
+type Live = BTreeMap<(String, String), Option<String>>;
+
+// === impl GuardRef ===
+
+impl GuardRef {
+    /// A reference from `field` to the configuration `name` of the kind `K`.
+    pub fn to<K: ConfigKind>(field: &'static str, name: &str) -> Self {
+        Self {
+            field,
+            kind: K::kind(&()),
+            name: name.to_owned(),
+            words: K::WORDS,
+            annotation: K::ANNOTATION,
+            middleware: K::MIDDLEWARE,
+        }
+    }
+
+    /// The same as a reference of any kind.
+    pub fn reference(&self) -> Reference {
+        Reference {
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            field: self.field.into(),
+            while_missing: "the server gets no proxy until it does",
+        }
+    }
+
+    /// Whether the proxy's image can enforce it.
+    pub fn is_built(&self, settings: &Settings) -> bool {
+        settings.can_run(self.middleware)
+    }
+
+    fn id(&self) -> (String, String) {
+        (self.kind.clone().into_owned(), self.name.clone())
+    }
+
+    fn look_up(&self, configs: &Configs, secrets: &Secrets) -> State {
+        let words = &self.words;
+        let what = format!("{} {:?}", self.kind, self.name);
+        let Some(config) = configs.get(&(self.kind.clone(), self.name.clone())) else {
+            return State::Unusable { reason: words.not_found, message: format!("{what} does not exist") };
+        };
+        let problems = config.problems();
+        if !problems.is_empty() {
+            let problems = sentences(&problems, |problem| problem.message.clone());
+            return State::Unusable { reason: words.not_valid, message: format!("{what} is not valid: {problems}") };
+        }
+        let files = config.files();
+        let missing = missing_keys(files.iter().map(|file| (&*file.secret, &*file.key)), secrets);
+        if !missing.is_empty() {
+            let message = format!("{what} needs what does not exist: {}", missing.join(", "));
+            return State::Unusable { reason: words.secret_not_found, message };
+        }
+        let broken: BTreeSet<String> = files.iter().filter_map(|file| file.problem(secrets)).collect();
+        if !broken.is_empty() {
+            let broken: Vec<_> = broken.into_iter().collect();
+            let message = format!("{what} needs what cannot be used: {}", broken.join("; "));
+            return State::Unusable { reason: words.secret_not_valid, message };
+        }
+        State::Usable(Usable { hash: config.hash(), config: config.clone(), files })
+    }
+}
+
+// === impl Guards ===
+
+impl Guards {
+    /// Looks up what `asked` names.
+    pub fn look_up(asked: Asked, configs: &Configs, secrets: &Secrets, settings: &Settings) -> Self {
+        let Asked { configs: asked, mut unbuilt } = asked;
+        unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
+        let guards =
+            asked.into_iter().map(|asked| Guard { state: asked.look_up(configs, secrets), asked }).collect();
+        Self { guards, unbuilt }
+    }
+
+    /// The fields that ask for a guard that this version cannot enforce.
+    pub fn unbuilt(&self) -> &[&'static str] {
+        &self.unbuilt
+    }
+
+    /// Per guard: the type of its condition, whether it can be enforced, and why (a reason and a message).
+    pub fn conditions(&self) -> impl Iterator<Item = (&'static str, bool, &'static str, String)> {
+        self.guards.iter().map(|Guard { asked, state }| match state {
+            State::Usable(_) => {
+                let message = format!("{} {:?} is valid", asked.kind, asked.name);
+                (asked.words.condition, true, asked.words.valid, message)
+            }
+            State::Unusable { reason, message } => (asked.words.condition, false, *reason, message.clone()),
+        })
+    }
+
+    /// The kinds of the configurations that guard the workload.
+    pub fn kinds(&self) -> BTreeSet<Cow<'static, str>> {
+        self.guards.iter().map(|guard| guard.asked.kind.clone()).collect()
+    }
+
+    /// The annotation of a proxy made with these guards; none where there are none.
+    pub fn digest(&self) -> Option<String> {
+        let mut all: Vec<String> =
+            self.usable().map(|(asked, usable)| format!("{}/{}/{}", asked.kind, asked.name, usable.hash)).collect();
+        all.sort();
+        if all.is_empty() { None } else { Some(all.join(",")) }
+    }
+
+    /// The annotations of the proxy's Deployment by which older versions know its guards.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        let named = self.usable().filter_map(|(asked, usable)| {
+            Some((asked.annotation?.to_owned(), format!("{}/{}", asked.name, usable.hash)))
+        });
+        named.collect()
+    }
+
+    /// The files that the proxy needs, in a fixed order, each once.
+    pub fn files(&self) -> Vec<&SecretFile> {
+        let all = self.usable().flat_map(|(_, usable)| &usable.files).map(|file| (&file.directory, file));
+        all.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
+    /// Puts into the proxy's document what it is to enforce.
+    pub fn enforce(&self, document: &mut RunConfig) {
+        for (_, usable) in self.usable() {
+            usable.config.enforce(document);
+        }
+    }
+
+    /// What the live proxy enforces, compared with what is asked for. `pods` are those of the Deployment.
+    pub fn standing(&self, deployment: Option<&Deployment>, pods: &[&Pod]) -> Standing {
+        let Some(deployment) = deployment else { return Standing::NoProxy };
+        // A rollout that somebody undid may leave pods that the template does not describe.
+        let living = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let template = template(deployment);
+        let told = template.is_none();
+        let template = template.map_or_else(|| self.before_the_digest(Some(deployment), true), parse);
+        let lives = living.map(|pod| self.of_pod(pod, Some(deployment), told)).chain([template]);
+        lives.map(|live| self.compare(&live)).max().unwrap_or(Standing::Current)
+    }
+
+    /// What the pods that serve enforce; none where nothing is asked for.
+    pub fn in_force(&self, deployment: Option<&Deployment>, serving: &[&Pod]) -> Option<InForce> {
+        if self.guards.is_empty() {
+            return None;
+        }
+        let (mut older, mut without) = (0_usize, 0_usize);
+        for pod in serving {
+            match self.compare(&self.of_pod(pod, deployment, false)) {
+                Standing::NoProxy | Standing::Current => {}
+                Standing::Outdated => older += 1,
+                Standing::Missing => without += 1,
+            }
+        }
+        let unusable = self.guards.iter().find_map(|guard| match &guard.state {
+            State::Unusable { message, .. } => Some(message),
+            State::Usable(_) => None,
+        });
+        let (asked, reason, message) = if serving.is_empty() {
+            (false, "NoPodServes", "no proxy pod serves".to_owned())
+        } else if without > 0 {
+            (false, "GuardMissing", format!("{without} of {} proxy pods that serve lack a guard", serving.len()))
+        } else if let Some(unusable) = unusable {
+            (false, "GuardNotUsable", format!("proxy pods enforce what was asked for before: {unusable}"))
+        } else if older > 0 {
+            let of = serving.len();
+            (false, "PolicyOutdated", format!("{older} of {of} proxy pods that serve enforce an older policy"))
+        } else {
+            (true, "Enforced", format!("every proxy pod that serves enforces {}", self.names()))
+        };
+        Some(InForce { asked, reason, message })
+    }
+
+    /// The hash of a kind's configuration that is in force: of the pods that serve, an older one first; where none
+    /// serves, the one that new pods will enforce.
+    pub fn hash(&self, kind: &str, deployment: Option<&Deployment>, serving: &[&Pod]) -> Option<String> {
+        let guard = self.guards.iter().find(|guard| guard.asked.kind == kind)?;
+        let asked = match &guard.state {
+            State::Usable(usable) => Some(usable.hash.clone()),
+            State::Unusable { .. } => None,
+        };
+        let id = guard.asked.id();
+        let live = serving.iter().map(|pod| self.of_pod(pod, deployment, false).get(&id).cloned().flatten());
+        live.into_iter().find(|hash| *hash != asked).unwrap_or(asked)
+    }
+
+    fn usable(&self) -> impl Iterator<Item = (&GuardRef, &Usable)> {
+        self.guards.iter().filter_map(|Guard { asked, state }| match state {
+            State::Usable(usable) => Some((asked, usable)),
+            State::Unusable { .. } => None,
+        })
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.guards.iter().map(|it| format!("{} {:?}", it.asked.kind, it.asked.name)).collect();
+        names.join(", ")
+    }
+
+    fn compare(&self, live: &Live) -> Standing {
+        if !self.unbuilt.is_empty() {
+            return Standing::Missing;
+        }
+        let each = self.guards.iter().map(|Guard { asked, state }| match (state, live.get(&asked.id())) {
+            (_, None) => Standing::Missing,
+            (State::Usable(usable), Some(hash)) if hash.as_deref() != Some(&*usable.hash) => Standing::Outdated,
+            (State::Usable(_) | State::Unusable { .. }, Some(_)) => Standing::Current,
+        });
+        each.max().unwrap_or(Standing::Current)
+    }
+
+    /// What a pod enforces. One without the annotation was made by a version before it, and counts as its Deployment says;
+    /// but which content it enforces is `told` only while the template was made by that version too.
+    fn of_pod(&self, pod: &Pod, deployment: Option<&Deployment>, told: bool) -> Live {
+        match annotation(&pod.metadata, GUARDS) {
+            Some(digest) => parse(digest),
+            None => self.before_the_digest(deployment, told),
+        }
+    }
+
+    fn before_the_digest(&self, deployment: Option<&Deployment>, with_hash: bool) -> Live {
+        let Some(deployment) = deployment else { return Live::new() };
+        let told = self.guards.iter().filter_map(|Guard { asked, .. }| {
+            let (name, hash) = annotation(&deployment.metadata, asked.annotation?)?.split_once('/')?;
+            let hash = if with_hash { Some(hash.to_owned()) } else { None };
+            Some(((asked.kind.clone().into_owned(), name.to_owned()), hash))
+        });
+        told.collect()
+    }
+}
+
+fn template(deployment: &Deployment) -> Option<&str> {
+    annotation(deployment.spec.as_ref()?.template.metadata.as_ref()?, GUARDS)
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn parse(digest: &str) -> Live {
+    let each = digest.split(',').filter_map(|guard| {
+        let mut parts = guard.splitn(3, '/');
+        let (kind, name, hash) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(((kind.to_owned(), name.to_owned()), Some(hash.to_owned())))
+    });
+    each.collect()
+}

@@ -1,0 +1,201 @@
+//! The MCP server itself: its StatefulSet and the Services that reach it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{StatefulSet, StatefulSetSpec},
+        core::v1::{
+            ClientIPConfig, Container, ContainerPort, HostPathVolumeSource, PodSpec, PodTemplateSpec, Service,
+            ServicePort, ServiceSpec, SessionAffinityConfig, Volume, VolumeMount,
+        },
+    },
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+use mcp_api::{
+    names::{annotation, label},
+    v1beta1::{MCPServerSpec, Transport},
+};
+
+use super::{document::workload_labels, environment, names};
+use crate::{
+    digest::digest,
+    reference::Secrets,
+    workload::{
+        Child, ChildKind, Owner, names as shared, network, pod_template,
+        proxy::{container_security, pod_security},
+    },
+};
+
+/// How long a client stays with its pod, in seconds.
+const AFFINITY_SECONDS: i32 = 1800;
+
+/// The MCP server as its spec wants it.
+pub(super) struct Backend<'a> {
+    pub(super) owner: &'a Owner<'a>,
+    pub(super) spec: &'a MCPServerSpec,
+    template: PodTemplateSpec,
+}
+
+impl<'a> Backend<'a> {
+    /// The MCP server with the pods that follow from its spec, the user's template and the Secrets in its environment.
+    pub(super) fn of(owner: &'a Owner<'a>, spec: &'a MCPServerSpec, secrets: &Secrets) -> Self {
+        let checksum = secrets_checksum(spec, secrets);
+        let mut template = PodTemplateSpec {
+            metadata: Some(ObjectMeta {
+                labels: Some(labels(owner, spec)),
+                annotations: checksum.map(|checksum| [(annotation::SECRETS_CHECKSUM.to_owned(), checksum)].into()),
+                ..ObjectMeta::default()
+            }),
+            spec: Some(pod(owner, spec)),
+        };
+        if let Some(Ok(user)) = spec.pod_template_spec.as_ref().map(pod_template::decode) {
+            pod_template::merge(&mut template, user.known);
+        }
+        if let Some(account) = own_account(spec)
+            && let Some(pod) = &mut template.spec
+        {
+            pod.service_account_name = Some(account.to_owned());
+        }
+        Self { owner, spec, template }
+    }
+
+    /// The StatefulSet that runs it.
+    pub(super) fn stateful_set(&self) -> Child {
+        let selector = [(label::APP.to_owned(), self.owner.name.to_owned())].into();
+        let spec = StatefulSetSpec {
+            replicas: self.spec.backend_replicas,
+            selector: LabelSelector { match_labels: Some(selector), ..LabelSelector::default() },
+            service_name: Some(self.owner.name.to_owned()),
+            template: self.template.clone(),
+            ..StatefulSetSpec::default()
+        };
+        let metadata = self.owner.metadata(self.owner.name, labels(self.owner, self.spec));
+        let stateful_set = StatefulSet { metadata, spec: Some(spec), ..StatefulSet::default() };
+        Child::new(ChildKind::StatefulSet, self.owner.name, &stateful_set)
+    }
+
+    /// Who may reach its pods: its proxy, on its port.
+    pub(super) fn network_policy(&self, app: &str) -> Child {
+        let stdio = self.spec.transport == Transport::Stdio;
+        let port = (!stdio).then(|| environment::mcp_port(self.spec));
+        let proxy = shared::proxy_labels(app, self.owner.name);
+        let name = names::network_policy(self.owner.name);
+        network::policy(self.owner, &name, selector(self.owner), proxy, port, &self.template)
+    }
+
+    /// The Services of an MCP server that is reached over the network; a stdio server has none.
+    pub(super) fn services(&self) -> Vec<Child> {
+        if self.spec.transport == Transport::Stdio {
+            return Vec::new();
+        }
+        let affinity =
+            SessionAffinityConfig { client_ip: Some(ClientIPConfig { timeout_seconds: Some(AFFINITY_SECONDS) }) };
+        let backend = ServiceSpec {
+            session_affinity: Some("ClientIP".to_owned()),
+            session_affinity_config: Some(affinity),
+            ..self.service_spec()
+        };
+        let headless = ServiceSpec { cluster_ip: Some("None".to_owned()), ..self.service_spec() };
+        let service = |name: &str, spec| {
+            let metadata = self.owner.metadata(name, labels(self.owner, self.spec));
+            Child::new(ChildKind::Service, name, &Service { metadata, spec: Some(spec), ..Service::default() })
+        };
+        vec![
+            service(&names::headless_service(self.owner.name), headless),
+            service(&names::backend_service(self.owner.name), backend),
+        ]
+    }
+
+    fn service_spec(&self) -> ServiceSpec {
+        let port = environment::mcp_port(self.spec);
+        ServiceSpec {
+            selector: Some(selector(self.owner)),
+            ports: Some(vec![ServicePort {
+                name: Some(format!("port-{port}")),
+                port,
+                target_port: Some(IntOrString::Int(port)),
+                protocol: Some("TCP".to_owned()),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }
+    }
+}
+
+/// The user's own ServiceAccount for the MCP server, if one is named.
+pub(super) fn own_account(spec: &MCPServerSpec) -> Option<&str> {
+    spec.service_account.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Selects its pods. `app` alone would also select every proxy when the server is called `mcpserver`.
+fn selector(owner: &Owner<'_>) -> BTreeMap<String, String> {
+    [label::APP, "toolhive-basename"].map(|key| (key.to_owned(), owner.name.to_owned())).into()
+}
+
+fn pod(owner: &Owner<'_>, spec: &MCPServerSpec) -> PodSpec {
+    let stdio = spec.transport == Transport::Stdio;
+    let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(spec).unzip();
+    let container = Container {
+        name: "mcp".to_owned(),
+        image: Some(spec.image.clone()),
+        args: spec.args.clone().filter(|args| !args.is_empty()),
+        env: Some(environment::backend(spec)),
+        stdin: if stdio { Some(true) } else { None },
+        ports: if spec.transport == Transport::Sse {
+            Some(vec![ContainerPort {
+                container_port: environment::mcp_port(spec),
+                protocol: Some("TCP".to_owned()),
+                ..ContainerPort::default()
+            }])
+        } else {
+            None
+        },
+        volume_mounts: if mounts.is_empty() { None } else { Some(mounts) },
+        security_context: Some(container_security()),
+        ..Container::default()
+    };
+    PodSpec {
+        containers: vec![container],
+        volumes: if volumes.is_empty() { None } else { Some(volumes) },
+        service_account_name: Some(names::workload_account(owner.name)),
+        security_context: Some(pod_security()),
+        ..PodSpec::default()
+    }
+}
+
+fn volumes(spec: &MCPServerSpec) -> impl Iterator<Item = (Volume, VolumeMount)> {
+    spec.volumes.as_deref().unwrap_or_default().iter().map(|volume| {
+        let source = HostPathVolumeSource { path: volume.host_path.clone(), type_: None };
+        let mount = VolumeMount {
+            name: volume.name.clone(),
+            mount_path: volume.mount_path.clone(),
+            read_only: if volume.read_only { Some(true) } else { None },
+            ..VolumeMount::default()
+        };
+        (Volume { name: volume.name.clone(), host_path: Some(source), ..Volume::default() }, mount)
+    })
+}
+
+fn labels(owner: &Owner<'_>, spec: &MCPServerSpec) -> BTreeMap<String, String> {
+    let mut labels = workload_labels(owner.name, spec);
+    labels.insert(label::APP.to_owned(), owner.name.to_owned());
+    labels
+}
+
+/// What reaches the server as environment reaches it only in a new pod: a changed value rolls the pods.
+fn secrets_checksum(spec: &MCPServerSpec, secrets: &Secrets) -> Option<String> {
+    let wanted = spec.secrets.as_deref().filter(|wanted| !wanted.is_empty())?;
+    let mut lines: Vec<String> = wanted
+        .iter()
+        .map(|secret| {
+            let value = secrets.get(&secret.name).and_then(|keys| keys.get(&secret.key));
+            format!("{}/{}={}\n", secret.name, secret.key, value.map_or("", |value| value.digest.as_str()))
+        })
+        .collect();
+    lines.sort();
+    Some(digest(lines.concat().as_bytes()))
+}

@@ -1,0 +1,108 @@
+//! The RunConfig of an MCPServer.
+
+use std::collections::BTreeMap;
+
+use mcp_api::{
+    names::label,
+    v1beta1::{self, MCPServerSpec},
+};
+use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
+use serde_json::Map;
+
+use super::{environment, rules};
+use crate::settings::Settings;
+
+/// The labels of the MCP server, as the RunConfig tells them and the StatefulSet carries them.
+pub(super) fn workload_labels(name: &str, spec: &MCPServerSpec) -> BTreeMap<String, String> {
+    [
+        (label::TOOLHIVE, "true".to_owned()),
+        (label::TOOLHIVE_NAME, name.to_owned()),
+        ("toolhive-basename", name.to_owned()),
+        ("toolhive-transport", spec.transport.as_str().to_owned()),
+        ("toolhive-port", spec.proxy_port.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}
+
+/// The labels of the ConfigMap.
+pub(super) fn config_map_labels(name: &str) -> BTreeMap<String, String> {
+    [
+        (label::COMPONENT, label::COMPONENT_RUN_CONFIG),
+        (label::MCP_SERVER, name),
+        (label::MANAGED_BY, label::MANAGED_BY_OPERATOR),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// What the proxy speaks to its clients.
+pub(super) fn proxy_mode(spec: &MCPServerSpec) -> ProxyMode {
+    match (spec.transport, spec.proxy_mode) {
+        (v1beta1::Transport::Sse, _) | (v1beta1::Transport::Stdio, v1beta1::ProxyMode::Sse) => ProxyMode::Sse,
+        (v1beta1::Transport::StreamableHttp, _) | (v1beta1::Transport::Stdio, v1beta1::ProxyMode::StreamableHttp) => {
+            ProxyMode::StreamableHttp
+        }
+    }
+}
+
+/// The document without the chain.
+///
+/// `mcpserver_generation` is left out: the operator owns the workload, so no outdated proxy can overwrite it, and an
+/// edit that changes nothing for the proxy rolls nothing.
+pub(super) fn run_config(name: &str, spec: &MCPServerSpec, settings: &Settings) -> RunConfig {
+    let volumes: Vec<_> = volumes(spec).collect();
+    RunConfig {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        image: spec.image.clone(),
+        cmd_args: spec.args.clone().unwrap_or_default(),
+        name: name.to_owned(),
+        container_name: name.to_owned(),
+        base_name: name.to_owned(),
+        transport: match spec.transport {
+            v1beta1::Transport::Stdio => Transport::Stdio,
+            v1beta1::Transport::Sse => Transport::Sse,
+            v1beta1::Transport::StreamableHttp => Transport::StreamableHttp,
+        },
+        host: settings.proxy_host.clone(),
+        port: port(spec.proxy_port),
+        target_port: port(environment::mcp_port(spec)),
+        permission_profile: Some(profile(&volumes)),
+        env_vars: environment::plain(spec),
+        volumes: volumes.into_iter().map(|(path, read_only)| path + if read_only { ":ro" } else { "" }).collect(),
+        container_labels: workload_labels(name, spec),
+        trust_proxy_headers: spec.trust_proxy_headers,
+        max_request_body_size: spec.max_request_body_size.unwrap_or_default(),
+        proxy_read_timeout: spec
+            .proxy_read_timeout
+            .as_deref()
+            .and_then(|text| rules::read_timeout(text).ok())
+            .filter(|nanos| *nanos > 0)
+            .map(std::time::Duration::from_nanos),
+        proxy_mode: proxy_mode(spec),
+        endpoint_prefix: spec.endpoint_prefix.clone().unwrap_or_default(),
+        scaling_config: spec
+            .backend_replicas
+            .map(|replicas| ScalingConfig { backend_replicas: Some(replicas), extra: Map::new() }),
+        ..RunConfig::default()
+    }
+}
+
+/// The built-in profile `network`, in which the server's volumes are part of what it may read or write.
+fn profile(volumes: &[(String, bool)]) -> PermissionProfile {
+    let mut profile = PermissionProfile::network();
+    for (path, read_only) in volumes {
+        if *read_only { profile.read.push(path.clone()) } else { profile.write.push(path.clone()) }
+    }
+    profile
+}
+
+fn volumes(spec: &MCPServerSpec) -> impl Iterator<Item = (String, bool)> {
+    let volumes = spec.volumes.as_deref().unwrap_or_default();
+    volumes.iter().map(|volume| (format!("{}:{}", volume.host_path, volume.mount_path), volume.read_only))
+}
+
+/// The schema bounds ports to 1..=65535.
+fn port(port: i32) -> u16 {
+    u16::try_from(port).unwrap_or_default()
+}

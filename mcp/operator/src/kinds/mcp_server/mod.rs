@@ -1,0 +1,267 @@
+//! MCPServer: an MCP server in a container, behind a proxy.
+
+mod backend;
+mod checks;
+mod document;
+mod environment;
+mod fields;
+mod names;
+mod rules;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::EnvVar;
+use mcp_api::{
+    names::{annotation, condition, finalizer, label},
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{self, MCPServer, MCPServerSpec, MCPServerStatus, MCPToolConfig, Transport},
+};
+use mcp_runconfig::ProxyMode;
+use portcullis::controller::{EventType, PlannedEvent};
+
+use crate::{
+    guards::{Asked, GuardRef},
+    problem::Problem,
+    reference::{Reference, Secrets},
+    settings::Settings,
+    subject::Subject,
+    workload::{
+        Child, ChildKind, ChildRef, Document, Findings, Owner, Phase, Previous, Rendering, Report, Restart, Workload,
+        access, names as shared, pod_template,
+        proxy::{self, Proxy},
+    },
+};
+
+use backend::Backend;
+
+/// What the warning about `spec.permissionProfile` says, in the words of upstream's event.
+const NO_PERMISSION_PROFILE: &str =
+    "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
+
+impl Subject for MCPServer {
+    const FINALIZER: &'static str = finalizer::MCP_SERVER;
+    const RESOURCES: [&'static str; 3] = ["mcpservers", "mcpservers/status", "mcpservers/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        let spec = &self.spec;
+        let mut all: Vec<_> = self.guards().configs.iter().map(GuardRef::reference).collect();
+        all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
+        all.extend(spec.secrets.iter().flatten().map(|it| Reference::to_secret("spec.secrets", &it.name)));
+        all
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let template = self.spec.pod_template_spec.as_ref().and_then(|template| pod_template::decode(template).err());
+        rules::problems(self).into_iter().chain(template).collect()
+    }
+
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        let spec = &self.spec;
+        let Asked { configs, unbuilt } = self.guards();
+        let unbuilt = configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field).chain(unbuilt);
+        let mut warnings: Vec<String> = unbuilt
+            .map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"))
+            .collect();
+        let ignored = fields::fields_without_effect(spec);
+        warnings.extend(ignored.into_iter().map(|field| format!("{field} has no effect in this version")));
+        if let Some(what) = fields::transport_not_built(spec) {
+            let message = format!("the proxy of this version does not speak {what}: its pods will not become ready");
+            warnings.push(message);
+        }
+        if let Some(Ok(template)) = spec.pod_template_spec.as_ref().map(pod_template::decode)
+            && !template.ignored.is_empty()
+        {
+            warnings.push(checks::ignored_fields(&template.ignored));
+        }
+        if spec.permission_profile.is_some() {
+            warnings.push(NO_PERMISSION_PROFILE.to_owned());
+        }
+        warnings
+    }
+}
+
+impl Workload for MCPServer {
+    const APP: &'static str = label::APP_MCP_SERVER;
+    const NOUN: &'static str = "MCP server";
+    const WARNINGS: &'static [&'static str] = &[
+        condition::STDIO_REPLICA_CAPPED,
+        condition::SESSION_STORAGE_WARNING,
+        checks::UNSUPPORTED_FIELDS,
+        checks::TRANSPORT_UNSUPPORTED,
+        checks::SECRET_REFS_VALIDATED,
+    ];
+
+    fn guards(&self) -> Asked {
+        let spec = &self.spec;
+        let webhooks = spec.webhook_config_ref.as_ref();
+        let tools = spec.tool_config_ref.as_ref();
+        let configs = [
+            webhooks.map(|it| GuardRef::to::<MCPWebhookConfig>("spec.webhookConfigRef", &it.name)),
+            tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
+        ];
+        let unbuilt = [
+            ("spec.oidcConfigRef", spec.oidc_config_ref.is_some()),
+            ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
+            ("spec.authServerRef", spec.auth_server_ref.is_some()),
+            ("spec.authzConfig", spec.authz_config.is_some()),
+            ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
+            ("spec.rateLimiting", spec.rate_limiting.is_some()),
+        ];
+        Asked {
+            configs: configs.into_iter().flatten().collect(),
+            unbuilt: unbuilt.iter().filter(|(_, asked)| *asked).map(|(field, _)| *field).collect(),
+        }
+    }
+
+    fn previous(&self) -> Previous<'_> {
+        let Some(status) = &self.status else { return Previous::default() };
+        Previous {
+            conditions: status.conditions.as_ref(),
+            phase: status.phase.map(phase),
+            message: status.message.as_deref(),
+            observed_generation: status.observed_generation,
+        }
+    }
+
+    /// A stdio server is one process, which one proxy holds, whatever an autoscaler wants.
+    fn replicas(&self) -> Option<i32> {
+        let wanted = self.spec.replicas;
+        if self.spec.transport == Transport::Stdio { Some(wanted.unwrap_or(1).min(1)) } else { wanted }
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        let annotations = self.metadata.annotations.as_ref()?;
+        let at = annotations.get(annotation::RESTARTED_AT)?;
+        at.parse::<Timestamp>().ok()?;
+        let immediate = annotations.get(annotation::RESTART_STRATEGY).is_some_and(|it| it == "immediate");
+        Some(Restart { annotation: annotation::RESTARTED_AT, at: at.clone(), immediate })
+    }
+
+    fn check(&self, secrets: &Secrets, findings: &mut Findings<'_>) {
+        checks::check(self, secrets, findings);
+    }
+
+    fn render(&self, rendering: &Rendering<'_>) -> Vec<Child> {
+        let Rendering { guards, secrets, settings } = *rendering;
+        let owner = Owner::of(self);
+        let proxy = proxy_of(self, &owner, settings);
+        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards);
+        let backend = Backend::of(&owner, &self.spec, secrets);
+
+        let mut children = vec![access::account(&owner, &proxy.account, proxy.pull_secrets.clone())];
+        if backend::own_account(&self.spec).is_none() {
+            let name = names::workload_account(owner.name);
+            children.push(access::account(&owner, &name, proxy.pull_secrets.clone()));
+        }
+        if proxy.needs_api {
+            children.extend(access::attach_permission(&owner, &proxy.account, format!("{}-0", owner.name)));
+        }
+        children.push(document.config_map(&owner, document::config_map_labels(owner.name)));
+        children.extend(backend.services());
+        children.push(proxy.service(&names::proxy_service(owner.name)));
+        // Before what it closes exists.
+        children.push(backend.network_policy(Self::APP));
+        children.push(backend.stateful_set());
+        children.push(proxy.deployment(guards, &document));
+        children
+    }
+
+    fn all_children(&self) -> Vec<ChildRef> {
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let account = names::proxy_account(name);
+        vec![
+            ChildRef::new(ChildKind::Deployment, name),
+            ChildRef::new(ChildKind::Service, names::proxy_service(name)),
+            ChildRef::new(ChildKind::Service, names::backend_service(name)),
+            ChildRef::new(ChildKind::Service, names::headless_service(name)),
+            ChildRef::new(ChildKind::StatefulSet, name),
+            ChildRef::new(ChildKind::ConfigMap, shared::run_config(name)),
+            ChildRef::new(ChildKind::RoleBinding, account.clone()),
+            ChildRef::new(ChildKind::Role, account.clone()),
+            // Last: it closes the way to pods that are still ending.
+            ChildRef::new(ChildKind::NetworkPolicy, names::network_policy(name)),
+            ChildRef::new(ChildKind::ServiceAccount, account),
+            ChildRef::new(ChildKind::ServiceAccount, names::workload_account(name)),
+        ]
+    }
+
+    fn backend(&self) -> Option<ChildRef> {
+        Some(ChildRef::new(ChildKind::StatefulSet, self.metadata.name.clone().unwrap_or_default()))
+    }
+
+    fn url(&self) -> String {
+        let Owner { name, namespace, .. } = Owner::of(self);
+        let path = match document::proxy_mode(&self.spec) {
+            ProxyMode::Sse => format!("/sse#{name}"),
+            ProxyMode::StreamableHttp => "/mcp".to_owned(),
+        };
+        let (service, port) = (names::proxy_service(name), self.spec.proxy_port);
+        format!("http://{service}.{namespace}.svc.cluster.local:{port}{path}")
+    }
+
+    fn events(&self) -> Vec<PlannedEvent> {
+        let profile = self.spec.permission_profile.iter();
+        profile
+            .map(|_| PlannedEvent::new(EventType::Warning, "PermissionProfileUnsupported", NO_PERMISSION_PROFILE))
+            .collect()
+    }
+
+    fn status_of(report: Report) -> MCPServerStatus {
+        MCPServerStatus {
+            tool_config_hash: report.hash("MCPToolConfig"),
+            webhook_config_hash: report.hash("MCPWebhookConfig"),
+            conditions: report.conditions,
+            message: Some(report.message),
+            observed_generation: report.observed_generation,
+            phase: Some(match report.phase {
+                Phase::Pending => v1beta1::Phase::Pending,
+                Phase::Ready => v1beta1::Phase::Ready,
+                Phase::Failed => v1beta1::Phase::Failed,
+                Phase::Terminating => v1beta1::Phase::Terminating,
+                Phase::Stopped => v1beta1::Phase::Stopped,
+            }),
+            ready_replicas: Some(report.ready),
+            url: report.url,
+            ..MCPServerStatus::default()
+        }
+    }
+}
+
+/// The proxy of a server.
+fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Settings) -> Proxy<'a> {
+    let spec = &server.spec;
+    let overrides = spec.resource_overrides.as_ref().and_then(|all| all.proxy_deployment.as_ref());
+    let resources = spec.resources.as_ref();
+    Proxy {
+        owner,
+        app: MCPServer::APP,
+        image: &settings.runner_image,
+        args: vec!["run".to_owned(), spec.image.clone()],
+        env: proxy::environment(own_environment(spec)),
+        port: spec.proxy_port,
+        replicas: server.replicas(),
+        session_affinity: spec.session_affinity.as_str(),
+        resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
+        account: names::proxy_account(owner.name),
+        needs_api: spec.transport == Transport::Stdio,
+        pull_secrets: access::pull_secrets(overrides, settings),
+        restart: server.restart().map(|restart| (restart.annotation, restart.at)),
+        overrides: spec.resource_overrides.as_ref(),
+    }
+}
+
+/// The user's variables for the proxy.
+fn own_environment(spec: &MCPServerSpec) -> Vec<EnvVar> {
+    let overrides = spec.resource_overrides.as_ref().and_then(|all| all.proxy_deployment.as_ref());
+    let own = overrides.and_then(|proxy| proxy.env.as_deref()).unwrap_or_default();
+    own.iter().map(|var| proxy::variable(&var.name, &var.value)).collect()
+}
+
+fn phase(phase: v1beta1::Phase) -> Phase {
+    match phase {
+        v1beta1::Phase::Pending => Phase::Pending,
+        v1beta1::Phase::Ready => Phase::Ready,
+        v1beta1::Phase::Failed => Phase::Failed,
+        v1beta1::Phase::Terminating => Phase::Terminating,
+        v1beta1::Phase::Stopped => Phase::Stopped,
+    }
+}

@@ -1,0 +1,98 @@
+//! Rules of MCPServer that its schema cannot say.
+
+use std::collections::BTreeMap;
+
+use mcp_api::v1beta1::{MCPServer, MCPServerSpec};
+use mcp_runconfig::duration;
+
+use super::{environment, names};
+use crate::{
+    problem::Problem,
+    workload::{
+        overrides::{self, is_dns_label, is_variable, variable_message},
+        quantity,
+    },
+};
+
+/// Every rule that the server breaks, `spec.podTemplateSpec` aside.
+pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
+    let mut problems = name_problems(server.metadata.name.as_deref().unwrap_or_default());
+    let spec = &server.spec;
+    if spec.image.is_empty() || spec.image.contains(char::is_whitespace) {
+        problems.push(Problem::new("spec.image", "is not the name of an image; write one such as example.com/mcp:1.0"));
+    }
+    environment_problems(spec, &mut problems);
+    volume_problems(spec, &mut problems);
+    problems.extend(spec.resources.iter().flat_map(quantity::problems));
+    problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));
+    if let Some(Err(message)) = spec.proxy_read_timeout.as_deref().map(read_timeout) {
+        problems.push(Problem::new("spec.proxyReadTimeout", message));
+    }
+    problems
+}
+
+/// `spec.proxyReadTimeout` in nanoseconds.
+pub(super) fn read_timeout(text: &str) -> Result<i64, String> {
+    match duration::parse(text) {
+        Ok(nanos) if nanos < 0 => Err(format!("{text:?} is negative; write a duration such as \"30s\"")),
+        Ok(nanos) => Ok(nanos),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn name_problems(name: &str) -> Vec<Problem> {
+    let fits = name.len() <= names::MAX_SERVER_NAME && is_dns_label(name);
+    if fits {
+        return Vec::new();
+    }
+    let message = format!(
+        "{name:?} cannot name this server's Services; use at most {} lower-case letters, digits and dashes",
+        names::MAX_SERVER_NAME
+    );
+    vec![Problem::new("metadata.name", message)]
+}
+
+fn environment_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
+    let mut taken = BTreeMap::new();
+    let plain = spec.env.iter().flatten().enumerate();
+    let plain = plain.map(|(at, var)| (format!("spec.env[{at}].name"), var.name.as_str()));
+    let secret = spec.secrets.iter().flatten().enumerate();
+    let secret = secret.map(|(at, var)| (format!("spec.secrets[{at}].targetEnvName"), environment::target(var)));
+    for (field, name) in plain.chain(secret) {
+        if !is_variable(name) {
+            problems.push(Problem::new(field, variable_message(name)));
+        } else if let Some(other) = taken.insert(name, field.clone()) {
+            problems.push(Problem::new(field, format!("{name:?} is already set by {other}; drop one of them")));
+        }
+    }
+    for (at, secret) in spec.secrets.iter().flatten().enumerate() {
+        if secret.name.is_empty() || secret.key.is_empty() {
+            problems.push(Problem::new(format!("spec.secrets[{at}]"), "names no Secret or no key of it; set both"));
+        }
+    }
+}
+
+fn volume_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
+    let mut taken = BTreeMap::new();
+    for (at, volume) in spec.volumes.iter().flatten().enumerate() {
+        let field = |name: &str| format!("spec.volumes[{at}].{name}");
+        if volume.name.len() > 63 || !is_dns_label(&volume.name) {
+            problems.push(Problem::new(
+                field("name"),
+                format!("{:?} cannot name a volume; use lower-case letters, digits and dashes", volume.name),
+            ));
+        }
+        for (name, path) in [("hostPath", &volume.host_path), ("mountPath", &volume.mount_path)] {
+            // The RunConfig writes a volume as HOST:CONTAINER[:ro].
+            if !path.starts_with('/') || path.contains(':') {
+                problems.push(Problem::new(field(name), format!("{path:?} is not an absolute path without a colon")));
+            }
+        }
+        // A container's mounts are kept by their paths.
+        if let Some(other) = taken.insert(volume.mount_path.as_str(), at) {
+            let message =
+                format!("{:?} is already where spec.volumes[{other}] goes; choose another", volume.mount_path);
+            problems.push(Problem::new(field("mountPath"), message));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The kinds of this operator, a folder and a line each.
+
+mod mcp_server;
+mod tool_config;
+mod webhook_config;
+
+use mcp_api::{
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPServer, MCPToolConfig},
+};
+
+use crate::controllers::Registry;
+
+/// Every kind, registered.
+pub fn all() -> Registry {
+    Registry::default().workload::<MCPServer>().config::<MCPToolConfig>().config::<MCPWebhookConfig>()
+}

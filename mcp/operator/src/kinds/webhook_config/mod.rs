@@ -1,0 +1,92 @@
+//! MCPWebhookConfig: the webhooks that see every request of a workload.
+
+mod translate;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use mcp_api::{
+    names::{annotation, condition, finalizer},
+    v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
+};
+use mcp_runconfig::{
+    MiddlewareConfig, RunConfig,
+    webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
+};
+use serde_json::Map;
+
+use crate::{
+    config::{ConfigKind, ConfigReport, Words},
+    problem::Problem,
+    reference::{Reference, SecretFile},
+    subject::Subject,
+};
+
+impl Subject for MCPWebhookConfig {
+    const FINALIZER: &'static str = finalizer::MCP_WEBHOOK_CONFIG;
+    const RESOURCES: [&'static str; 3] =
+        ["mcpwebhookconfigs", "mcpwebhookconfigs/status", "mcpwebhookconfigs/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        translate::secrets(&self.spec)
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        translate::problems(&self.spec)
+    }
+}
+
+impl ConfigKind for MCPWebhookConfig {
+    const WORDS: Words = Words {
+        condition: condition::WEBHOOK_CONFIG_VALIDATED,
+        valid: "WebhookConfigValid",
+        not_found: "WebhookConfigNotFound",
+        not_valid: "WebhookConfigNotValid",
+        secret_not_found: "WebhookSecretNotFound",
+        secret_not_valid: "WebhookSecretNotValid",
+    };
+    const ANNOTATION: Option<&'static str> = Some(annotation::WEBHOOK_CONFIG);
+    const MIDDLEWARE: &'static [&'static str] = &[MUTATING, VALIDATING];
+
+    fn files(&self) -> Vec<SecretFile> {
+        translate::translated(&self.spec).2
+    }
+
+    fn enforce(&self, document: &mut RunConfig) {
+        let (mutating, validating, _) = translate::translated(&self.spec);
+        for (kind, webhooks) in [(MUTATING, &mutating), (VALIDATING, &validating)] {
+            if !webhooks.is_empty() {
+                let entry = middleware(document, kind, webhooks);
+                document.middleware_configs.push(entry);
+            }
+        }
+        (document.mutating_webhooks, document.validating_webhooks) = (mutating, validating);
+    }
+
+    fn conditions(status: &MCPWebhookConfigStatus) -> Option<&Vec<Condition>> {
+        status.conditions.as_ref()
+    }
+
+    fn last_hash(status: &MCPWebhookConfigStatus) -> Option<&str> {
+        status.config_hash.as_deref()
+    }
+
+    fn status_of(report: ConfigReport) -> MCPWebhookConfigStatus {
+        let servers: Vec<_> = report.referrers.into_iter().map(|referrer| referrer.name).collect();
+        MCPWebhookConfigStatus {
+            conditions: report.conditions,
+            config_hash: report.config_hash,
+            observed_generation: report.observed_generation,
+            referencing_servers: if servers.is_empty() { None } else { Some(servers) },
+        }
+    }
+}
+
+fn middleware(document: &RunConfig, kind: &str, webhooks: &[WebhookConfig]) -> MiddlewareConfig {
+    let parameters = WebhookParameters {
+        webhooks: webhooks.to_vec(),
+        server_name: document.name.clone(),
+        transport: document.transport.as_str().to_owned(),
+        extra: Map::new(),
+    };
+    // Strings, integers and maps with string keys always serialize.
+    MiddlewareConfig::new(kind, serde_json::to_value(parameters).unwrap_or_default())
+}

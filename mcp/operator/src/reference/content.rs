@@ -1,0 +1,118 @@
+//! What is kept of a Secret's values: a keyed digest of each, and what it can be used for. The values are dropped.
+
+use std::{collections::BTreeMap, fmt};
+
+use rustls::{
+    RootCertStore,
+    crypto::aws_lc_rs::sign::any_supported_type,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::ParsedCertificate,
+};
+
+use crate::digest::{DigestKey, digest};
+
+/// Per Secret that exists, by its name: its values, by their keys.
+pub type Secrets = BTreeMap<String, BTreeMap<String, SecretValue>>;
+
+/// What a value is used as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes that nothing more is known of, but that there are some.
+    Bytes,
+    /// A PEM bundle of certificate authorities.
+    Authorities,
+    /// A PEM certificate.
+    Certificate,
+    /// The PEM private key that belongs to the certificate under this Secret and key.
+    KeyOf {
+        /// The Secret with the certificate.
+        secret: String,
+        /// Its key.
+        key: String,
+    },
+}
+
+/// What is known of one value of a Secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue {
+    /// A keyed digest of the value.
+    pub digest: String,
+    empty: bool,
+    /// What keeps it from being a bundle of authorities.
+    authorities: Option<String>,
+    /// A digest of the public key of the certificate that it is, or why it is none.
+    certificate: Result<String, String>,
+    /// A digest of the public key to the private key that it is, or why it is none.
+    private_key: Result<String, String>,
+}
+
+impl SecretValue {
+    /// Looks at a value as the proxy will when it reads the file.
+    pub fn of(value: &[u8], key: &DigestKey) -> Self {
+        Self {
+            digest: key.digest(value),
+            empty: value.is_empty(),
+            authorities: authorities(value).err(),
+            certificate: certificate(value),
+            private_key: private_key(value),
+        }
+    }
+
+    /// What keeps the value from being used as `content`, if anything. `at` finds the value of another Secret and key.
+    pub fn problem<'a>(
+        &self,
+        content: &Content,
+        at: impl Fn(&str, &str) -> Option<&'a SecretValue>,
+    ) -> Option<String> {
+        if self.empty {
+            return Some("is empty".to_owned());
+        }
+        match content {
+            Content::Bytes => None,
+            Content::Authorities => self.authorities.clone(),
+            Content::Certificate => self.certificate.as_ref().err().cloned(),
+            Content::KeyOf { secret, key } => match (&self.private_key, at(secret, key).map(|it| &it.certificate)) {
+                (Err(problem), _) => Some(problem.clone()),
+                (Ok(own), Some(Ok(certificate))) if own != certificate => {
+                    Some(format!("is not the key of the certificate in Secret {secret}/{key}"))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretValue").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("is not PEM: {error}"))?;
+    if certificates.is_empty() { Err("holds no PEM certificate".to_owned()) } else { Ok(certificates) }
+}
+
+fn authorities(pem: &[u8]) -> Result<(), String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate).map_err(|error| format!("holds a certificate that cannot be trusted: {error}"))?;
+    }
+    Ok(())
+}
+
+fn certificate(pem: &[u8]) -> Result<String, String> {
+    let chain = certificates(pem)?;
+    let first = chain.first().ok_or_else(|| "holds no PEM certificate".to_owned())?;
+    let parsed = ParsedCertificate::try_from(first).map_err(|error| format!("is not a certificate: {error}"))?;
+    Ok(digest(parsed.subject_public_key_info().as_ref()))
+}
+
+fn private_key(pem: &[u8]) -> Result<String, String> {
+    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| format!("holds no PEM private key: {error}"))?;
+    let key = any_supported_type(&key).map_err(|error| format!("is not a private key that TLS can use: {error}"))?;
+    let public = key.public_key().ok_or_else(|| "has no public key".to_owned())?;
+    Ok(digest(public.as_ref()))
+}

@@ -1,0 +1,82 @@
+//! Which object names which: from a workload or a configuration to configurations, groups, Secrets and ConfigMaps of
+//! its own namespace.
+//!
+//! Each kind says once what it refers to ([`Subject::references`](crate::subject::Subject::references)). The index of the
+//! stores, the wake-ups, the referrers in a status, the block of a deletion and the warnings at admission all follow
+//! from that.
+
+mod content;
+mod missing;
+mod secret_file;
+
+use std::borrow::Cow;
+
+use kube::Resource;
+
+pub use content::{Content, SecretValue, Secrets};
+pub use missing::{Exists, warnings};
+pub use secret_file::{SecretFile, missing_keys};
+
+/// The kind `Secret` of core/v1.
+pub const SECRET: &str = "Secret";
+/// The kind `ConfigMap` of core/v1.
+pub const CONFIG_MAP: &str = "ConfigMap";
+
+/// A reference to an object of the same namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// The kind of what is named.
+    pub kind: Cow<'static, str>,
+    /// The name.
+    pub name: String,
+    /// The field that names it, such as `spec.secrets`.
+    pub field: Cow<'static, str>,
+    /// What happens while it does not exist: the end of a sentence.
+    pub while_missing: &'static str,
+}
+
+/// An object that refers to another one of its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Referrer {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Reference {
+    /// A reference to an object of the kind `K`.
+    pub fn to<K: Resource<DynamicType = ()>>(
+        field: impl Into<Cow<'static, str>>,
+        name: &str,
+        while_missing: &'static str,
+    ) -> Self {
+        Self { kind: K::kind(&()), name: name.to_owned(), field: field.into(), while_missing }
+    }
+
+    /// A reference to a Secret, which pods mount or take as environment.
+    pub fn to_secret(field: impl Into<Cow<'static, str>>, name: &str) -> Self {
+        let while_missing = "pods wait for it";
+        Self { kind: SECRET.into(), name: name.to_owned(), field: field.into(), while_missing }
+    }
+
+    /// A reference to a kind that this version does not have.
+    pub fn unbuilt(kind: &'static str, field: &'static str, name: &str) -> Self {
+        Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing: "" }
+    }
+
+    /// Whether it names a Secret.
+    pub fn is_secret(&self) -> bool {
+        self.kind == SECRET
+    }
+
+    /// What its holder is found by in a store.
+    pub fn token(&self) -> String {
+        token(&self.kind, &self.name)
+    }
+}
+
+/// What the objects that refer to this one are found by in a store.
+pub fn token(kind: &str, name: &str) -> String {
+    format!("{kind}/{name}")
+}

@@ -1,0 +1,21 @@
+//! What the operator was started with.
+
+/// What the operator was started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Image of the proxy.
+    pub runner_image: String,
+    /// Address proxies listen on.
+    pub proxy_host: String,
+    /// Image pull secrets added behind each workload's own.
+    pub default_image_pull_secrets: Vec<String>,
+    /// Types of middleware that the proxy's image has. A guard that needs another one cannot be enforced.
+    pub runner_middleware: &'static [&'static str],
+}
+
+impl Settings {
+    /// Whether the proxy's image has all these types of middleware.
+    pub fn can_run(&self, middleware: &[&str]) -> bool {
+        middleware.iter().all(|kind| self.runner_middleware.contains(kind))
+    }
+}

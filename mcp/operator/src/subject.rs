@@ -1,0 +1,33 @@
+//! What every kind of this operator says of itself.
+
+use kube::core::object::{HasSpec, HasStatus};
+use portcullis::controller::Kind;
+use serde::Serialize;
+
+use crate::{problem::Problem, reference::Reference, settings::Settings};
+
+/// A kind that this operator has a controller and an admission webhook for.
+pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Status: Serialize + Send + Sync> {
+    /// The finalizer that its controller puts on every object.
+    const FINALIZER: &'static str;
+
+    /// What the API server calls its objects, their status and their finalizers, in rules of roles.
+    const RESOURCES: [&'static str; 3];
+
+    /// Everything the object itself refers to.
+    fn references(&self) -> Vec<Reference>;
+
+    /// Every rule it breaks that its schema cannot say. With one of them it can never work.
+    fn problems(&self) -> Vec<Problem>;
+
+    /// What is valid and does less than its author may think.
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        let _ = settings;
+        Vec::new()
+    }
+}
+
+/// What objects of a kind are found by: all that they refer to.
+pub fn tokens<K: Subject>(object: &K) -> Vec<String> {
+    object.references().iter().map(Reference::token).collect()
+}

@@ -1,0 +1,53 @@
+//! The RunConfig of a workload: what the proxy is started with, in a ConfigMap whose checksum rolls its pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcp_api::names::annotation;
+use mcp_runconfig::{MiddlewareConfig, RunConfig, chain};
+use serde_json::{Value, json};
+
+use super::{
+    child::{Child, ChildKind},
+    names,
+    owner::Owner,
+};
+use crate::{digest::digest, guards::Guards};
+
+/// Most bytes of a request body, unless the workload says otherwise.
+const MAX_BODY: u64 = 8 << 20;
+
+/// A rendered RunConfig.
+#[derive(Clone, Debug)]
+pub struct Document {
+    text: String,
+    /// SHA-256 of the document: every byte counts.
+    pub checksum: String,
+}
+
+impl Document {
+    /// Renders `run_config` with the chain that every proxy has and what the guards add.
+    pub fn of(mut run_config: RunConfig, guards: &Guards) -> Self {
+        let limit = u64::try_from(run_config.max_request_body_size).ok().filter(|bytes| *bytes > 0);
+        run_config.middleware_configs = vec![
+            MiddlewareConfig::new("bodylimit", json!({"max_bytes": limit.unwrap_or(MAX_BODY)})),
+            MiddlewareConfig::new("auth", json!({})),
+            MiddlewareConfig::new("mcp-parser", json!({})),
+            MiddlewareConfig::new("recovery", Value::Null),
+        ];
+        guards.enforce(&mut run_config);
+        chain::sort(&mut run_config.middleware_configs);
+        let text = run_config.to_json();
+        let checksum = digest(text.as_bytes());
+        Self { text, checksum }
+    }
+
+    /// The ConfigMap that holds it.
+    pub fn config_map(&self, owner: &Owner<'_>, labels: BTreeMap<String, String>) -> Child {
+        let name = names::run_config(owner.name);
+        let mut metadata = owner.metadata(&name, labels);
+        metadata.annotations = Some([(annotation::CONTENT_CHECKSUM.to_owned(), self.checksum.clone())].into());
+        let data = Some([(names::RUN_CONFIG_KEY.to_owned(), self.text.clone())].into());
+        Child::new(ChildKind::ConfigMap, &name, &ConfigMap { metadata, data, ..ConfigMap::default() })
+    }
+}

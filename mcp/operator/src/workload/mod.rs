@@ -1,0 +1,133 @@
+//! What all workload kinds share: a proxy that clients call, what runs behind it, and one status that tells of both.
+//!
+//! A kind says what is particular to it ([`Workload`]): its guards, its rules, its children. From that there is one
+//! [plan](plan_workload) and one controller for all of them. Children hold only what the operator wants to own: no
+//! defaults, nothing taken from a fetched object, maps sorted.
+
+pub mod access;
+mod child;
+mod document;
+pub mod names;
+pub mod network;
+pub mod overrides;
+mod owner;
+mod plan;
+pub mod pod_template;
+pub mod proxy;
+pub mod quantity;
+mod status;
+
+use portcullis::controller::{Conditions, PlannedEvent};
+
+use crate::{
+    guards::{Asked, Guards},
+    reference::Secrets,
+    settings::Settings,
+    subject::{self, Subject},
+};
+
+pub use child::{Child, ChildKind, ChildRef};
+pub use document::Document;
+pub use owner::{Owner, merged, some};
+pub use plan::{Inputs, Plan, deleted, plan_workload};
+pub use status::{Phase, Previous, Report};
+
+/// A kind of workload.
+pub trait Workload: Subject {
+    /// The kind in lower case: the label `app` of its proxies.
+    const APP: &'static str;
+
+    /// What a workload is called in messages.
+    const NOUN: &'static str;
+
+    /// Types of conditions whose news are warning events.
+    const WARNINGS: &'static [&'static str];
+
+    /// The guards that its spec asks for.
+    fn guards(&self) -> Asked;
+
+    /// What its last status said.
+    fn previous(&self) -> Previous<'_>;
+
+    /// How many proxies are wanted; none leaves the number to an autoscaler, or 1.
+    fn replicas(&self) -> Option<i32>;
+
+    /// The restart that its author asked for last.
+    fn restart(&self) -> Option<Restart>;
+
+    /// Checks what is particular to the kind, before anything is rendered.
+    fn check(&self, secrets: &Secrets, findings: &mut Findings<'_>);
+
+    /// The children in the order of their needs.
+    fn render(&self, rendering: &Rendering<'_>) -> Vec<Child>;
+
+    /// Everything that may be made for it, what serves first, so that a guard that is missing is closed at once.
+    fn all_children(&self) -> Vec<ChildRef>;
+
+    /// What runs behind the proxy, where that is a child.
+    fn backend(&self) -> Option<ChildRef>;
+
+    /// Where clients inside the cluster reach it.
+    fn url(&self) -> String;
+
+    /// Events beside those that its conditions make.
+    fn events(&self) -> Vec<PlannedEvent> {
+        Vec::new()
+    }
+
+    /// The status of the kind.
+    fn status_of(report: Report) -> Self::Status;
+}
+
+/// A restart of the proxy's pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// The annotation of the pod template that tells of it.
+    pub annotation: &'static str,
+    /// Its value.
+    pub at: String,
+    /// Whether the old pods go before the new ones come.
+    pub immediate: bool,
+}
+
+/// What checks find: each says it as a condition, and what keeps a workload from being rendered is a block as well.
+#[derive(Debug)]
+pub struct Findings<'a> {
+    /// The conditions of the status under construction.
+    pub conditions: Conditions<'a>,
+    blocks: Vec<Block>,
+}
+
+/// What keeps a workload from being rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// One word for it.
+    pub reason: &'static str,
+    /// A sentence for the author.
+    pub message: String,
+}
+
+/// What children are rendered from, beside the workload itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Rendering<'a> {
+    /// The guards, all of them usable.
+    pub guards: &'a Guards,
+    /// The Secrets that it refers to.
+    pub secrets: &'a Secrets,
+    /// What the operator was started with.
+    pub settings: &'a Settings,
+}
+
+impl Findings<'_> {
+    /// A condition that is `False` and keeps the workload from being rendered.
+    pub fn block(&mut self, condition: &'static str, reason: &'static str, message: String) {
+        self.conditions.set(condition, false, reason, message.clone());
+        self.blocks.push(Block { reason, message });
+    }
+}
+
+/// What a workload is found by: all that it refers to, and the children it may have.
+pub fn tokens<W: Workload>(workload: &W) -> Vec<String> {
+    let children = workload.all_children();
+    subject::tokens(workload).into_iter().chain(children.iter().map(ChildRef::token)).collect()
+}

@@ -1,0 +1,88 @@
+//! What a workload's author adds to the proxy's objects: what the API server takes of it. A label, an annotation or a
+//! variable that it does not take keeps the object from being written at all.
+
+use std::collections::BTreeMap;
+
+use mcp_api::v1beta1::ResourceOverrides;
+
+use crate::problem::Problem;
+
+/// Longest name in a key, and longest value of a label, in bytes.
+const MAX_WORD: usize = 63;
+/// Longest domain in front of a key's slash, in bytes.
+const MAX_DOMAIN: usize = 253;
+
+type Entries = Option<BTreeMap<String, String>>;
+
+/// What is wrong with `spec.resourceOverrides`.
+pub fn problems(overrides: &ResourceOverrides) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (at, var) in overrides.proxy_deployment.iter().flat_map(|it| it.env.iter().flatten()).enumerate() {
+        if !is_variable(&var.name) {
+            let field = format!("spec.resourceOverrides.proxyDeployment.env[{at}].name");
+            problems.push(Problem::new(field, variable_message(&var.name)));
+        }
+    }
+    let mut check = |path: &str, labels: &Entries, annotations: &Entries| {
+        let path = format!("spec.resourceOverrides.{path}");
+        for (key, value) in labels.iter().flatten() {
+            key_problem(key, &format!("{path}.labels"), &mut problems);
+            if !value.is_empty() && !is_word(value) {
+                let message = format!(
+                    "{value:?} cannot be the value of the label {key}; use at most {MAX_WORD} letters, digits, -, _ and ."
+                );
+                problems.push(Problem::new(format!("{path}.labels"), message));
+            }
+        }
+        for key in annotations.iter().flatten().map(|(key, _)| key) {
+            // The API server lowers the case of these before it looks.
+            key_problem(&key.to_ascii_lowercase(), &format!("{path}.annotations"), &mut problems);
+        }
+    };
+    if let Some(proxy) = &overrides.proxy_deployment {
+        check("proxyDeployment", &proxy.labels, &proxy.annotations);
+        if let Some(pods) = &proxy.pod_template_metadata_overrides {
+            check("proxyDeployment.podTemplateMetadataOverrides", &pods.labels, &pods.annotations);
+        }
+    }
+    if let Some(service) = &overrides.proxy_service {
+        check("proxyService", &service.labels, &service.annotations);
+    }
+    problems
+}
+
+/// Whether Kubernetes takes this name of a variable: printable ASCII without `=`.
+pub fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+}
+
+/// What is wrong with such a name.
+pub fn variable_message(name: &str) -> String {
+    format!("{name:?} cannot name an environment variable; use letters, digits and _")
+}
+
+/// Lower-case letters, digits and dashes inside.
+pub fn is_dns_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty() && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+fn key_problem(key: &str, field: &str, problems: &mut Vec<Problem>) {
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let domain_fits = domain.is_none_or(|domain| domain.len() <= MAX_DOMAIN && domain.split('.').all(is_dns_label));
+    if !domain_fits || !is_word(name) {
+        let message = format!(
+            "{key:?} cannot be a key; use at most {MAX_WORD} letters, digits, -, _ and ., after a domain and a slash if need be"
+        );
+        problems.push(Problem::new(field, message));
+    }
+}
+
+/// Letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn is_word(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = [text.bytes().next(), text.bytes().last()];
+    text.len() <= MAX_WORD
+        && text.bytes().all(inner)
+        && ends.into_iter().all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
+}

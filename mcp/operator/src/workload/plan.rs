@@ -1,0 +1,251 @@
+//! The plan of one workload: from what was observed to its children, its status and its events.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use mcp_api::names::{condition, reason};
+use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
+
+use super::{
+    Block, Findings, Rendering, Workload,
+    child::{Child, ChildKind, ChildRef},
+    status::{self, Phase, Previous, Report, State},
+};
+use crate::{
+    guards::{Configs, Guards, InForce, Standing},
+    reference::Secrets,
+    settings::Settings,
+};
+
+/// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
+const GUARDS_ENFORCED: &str = "GuardsEnforced";
+
+/// Everything [`plan_workload`] looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a, W> {
+    /// The workload.
+    pub workload: &'a W,
+    /// The configurations that it refers to and that exist.
+    pub configs: &'a Configs,
+    /// The Secrets that it and those refer to and that exist.
+    pub secrets: &'a Secrets,
+    /// The live proxy Deployment.
+    pub deployment: Option<&'a Deployment>,
+    /// The workload's own children that exist.
+    pub children: &'a BTreeSet<ChildRef>,
+    /// The pods of its proxy.
+    pub pods: &'a [&'a Pod],
+    /// What the operator was started with.
+    pub settings: &'a Settings,
+    /// The time, for conditions that change.
+    pub now: Timestamp,
+}
+
+/// What should become of one workload.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Objects to apply, in this order. What is neither here nor in `absent` is left as it is.
+    pub children: Vec<Child>,
+    /// Objects to delete where they exist and are ours, in this order, before the children are applied. One of them
+    /// may be planned as a child again once it is gone.
+    pub absent: Vec<ChildRef>,
+    /// What its status should say.
+    pub report: Report,
+    /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
+    pub events: Vec<PlannedEvent>,
+}
+
+/// Decides what should become of one workload.
+///
+/// A workload whose guards cannot all be put in place, or whose spec breaks a rule, gets nothing new. What runs of it
+/// already goes on only if it has the guards that the spec asks for now.
+pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
+    let workload = inputs.workload;
+    let (metadata, previous) = (workload.meta(), workload.previous());
+    if metadata.deletion_timestamp.is_some() {
+        return deleted(workload, inputs.pods, inputs.now);
+    }
+    let conditions = Conditions::after(previous.conditions, metadata.generation, inputs.now);
+    let mut findings = Findings { conditions, blocks: Vec::new() };
+
+    let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.secrets, inputs.settings);
+    let serving = status::serving(inputs.pods);
+    let in_force = guards.in_force(inputs.deployment, &serving);
+    check_guards(&guards, in_force.as_ref(), &mut findings);
+    workload.check(inputs.secrets, &mut findings);
+
+    let standing = guards.standing(inputs.deployment, inputs.pods);
+    let (children, absent, mut state) = match findings.blocks.first() {
+        None => {
+            let (children, absent) = render(inputs, &guards, standing);
+            (children, absent, state(inputs))
+        }
+        Some(Block { message, .. }) => {
+            let keep = standing == Standing::Current;
+            let absent = if keep { Vec::new() } else { all_that_runs(workload) };
+            let left = "what runs already is left as it is";
+            let message = if keep { format!("{message}; {left}") } else { message.clone() };
+            (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(inputs.pods) })
+        }
+    };
+    let mut stuck = None;
+    if let Some(force) = in_force.filter(|force| state.phase == Phase::Ready && !force.asked) {
+        let why = status::broken(inputs.pods);
+        let why = why.map_or_else(|| "new pods are not ready yet".to_owned(), |why| format!("new pods fail: {why}"));
+        state.message = format!("{}; {}: {why}", state.message, force.message);
+        stuck = status::broken(inputs.pods).map(|_| state.message.clone());
+    }
+    let ready = state.phase == Phase::Ready;
+    let ready_reason = if ready { reason::READY } else { reason::NOT_READY };
+    findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
+
+    let Findings { conditions, blocks } = findings;
+    let mut events = events::<W>(&conditions, previous, &state, blocks.first(), stuck);
+    events.extend(removal_event(inputs, &absent, standing));
+    if metadata.generation != previous.observed_generation {
+        events.extend(workload.events());
+    }
+    let runs = !children.is_empty() || (absent.is_empty() && inputs.deployment.is_some());
+    let hashes = guards.kinds().into_iter().filter_map(|kind| {
+        let hash = guards.hash(&kind, inputs.deployment, &serving)?;
+        Some((kind.into_owned(), hash))
+    });
+    let report = Report {
+        hashes: hashes.collect(),
+        conditions: conditions.into_list(),
+        message: fitting(state.message),
+        observed_generation: metadata.generation,
+        phase: state.phase,
+        ready: state.ready,
+        url: runs.then(|| workload.url()),
+    };
+    Plan { children, absent, report, events }
+}
+
+/// What should become of a workload that is being deleted. It needs nothing that has to be read.
+pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], now: Timestamp) -> Plan {
+    let (metadata, previous) = (workload.meta(), workload.previous());
+    let mut conditions = Conditions::after(previous.conditions, metadata.generation, now);
+    let message = format!("{} is being deleted", W::NOUN);
+    conditions.set(condition::READY, false, reason::NOT_READY, message.clone());
+    let report = Report {
+        conditions: conditions.into_list(),
+        message,
+        observed_generation: metadata.generation,
+        phase: Phase::Terminating,
+        ready: status::ready(pods),
+        url: None,
+        hashes: Vec::new(),
+    };
+    Plan { children: Vec::new(), absent: workload.all_children(), report, events: Vec::new() }
+}
+
+fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Findings<'_>) {
+    let unbuilt = guards.unbuilt();
+    if unbuilt.is_empty() {
+        if let Some(InForce { asked, reason, message }) = in_force {
+            findings.conditions.set(GUARDS_ENFORCED, *asked, reason, message.clone());
+        }
+    } else {
+        let message = format!(
+            "{} cannot be enforced by this version, so the server gets no proxy; remove it to run without that guard",
+            unbuilt.join(", ")
+        );
+        // Said first: nothing else about the workload matters more.
+        findings.block(GUARDS_ENFORCED, "GuardNotBuilt", message);
+    }
+    for (condition, usable, reason, message) in guards.conditions() {
+        if usable {
+            findings.conditions.set(condition, true, reason, message);
+        } else {
+            findings.block(condition, reason, message);
+        }
+    }
+}
+
+/// The children, and what must not be beside them.
+fn render<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> (Vec<Child>, Vec<ChildRef>) {
+    let Inputs { workload, secrets, settings, .. } = *inputs;
+    let mut children = workload.render(&Rendering { guards, secrets, settings });
+    // A rolling update keeps old pods until new ones are ready, however long that takes. Where the old ones have to go
+    // first, the next plan makes the Deployment anew.
+    if standing == Standing::Missing || wants_immediate_restart(inputs) {
+        children.retain(|child| child.reference.kind != ChildKind::Deployment);
+    }
+    let is_wanted = |child: &ChildRef| children.iter().any(|wanted| wanted.reference == *child);
+    let absent = workload.all_children().into_iter().filter(|child| !is_wanted(child)).collect();
+    (children, absent)
+}
+
+/// Whether a restart is asked for that the live template does not tell of, and cannot wait for new pods to be ready.
+fn wants_immediate_restart<W: Workload>(inputs: &Inputs<'_, W>) -> bool {
+    let Some((deployment, restart)) = inputs.deployment.zip(inputs.workload.restart()) else { return false };
+    let template = deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+    let told = template.and_then(|metadata| metadata.annotations.as_ref()?.get(restart.annotation));
+    restart.immediate && told != Some(&restart.at)
+}
+
+fn state<W: Workload>(inputs: &Inputs<'_, W>) -> State {
+    let backend = inputs.workload.backend().filter(|backend| !inputs.children.contains(backend));
+    status::state(&status::Observed {
+        noun: W::NOUN,
+        replicas: inputs.workload.replicas(),
+        pods: inputs.pods,
+        missing_backend: backend.map(|backend| backend.kind.as_str()),
+        previous: inputs.deployment.map(|_| inputs.workload.previous()),
+    })
+}
+
+/// All but the ServiceAccounts, which run nothing and may carry others' annotations (a cloud identity).
+fn all_that_runs<W: Workload>(workload: &W) -> Vec<ChildRef> {
+    workload.all_children().into_iter().filter(|child| child.kind != ChildKind::ServiceAccount).collect()
+}
+
+/// What the last status did not say: a new phase, a new failure, a new warning.
+fn events<W: Workload>(
+    conditions: &Conditions<'_>,
+    previous: Previous<'_>,
+    state: &State,
+    block: Option<&Block>,
+    stuck: Option<String>,
+) -> Vec<PlannedEvent> {
+    let mut events = Vec::new();
+    for new in conditions.news() {
+        let event = match (new.type_.as_str(), new.status.as_str()) {
+            (condition::READY, "True") if previous.phase != Some(Phase::Ready) => {
+                PlannedEvent::new(EventType::Normal, "Ready", &new.message)
+            }
+            (condition::READY, "True") => match &stuck {
+                Some(why) => PlannedEvent::new(EventType::Warning, "RolloutFailed", why),
+                None => continue,
+            },
+            (condition::READY, _) if state.phase == Phase::Failed => {
+                PlannedEvent::new(EventType::Warning, block.map_or("PodFailed", |block| block.reason), &new.message)
+            }
+            (condition::READY, _) if previous.phase != Some(state.phase) => {
+                PlannedEvent::new(EventType::Normal, state.phase.as_str(), &new.message)
+            }
+            (warning, _) if W::WARNINGS.contains(&warning) => {
+                PlannedEvent::new(EventType::Warning, &new.reason, &new.message)
+            }
+            _ => continue,
+        };
+        events.push(event);
+    }
+    events
+}
+
+/// A proxy that is taken away because it lacks a guard is worth an event of its own.
+fn removal_event<W: Workload>(
+    inputs: &Inputs<'_, W>,
+    absent: &[ChildRef],
+    standing: Standing,
+) -> Option<PlannedEvent> {
+    let live = inputs.deployment.filter(|live| live.metadata.deletion_timestamp.is_none())?;
+    let gone = ChildRef::new(ChildKind::Deployment, live.metadata.name.clone().unwrap_or_default());
+    (standing > Standing::Current && absent.contains(&gone)).then(|| {
+        let note = "the running proxy lacks a guard that the spec asks for and is removed";
+        PlannedEvent::new(EventType::Warning, "ProxyRemoved", note)
+    })
+}

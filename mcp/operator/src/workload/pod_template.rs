@@ -1,0 +1,196 @@
+//! The user's `podTemplateSpec`: read, and merged into the pods of the workload.
+
+use k8s_openapi::{DeepMerge, api::core::v1::PodTemplateSpec};
+use serde_json::Value;
+
+use crate::problem::Problem;
+
+const FIELD: &str = "spec.podTemplateSpec";
+
+/// A pod template as it was read.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// What this version knows of it.
+    pub known: PodTemplateSpec,
+    /// The fields that it does not know, which have no effect: sent to an API server that does not know them either,
+    /// they would keep the pods from being made.
+    pub ignored: Vec<String>,
+}
+
+/// Reads a pod template.
+///
+/// # Errors
+/// Names the field, what is wrong with it and how to mend it.
+pub fn decode(template: &Value) -> Result<Template, Problem> {
+    let mut template = template.clone();
+    if let Some(path) = directive(&template, FIELD) {
+        let message = "patch directives are not supported here; list what the pod should have, by name".to_owned();
+        return Err(Problem { field: path, message });
+    }
+    numbers_to_quantities(&mut template);
+    let decoded: PodTemplateSpec = serde_path_to_error::deserialize(&template).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { FIELD.to_owned() } else { format!("{FIELD}.{path}") };
+        Problem { field, message: error.inner().to_string() }
+    })?;
+    let known = serde_json::to_value(&decoded).unwrap_or_default();
+    let mut ignored = Vec::new();
+    lost(&template, &known, FIELD, &mut ignored);
+    if let Some(spec) = &decoded.spec {
+        let lists = [
+            ("containers", spec.containers.as_slice()),
+            ("initContainers", spec.init_containers.as_deref().unwrap_or_default()),
+        ];
+        for (list, containers) in lists {
+            if let Some(at) = containers.iter().position(|container| container.name.is_empty()) {
+                let field = format!("{FIELD}.spec.{list}[{at}].name");
+                return Err(Problem { field, message: "is missing; the MCP server's container is \"mcp\"".into() });
+            }
+        }
+    }
+    Ok(Template { known: decoded, ignored })
+}
+
+/// Puts the user's template over the generated one, list entries by their names, except for what selects the pods and
+/// tells when they change.
+pub fn merge(generated: &mut PodTemplateSpec, user: PodTemplateSpec) {
+    let own = generated.metadata.clone();
+    generated.merge_from(user);
+    generated.metadata.merge_from(own);
+}
+
+/// The path of the first strategic-merge directive (`$patch`, `$setElementOrder/…`, `$retainKeys`, …).
+fn directive(value: &Value, path: &str) -> Option<String> {
+    match value {
+        Value::Object(members) => members.iter().find_map(|(key, member)| {
+            let path = format!("{path}.{key}");
+            if key.starts_with('$') { Some(path) } else { directive(member, &path) }
+        }),
+        Value::Array(items) => {
+            items.iter().enumerate().find_map(|(at, item)| directive(item, &format!("{path}[{at}]")))
+        }
+        _ => None,
+    }
+}
+
+/// Quantities may be written as numbers (`cpu: 2`); the types here know strings only.
+fn numbers_to_quantities(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members {
+                match (key.as_str(), &mut *member) {
+                    ("limits" | "requests" | "overhead", Value::Object(amounts)) => {
+                        amounts.values_mut().for_each(number_to_text);
+                    }
+                    ("sizeLimit" | "divisor" | "storage", amount) => number_to_text(amount),
+                    _ => numbers_to_quantities(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(numbers_to_quantities),
+        _ => {}
+    }
+}
+
+fn number_to_text(value: &mut Value) {
+    if let Value::Number(number) = value {
+        *value = Value::String(number.to_string());
+    }
+}
+
+/// The paths of the members that are in `written` and not in `known`. Nulls and empty containers mean nothing.
+fn lost(written: &Value, known: &Value, path: &str, paths: &mut Vec<String>) {
+    match written {
+        Value::Object(members) => {
+            for (key, member) in members {
+                let path = format!("{path}.{key}");
+                match known.get(key) {
+                    Some(known) => lost(member, known, &path, paths),
+                    None if is_empty(member) => {}
+                    None => paths.push(path),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                lost(item, known.get(at).unwrap_or(&Value::Null), &format!("{path}[{at}]"), paths);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().all(is_empty),
+        Value::Object(members) => members.values().all(is_empty),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_merged_is_refused_with_its_field() {
+        let cases = [
+            (json!([]), "spec.podTemplateSpec"),
+            (json!({"spec": "x"}), "spec.podTemplateSpec.spec"),
+            (
+                json!({"spec": {"containers": [{"name": "mcp", "image": 1}]}}),
+                "spec.podTemplateSpec.spec.containers[0].image",
+            ),
+            (json!({"spec": {"containers": [{"image": "x"}]}}), "spec.podTemplateSpec.spec.containers[0].name"),
+            (json!({"spec": {"initContainers": [{"image": "x"}]}}), "spec.podTemplateSpec.spec.initContainers[0].name"),
+            (json!({"spec": {"$patch": "replace"}}), "spec.podTemplateSpec.spec.$patch"),
+            (
+                json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}),
+                "spec.podTemplateSpec.spec.containers[0].$patch",
+            ),
+            (
+                json!({"spec": {"$setElementOrder/containers": []}}),
+                "spec.podTemplateSpec.spec.$setElementOrder/containers",
+            ),
+            (json!({"spec": {"nodeSelector": {"a": 1}}}), "spec.podTemplateSpec.spec.nodeSelector.a"),
+        ];
+        for (template, field) in cases {
+            assert_eq!(decode(&template).unwrap_err().field, field, "{template}");
+        }
+    }
+
+    // Manifests that upstream takes are taken unchanged.
+    #[test]
+    fn a_field_that_is_not_known_is_named_and_keeps_nothing_else_from_its_place() {
+        let template = json!({"spec": {
+            "nodeSelecter": {"a": "b"}, "nodeSelector": {"disk": "ssd"}, "empty": {},
+            "containers": [{"name": "mcp", "resources": {"limit": {"cpu": "1"}, "requests": {"cpu": "1"}}}],
+        }});
+        let Template { known, ignored } = decode(&template).unwrap();
+        assert_eq!(
+            ignored,
+            [
+                "spec.podTemplateSpec.spec.containers[0].resources.limit",
+                "spec.podTemplateSpec.spec.nodeSelecter",
+            ]
+        );
+        let spec = known.spec.unwrap();
+        assert_eq!(spec.node_selector.unwrap()["disk"], "ssd");
+        assert_eq!(spec.containers[0].resources.clone().unwrap().requests.unwrap()["cpu"].0, "1");
+    }
+
+    #[test]
+    fn nulls_empty_values_and_numeric_quantities_are_fine() {
+        let template = json!({
+            "metadata": {"creationTimestamp": null, "labels": {}},
+            "spec": {"volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": 1024}}, {"name": "t", "emptyDir": {}}],
+                "containers": [{"name": "mcp", "args": [], "resources": {"limits": {"cpu": 2, "memory": "1Gi"}}}]},
+        });
+        let decoded = decode(&template).unwrap().known.spec.unwrap();
+        assert_eq!(decoded.containers[0].resources.clone().unwrap().limits.unwrap()["cpu"].0, "2");
+        decode(&json!({})).unwrap();
+    }
+}

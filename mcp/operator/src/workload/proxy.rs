@@ -1,0 +1,281 @@
+//! The proxy in front of a workload: its Deployment and the Service clients connect to.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, DeploymentSpec},
+        core::v1::{
+            Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, HTTPGetAction, LocalObjectReference,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext,
+            Service, ServicePort, ServiceSpec, Volume, VolumeMount,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+use mcp_api::{
+    names::annotation,
+    v1beta1::{MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides},
+};
+
+use super::{
+    child::{Child, ChildKind},
+    document::Document,
+    names,
+    owner::{Owner, merged, some},
+};
+use crate::{guards::Guards, reference::SecretFile};
+
+/// Name of the port that the probes and the Service use.
+const PORT_NAME: &str = "http";
+
+/// A proxy as its workload wants it.
+#[derive(Clone, Debug)]
+pub struct Proxy<'a> {
+    /// The workload.
+    pub owner: &'a Owner<'a>,
+    /// Its kind in lower case: the label `app`.
+    pub app: &'static str,
+    /// Image of the proxy.
+    pub image: &'a str,
+    /// Arguments of its process.
+    pub args: Vec<String>,
+    /// Environment of its process.
+    pub env: Vec<EnvVar>,
+    /// The port that it listens on.
+    pub port: i32,
+    /// How many pods; none leaves the number to an autoscaler, or 1.
+    pub replicas: Option<i32>,
+    /// The word of `sessionAffinity`.
+    pub session_affinity: &'static str,
+    /// CPU and memory of its container.
+    pub resources: Option<ResourceRequirements>,
+    /// ServiceAccount of its pods.
+    pub account: String,
+    /// Whether it speaks to the Kubernetes API. One that does not carries no token for it.
+    pub needs_api: bool,
+    /// Secrets that its image is pulled with.
+    pub pull_secrets: Option<Vec<LocalObjectReference>>,
+    /// Key and value of a template annotation whose change restarts the pods.
+    pub restart: Option<(&'static str, String)>,
+    /// What users add.
+    pub overrides: Option<&'a ResourceOverrides>,
+}
+
+impl Proxy<'_> {
+    /// The Deployment of a proxy started with this document, behind these guards.
+    pub fn deployment(&self, guards: &Guards, document: &Document) -> Child {
+        let name = self.owner.name;
+        let overrides = self.deployment_overrides();
+        let labels = names::proxy_labels(self.app, name);
+
+        let user = |annotations: Option<&BTreeMap<String, String>>| {
+            // Written by a user, these would tell a later plan of guards that the pods do not have.
+            let mut kept = annotations.cloned().unwrap_or_default();
+            kept.retain(|key, _| !annotation::TELL_GUARDS.contains(&key.as_str()));
+            kept
+        };
+        let deployment = overrides.and_then(|it| it.annotations.as_ref());
+        let mut metadata =
+            self.owner.metadata(name, merged(labels.clone(), overrides.and_then(|it| it.labels.as_ref())));
+        metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
+
+        let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
+        let template = PodTemplateSpec {
+            metadata: Some(ObjectMeta {
+                labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
+                annotations: some(merged(
+                    self.template_annotations(guards, document),
+                    Some(&user(pods.and_then(|pods| pods.annotations.as_ref()))),
+                )),
+                ..ObjectMeta::default()
+            }),
+            spec: Some(self.pod(guards)),
+        };
+        let spec = DeploymentSpec {
+            replicas: self.replicas,
+            selector: LabelSelector { match_labels: Some(labels), ..LabelSelector::default() },
+            template,
+            ..DeploymentSpec::default()
+        };
+        let deployment = Deployment { metadata, spec: Some(spec), ..Deployment::default() };
+        Child::new(ChildKind::Deployment, name, &deployment)
+    }
+
+    /// The Service clients connect to.
+    pub fn service(&self, name: &str) -> Child {
+        let overrides: Option<&MetadataOverrides> = self.overrides.and_then(|all| all.proxy_service.as_ref());
+        let labels = names::proxy_labels(self.app, self.owner.name);
+        let mut metadata =
+            self.owner.metadata(name, merged(labels.clone(), overrides.and_then(|it| it.labels.as_ref())));
+        metadata.annotations = some(overrides.and_then(|it| it.annotations.clone()).unwrap_or_default());
+        let spec = ServiceSpec {
+            selector: Some(labels),
+            session_affinity: Some(self.session_affinity.to_owned()),
+            ports: Some(vec![ServicePort {
+                name: Some(PORT_NAME.to_owned()),
+                port: self.port,
+                target_port: Some(IntOrString::Int(self.port)),
+                protocol: Some("TCP".to_owned()),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        };
+        Child::new(ChildKind::Service, name, &Service { metadata, spec: Some(spec), ..Service::default() })
+    }
+
+    fn deployment_overrides(&self) -> Option<&ProxyDeploymentOverrides> {
+        self.overrides?.proxy_deployment.as_ref()
+    }
+
+    fn template_annotations(&self, guards: &Guards, document: &Document) -> BTreeMap<String, String> {
+        let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
+        let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
+        let guards = guards.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
+        [Some(checksum), restart, guards].into_iter().flatten().collect()
+    }
+
+    fn pod(&self, guards: &Guards) -> PodSpec {
+        let (volumes, mounts) = self.volumes(guards).into_iter().unzip();
+        let container = Container {
+            name: "toolhive".to_owned(),
+            image: Some(self.image.to_owned()),
+            args: Some(self.args.clone()),
+            env: Some(self.env.clone()),
+            ports: Some(vec![ContainerPort {
+                name: Some(PORT_NAME.to_owned()),
+                container_port: self.port,
+                protocol: Some("TCP".to_owned()),
+                ..ContainerPort::default()
+            }]),
+            volume_mounts: Some(mounts),
+            resources: self.resources.clone(),
+            startup_probe: Some(probe(None, 5, 3, 18)),
+            liveness_probe: Some(probe(Some(30), 10, 5, 3)),
+            readiness_probe: Some(probe(Some(5), 5, 3, 3)),
+            security_context: Some(container_security()),
+            ..Container::default()
+        };
+        let overrides = self.deployment_overrides();
+        PodSpec {
+            containers: vec![container],
+            volumes: Some(volumes),
+            service_account_name: Some(self.account.clone()),
+            automount_service_account_token: if self.needs_api { None } else { Some(false) },
+            image_pull_secrets: self.pull_secrets.clone(),
+            security_context: Some(pod_security()),
+            termination_grace_period_seconds: Some(30),
+            affinity: overrides.and_then(|it| it.affinity.clone()),
+            node_selector: overrides.and_then(|it| it.node_selector.clone()).and_then(some),
+            tolerations: overrides.and_then(|it| it.tolerations.clone()).filter(|all| !all.is_empty()),
+            ..PodSpec::default()
+        }
+    }
+
+    /// What the proxy reads as files; all of it mounted as directories, so that changes reach a running pod.
+    fn volumes(&self, guards: &Guards) -> Vec<(Volume, VolumeMount)> {
+        let run_config =
+            ConfigMapVolumeSource { name: names::run_config(self.owner.name), ..ConfigMapVolumeSource::default() };
+        let volume =
+            Volume { name: "runconfig".to_owned(), config_map: Some(run_config), ..Volume::default() };
+        let mount = VolumeMount {
+            name: volume.name.clone(),
+            mount_path: "/etc/runconfig".to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        };
+        let mut all = vec![(volume, mount)];
+        all.extend(guards.files().into_iter().map(SecretFile::mount));
+        all
+    }
+}
+
+/// Variables, and those that the runner needs and `own` leaves out.
+pub fn environment(own: Vec<EnvVar>) -> Vec<EnvVar> {
+    let mut all = own;
+    let needed = [
+        ("XDG_CONFIG_HOME", "/tmp"),
+        ("HOME", "/tmp"),
+        ("TOOLHIVE_RUNTIME", "kubernetes"),
+        ("UNSTRUCTURED_LOGS", "false"),
+    ];
+    for (name, value) in needed {
+        if !all.iter().any(|var| var.name == name) {
+            all.push(variable(name, value));
+        }
+    }
+    all
+}
+
+/// A variable. An empty value is left out: the API server drops it, and it would look like somebody's change.
+pub fn variable(name: &str, value: &str) -> EnvVar {
+    let value = if value.is_empty() { None } else { Some(value.to_owned()) };
+    EnvVar { name: name.to_owned(), value, value_from: None }
+}
+
+/// What a container asks for, absent where it asks for nothing.
+pub fn resources(limits: Option<&ResourceList>, requests: Option<&ResourceList>) -> Option<ResourceRequirements> {
+    let amounts = |list: Option<&ResourceList>| {
+        let list = list.cloned().unwrap_or_default();
+        let amounts: BTreeMap<_, _> = [("cpu", list.cpu), ("memory", list.memory)]
+            .into_iter()
+            .filter_map(|(name, amount)| Some((name.to_owned(), Quantity(amount?))))
+            .collect();
+        if amounts.is_empty() { None } else { Some(amounts) }
+    };
+    let (limits, requests) = (amounts(limits), amounts(requests));
+    if limits.is_none() && requests.is_none() {
+        return None;
+    }
+    Some(ResourceRequirements { limits, requests, ..ResourceRequirements::default() })
+}
+
+/// Security of every pod made here: no root, no privileges.
+pub fn pod_security() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(1000),
+        run_as_group: Some(1000),
+        fs_group: Some(1000),
+        seccomp_profile: Some(runtime_default()),
+        ..PodSecurityContext::default()
+    }
+}
+
+/// Security of every container made here: a read-only root file system and no capabilities.
+pub fn container_security() -> SecurityContext {
+    SecurityContext {
+        privileged: Some(false),
+        run_as_non_root: Some(true),
+        run_as_user: Some(1000),
+        run_as_group: Some(1000),
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        seccomp_profile: Some(runtime_default()),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), ..Capabilities::default() }),
+        ..SecurityContext::default()
+    }
+}
+
+fn probe(delay: Option<i32>, period: i32, timeout: i32, failures: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some("/health".to_owned()),
+            port: IntOrString::String(PORT_NAME.to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        initial_delay_seconds: delay,
+        period_seconds: Some(period),
+        timeout_seconds: Some(timeout),
+        failure_threshold: Some(failures),
+        ..Probe::default()
+    }
+}
+
+fn runtime_default() -> SeccompProfile {
+    SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }
+}

@@ -1,0 +1,178 @@
+//! The state of a workload, read from its proxy's pods (toolhive-operator §2.3).
+
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Condition};
+
+/// States of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It is being created or its pods are starting.
+    Pending,
+    /// At least one proxy pod serves.
+    Ready,
+    /// Something has to be repaired; the message says what.
+    Failed,
+    /// It is being deleted.
+    Terminating,
+    /// It is scaled to zero.
+    Stopped,
+}
+
+impl Phase {
+    /// The word of the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Ready => "Ready",
+            Self::Failed => "Failed",
+            Self::Terminating => "Terminating",
+            Self::Stopped => "Stopped",
+        }
+    }
+}
+
+/// What the status of a workload says, whatever the kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The conditions.
+    pub conditions: Option<Vec<Condition>>,
+    /// What a person should know about the phase.
+    pub message: String,
+    /// The generation that this describes.
+    pub observed_generation: Option<i64>,
+    /// The state in one word.
+    pub phase: Phase,
+    /// How many proxy pods serve.
+    pub ready: i32,
+    /// Where clients inside the cluster reach it; none while nothing is there to reach.
+    pub url: Option<String>,
+    /// The hash of each configuration that is in force, by its kind.
+    pub hashes: Vec<(String, String)>,
+}
+
+impl Report {
+    /// The hash of the configuration of this kind that is in force.
+    pub fn hash(&self, kind: &str) -> Option<String> {
+        self.hashes.iter().find(|(of, _)| of == kind).map(|(_, hash)| hash.clone())
+    }
+}
+
+/// What a workload's last status said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Previous<'a> {
+    /// The conditions.
+    pub conditions: Option<&'a Vec<Condition>>,
+    /// The state.
+    pub phase: Option<Phase>,
+    /// The message.
+    pub message: Option<&'a str>,
+    /// The generation that it described.
+    pub observed_generation: Option<i64>,
+}
+
+/// What a workload's pods say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The state in one word.
+    pub phase: Phase,
+    /// What a person should know about it.
+    pub message: String,
+    /// How many pods serve.
+    pub ready: i32,
+}
+
+/// What the state of a workload is read from.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// What the workload is called in messages.
+    pub noun: &'static str,
+    /// How many proxies are wanted.
+    pub replicas: Option<i32>,
+    /// The proxy's pods.
+    pub pods: &'a [&'a Pod],
+    /// The kind of what runs behind the proxy, while it does not exist.
+    pub missing_backend: Option<&'static str>,
+    /// What the last status said; none where its Deployment is new.
+    pub previous: Option<Previous<'a>>,
+}
+
+enum PodState {
+    Serving,
+    Starting,
+    Broken(String),
+}
+
+/// The pods that serve.
+pub fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
+    living(pods).filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
+}
+
+/// How many pods serve.
+pub fn ready(pods: &[&Pod]) -> i32 {
+    i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
+}
+
+/// Why a pod that does not serve never will, where one is like that.
+pub fn broken(pods: &[&Pod]) -> Option<String> {
+    living(pods).find_map(|pod| match pod_state(pod) {
+        PodState::Broken(reason) => Some(reason),
+        PodState::Serving | PodState::Starting => None,
+    })
+}
+
+/// The state of a workload whose children are as they should be.
+pub fn state(observed: &Observed<'_>) -> State {
+    let Observed { noun, replicas, pods, missing_backend, previous } = *observed;
+    let ready = ready(pods);
+    let say = |phase, message: String| State { phase, message, ready };
+    if replicas == Some(0) {
+        return say(Phase::Stopped, format!("{noun} is stopped (scaled to zero)"));
+    }
+    if ready > 0 {
+        return match missing_backend {
+            None => say(Phase::Ready, format!("{noun} is running")),
+            Some(kind) => say(Phase::Pending, format!("{noun} proxy is running; the workload {kind} is being created")),
+        };
+    }
+    let failed = format!("{noun} pod failed: ");
+    if let Some(reason) = broken(pods) {
+        return say(Phase::Failed, failed + &reason);
+    }
+    if living(pods).next().is_some() {
+        return say(Phase::Pending, format!("{noun} is starting"));
+    }
+    // A pod that failed is replaced by one that may fail too: between the two there is none.
+    match previous.and_then(|previous| Some((previous.phase?, previous.message?))) {
+        Some((Phase::Failed, message)) if message.starts_with(&failed) => say(Phase::Failed, message.to_owned()),
+        _ => say(Phase::Pending, format!("{noun} is being created")),
+    }
+}
+
+/// A terminating pod counts as nothing.
+fn living<'a>(pods: &[&'a Pod]) -> impl Iterator<Item = &'a Pod> {
+    pods.iter().copied().filter(|pod| pod.metadata.deletion_timestamp.is_none())
+}
+
+fn pod_state(pod: &Pod) -> PodState {
+    let Some(status) = &pod.status else { return PodState::Starting };
+    let containers = status.container_statuses.as_deref().unwrap_or_default();
+    for container in containers {
+        let state = container.state.as_ref();
+        if let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) {
+            let reason = waiting.reason.as_deref().unwrap_or_default();
+            if ["CrashLoopBackOff", "CreateContainerError", "InvalidImageName"].contains(&reason) {
+                return PodState::Broken(reason.to_owned());
+            }
+        }
+        if let Some(ended) = state.and_then(|state| state.terminated.as_ref())
+            && ended.exit_code != 0
+        {
+            return PodState::Broken(ended.reason.clone().unwrap_or_else(|| format!("exit code {}", ended.exit_code)));
+        }
+    }
+    match status.phase.as_deref() {
+        Some("Running") if containers.iter().all(|container| container.ready) => PodState::Serving,
+        Some("Succeeded") => PodState::Serving,
+        Some("Failed") => PodState::Broken(status.reason.clone().unwrap_or_else(|| "Failed".to_owned())),
+        _ => PodState::Starting,
+    }
+}
