@@ -5,6 +5,7 @@ mod overrides;
 mod rate_limit;
 mod server;
 mod session_storage;
+mod tool_config;
 
 pub use self::{
     auth::{
@@ -21,5 +22,6 @@ pub use self::{
         SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,
     },
     session_storage::{SessionStorage, SessionStorageProvider},
+    tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
 };
-pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef};
+pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 pub(crate) fn of(kind: &str) -> Vec<Value> {
     match kind {
         "MCPServer" => mcp_servers(),
+        "MCPToolConfig" => vec![mcp_tool_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
         other => panic!("no examples of {other}"),
     }
@@ -92,6 +93,23 @@ fn mcp_servers() -> Vec<Value> {
         object(api, "MCPServer", inline, json!({})),
         object(api, "MCPServer", shared, json!({})),
     ]
+}
+
+fn mcp_tool_config() -> Value {
+    let tool = json!({
+        "name": "search",
+        "description": "Searches the index.",
+        "annotations": {
+            "destructiveHint": false, "idempotentHint": true, "openWorldHint": false, "readOnlyHint": true,
+            "title": "Search",
+        },
+    });
+    let status = json!({
+        "conditions": [condition()], "configHash": "a", "observedGeneration": 1,
+        "referencingWorkloads": [{"kind": "MCPServer", "name": "server"}],
+    });
+    let spec = json!({"toolsFilter": ["search", "fetch"], "toolsOverride": {"query": tool}});
+    object("toolhive.stacklok.dev/v1beta1", "MCPToolConfig", spec, status)
 }
 
 fn mcp_webhook_config() -> Value {

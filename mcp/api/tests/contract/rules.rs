@@ -96,6 +96,7 @@ fn bare(kind: &str) -> Value {
     let mut object = examples::of(kind).remove(0);
     object["spec"] = match kind {
         "MCPServer" => json!({"image": "registry.example/server:1"}),
+        "MCPToolConfig" => json!({}),
         _ => json!({"validating": [{"name": "policy", "url": "https://policy.example"}]}),
     };
     object

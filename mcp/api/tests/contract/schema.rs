@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
 
-use crate::document::Contract;
+use crate::document::{Contract, KINDS};
 
 /// A path on which our schema and the contract's are meant to differ.
 struct Difference {
@@ -33,7 +33,16 @@ fn allowed_differences() -> Vec<Difference> {
             reason: "an item of the list above",
         },
     ];
-    for kind in ["MCPServer", "MCPWebhookConfig"] {
+    for (path, ours) in [
+        (".status.referencingWorkloads", json!({"type": "array"})),
+        (".status.referencingWorkloads[]", json!({"type": "object", "required": ["kind", "name"]})),
+        (".status.referencingWorkloads[].kind", json!({"type": "string"})),
+        (".status.referencingWorkloads[].name", json!({"type": "string"})),
+    ] {
+        let reason = "shows what blocks a deletion without reading the log; upstream dropped it";
+        allowed.push(Difference { kind: "MCPToolConfig", path, ours: Some(ours), reason });
+    }
+    for kind in KINDS {
         for path in [".apiVersion", ".kind", ".metadata"] {
             allowed.push(Difference { kind, path, ours: None, reason: server_set });
         }
@@ -117,7 +126,8 @@ fn every_field_is_explained() {
 fn definitions_are_complete_and_carry_the_label_that_allows_storage_migration() {
     let crds = mcp_api::crds();
     let names: Vec<_> = crds.iter().filter_map(|crd: &CustomResourceDefinition| crd.metadata.name.as_deref()).collect();
-    assert_eq!(names, ["mcpservers.toolhive.stacklok.dev", "mcpwebhookconfigs.toolhive.stacklok.dev"]);
+    let contract = KINDS.map(|kind| format!("{}.toolhive.stacklok.dev", Contract::of(kind).plural()));
+    assert_eq!(names, contract, "every kind that has a contract, sorted");
     for crd in &crds {
         let label = &crd.metadata.labels.as_ref().unwrap()["toolhive.stacklok.dev/auto-migrate-storage-version"];
         assert_eq!(label, "true");

@@ -122,7 +122,13 @@ async fn a_typed_object_passes_through_the_api_server_unchanged() {
 #[tokio::test]
 async fn kubectl_explain_finds_our_words_in_both_versions() {
     let judge = Judge::in_namespace("explain").await;
-    for (version, kind) in [("v1alpha1", "MCPServer"), ("v1beta1", "MCPServer"), ("v1alpha1", "MCPWebhookConfig")] {
+    for (version, kind) in [
+        ("v1alpha1", "MCPServer"),
+        ("v1beta1", "MCPServer"),
+        ("v1alpha1", "MCPToolConfig"),
+        ("v1beta1", "MCPToolConfig"),
+        ("v1alpha1", "MCPWebhookConfig"),
+    ] {
         let path = format!("/openapi/v3/apis/toolhive.stacklok.dev/{version}");
         let explained =
             portcullis_testing::wait_until("published schema", std::time::Duration::from_secs(30), || async {
