@@ -123,7 +123,7 @@ fn run_config(server: &Server<'_>, gate: &Gate, profile: PermissionProfile) -> R
         endpoint_prefix: spec.endpoint_prefix.clone().unwrap_or_default(),
         scaling_config: spec
             .backend_replicas
-            .map(|replicas| ScalingConfig { backend_replicas: Some(replicas), extra: Map::new() }),
+            .map(|replicas| ScalingConfig { backend_replicas: Some(replicas), ..ScalingConfig::default() }),
         ..RunConfig::default()
     }
 }
