@@ -5,11 +5,19 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube_core::crd::CustomResourceExt;
 
-use crate::{names::AUTO_MIGRATE_STORAGE_VERSION_LABEL, v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
+use crate::{
+    names::AUTO_MIGRATE_STORAGE_VERSION_LABEL,
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPServer, MCPToolConfig},
+};
 
 /// The definitions of every kind of this crate, sorted by name, ready to be applied.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![with_deprecated_v1alpha1(finished(MCPServer::crd())), finished(MCPWebhookConfig::crd())]
+    vec![
+        with_deprecated_v1alpha1(finished(MCPServer::crd())),
+        with_deprecated_v1alpha1(finished(MCPToolConfig::crd())),
+        finished(MCPWebhookConfig::crd()),
+    ]
 }
 
 /// Serves the one version of `crd` as `v1alpha1` too, with the same schema and a warning for who uses it.

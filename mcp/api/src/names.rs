@@ -10,6 +10,8 @@ pub const AUTO_MIGRATE_STORAGE_VERSION_LABEL: &str = "toolhive.stacklok.dev/auto
 pub mod finalizer {
     /// MCPServer: the children are removed first.
     pub const MCP_SERVER: &str = "mcpserver.toolhive.stacklok.dev/finalizer";
+    /// MCPToolConfig: no workload may refer to it any more.
+    pub const MCP_TOOL_CONFIG: &str = "toolhive.stacklok.dev/toolconfig-finalizer";
     /// MCPWebhookConfig: no MCPServer may refer to it any more.
     pub const MCP_WEBHOOK_CONFIG: &str = "mcpwebhookconfig.toolhive.stacklok.dev/finalizer";
 }
@@ -89,6 +91,8 @@ pub mod condition {
     pub const AUTH_SERVER_REF_VALIDATED: &str = "AuthServerRefValidated";
     /// MCPServer: `spec.telemetryConfigRef` can be used.
     pub const TELEMETRY_CONFIG_REF_VALIDATED: &str = "TelemetryConfigRefValidated";
+    /// MCPServer: `spec.toolConfigRef` can be used.
+    pub const TOOL_CONFIG_VALIDATED: &str = "ToolConfigValidated";
     /// MCPServer: `spec.webhookConfigRef` can be used.
     pub const WEBHOOK_CONFIG_VALIDATED: &str = "WebhookConfigValidated";
     /// MCPServer: `True` means that `spec.replicas` is held at 1 because of the stdio transport.
@@ -139,9 +143,15 @@ pub mod reason {
     pub const PER_USER_REQUIRES_AUTH: &str = "PerUserRequiresAuth";
     /// `AuthzPrimaryUpstreamProviderIgnored=True`.
     pub const PRIMARY_UPSTREAM_PROVIDER_IGNORED: &str = "PrimaryUpstreamProviderIgnored";
-    /// `Valid=True` of an MCPWebhookConfig.
+    /// `ToolConfigValidated=True`.
+    pub const TOOL_CONFIG_VALID: &str = "ToolConfigValid";
+    /// `ToolConfigValidated=False`: no such MCPToolConfig.
+    pub const TOOL_CONFIG_NOT_FOUND: &str = "ToolConfigNotFound";
+    /// `ToolConfigValidated=False`: the MCPToolConfig is not valid.
+    pub const TOOL_CONFIG_NOT_VALID: &str = "ToolConfigNotValid";
+    /// `Valid=True` of an MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
-    /// `Valid=False` of an MCPWebhookConfig.
+    /// `Valid=False` of an MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
     /// `DeletionBlocked=True`.
     pub const REFERENCED_BY_WORKLOADS: &str = "ReferencedByWorkloads";

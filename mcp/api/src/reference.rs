@@ -1,4 +1,4 @@
-//! References to other objects; always in the namespace of the object that holds them.
+//! References between objects; always within one namespace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,5 +24,16 @@ pub struct NameRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LenientNameRef {
     /// The name of the referenced object.
+    pub name: String,
+}
+
+/// A workload that refers to the object whose status lists it.
+///
+/// The order is by kind and then by name, which is the order of such a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadRef {
+    /// The kind of the workload, such as `MCPServer`.
+    pub kind: String,
+    /// The name of the workload.
     pub name: String,
 }

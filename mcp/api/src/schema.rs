@@ -2,6 +2,8 @@
 //!
 //! A field with such a schema needs `#[serde(default)]`: nothing else tells the derive that it may be absent.
 
+pub(crate) mod scheduling;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// A list of conditions, with the bounds that Kubernetes' own type has and its Rust counterpart does not carry.

@@ -2,7 +2,10 @@
 
 use mcp_api::{
     v1alpha1::{FailurePolicy, MCPWebhookConfig, MCPWebhookConfigStatus},
-    v1beta1::{MCPServer, MCPServerSpec, MCPServerStatus, ProxyMode, SessionAffinity, Transport},
+    v1beta1::{
+        MCPServer, MCPServerSpec, MCPServerStatus, MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, Phase,
+        ProxyMode, SessionAffinity, Transport, WorkloadRef,
+    },
 };
 use serde_json::{Value, json};
 
@@ -30,6 +33,11 @@ fn an_object_without_a_spec_decodes_because_the_api_server_admits_it() {
     }))
     .unwrap();
     assert!(config.spec.mutating.is_none() && config.spec.validating.is_none());
+    let tools: MCPToolConfig = serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPToolConfig", "metadata": {"name": "tools"},
+    }))
+    .unwrap();
+    assert_eq!(tools.spec, MCPToolConfigSpec::default());
 }
 
 #[test]
@@ -38,6 +46,54 @@ fn a_spec_that_is_there_has_to_be_right() {
     assert!(missing.to_string().contains("missing field `image`"), "{missing}");
     let wrong = serde_json::from_value::<MCPServer>(server(&json!({"image": "i", "transport": "smoke"}))).unwrap_err();
     assert!(wrong.to_string().contains("unknown variant `smoke`"), "{wrong}");
+}
+
+#[test]
+fn a_failure_policy_is_read_in_any_case_and_written_in_lower_case() {
+    let config = |policy: &str| {
+        serde_json::from_value::<MCPWebhookConfig>(json!({
+            "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig", "metadata": {"name": "gate"},
+            "spec": {"mutating": [{"name": "m", "url": "https://m.example", "failurePolicy": policy}]},
+        }))
+    };
+    for (text, policy) in [
+        ("fail", FailurePolicy::Fail),
+        ("Fail", FailurePolicy::Fail),
+        ("FAIL", FailurePolicy::Fail),
+        ("ignore", FailurePolicy::Ignore),
+        ("Ignore", FailurePolicy::Ignore),
+        ("IGNORE", FailurePolicy::Ignore),
+    ] {
+        let webhook = config(text).unwrap().spec.mutating.unwrap().remove(0);
+        assert_eq!(webhook.failure_policy, policy, "{text}");
+        assert_eq!(serde_json::to_value(webhook).unwrap()["failurePolicy"], text.to_ascii_lowercase());
+    }
+    for text in ["", "open", "fail "] {
+        let error = config(text).unwrap_err().to_string();
+        assert!(error.contains("expected `fail` or `ignore`"), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_phase_that_another_operator_wrote_does_not_keep_a_server_from_being_reconciled() {
+    for (text, phase) in [("Running", None), ("", None), ("Ready", Some(Phase::Ready))] {
+        let mut object = server(&json!({"image": "i"}));
+        object["status"] = json!({"phase": text, "message": "kept"});
+        let status = serde_json::from_value::<MCPServer>(object).unwrap().status.unwrap();
+        assert_eq!((status.phase, status.message.as_deref()), (phase, Some("kept")), "{text:?}");
+    }
+}
+
+#[test]
+fn referring_workloads_sort_by_kind_and_then_by_name() {
+    let workload = |kind: &str, name: &str| WorkloadRef { kind: kind.into(), name: name.into() };
+    let mut workloads = vec![workload("VirtualMCPServer", "a"), workload("MCPServer", "b"), workload("MCPServer", "a")];
+    workloads.sort();
+    let status = MCPToolConfigStatus { referencing_workloads: Some(workloads), ..MCPToolConfigStatus::default() };
+    let expected = json!({"referencingWorkloads": [
+        {"kind": "MCPServer", "name": "a"}, {"kind": "MCPServer", "name": "b"}, {"kind": "VirtualMCPServer", "name": "a"},
+    ]});
+    assert_eq!(serde_json::to_value(status).unwrap(), expected);
 }
 
 #[test]
@@ -91,6 +147,8 @@ fn nothing_absent_is_written_so_that_an_apply_claims_only_what_was_set() {
     assert_eq!(spec, expected, "the values that the API server would default, and no others");
     assert_eq!(serde_json::to_value(MCPServerStatus::default()).unwrap(), json!({}));
     assert_eq!(serde_json::to_value(MCPWebhookConfigStatus::default()).unwrap(), json!({}));
+    assert_eq!(serde_json::to_value(MCPToolConfigSpec::default()).unwrap(), json!({}));
+    assert_eq!(serde_json::to_value(MCPToolConfigStatus::default()).unwrap(), json!({}));
 }
 
 #[test]

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use crate::{
     ParseError, PermissionProfile, duration,
     members::{Members, wrong_type},
-    webhook::{WebhookConfig, WebhookParameters},
+    tool_filter::{self, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
+    webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
 };
 
 /// The version of the document that is written, and assumed where none is given.
@@ -80,10 +81,22 @@ pub struct RunConfig {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stateless: bool,
     /// How long an idle session lives; absent means the proxy's default of two hours.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "nanoseconds")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "go_duration")]
     pub session_ttl: Option<Duration>,
+    /// Most bytes of a request's body; 0 means 8 MiB. Where it is set, it replaces the limits of `bodylimit` entries.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_request_body_size: u64,
+    /// How long a request may take to arrive, head and body; absent means 30 seconds.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "go_duration")]
+    pub proxy_read_timeout: Option<Duration>,
     /// What the proxy speaks to its clients. Equals the transport unless that is stdio.
     pub proxy_mode: ProxyMode,
+    /// The names of the tools that clients see; read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools_filter: Vec<String>,
+    /// How tools are presented, by their real name; read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools_override: BTreeMap<String, ToolOverride>,
     /// The middleware chain; the first entry is outermost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub middleware_configs: Vec<MiddlewareConfig>,
@@ -146,7 +159,45 @@ pub struct ScalingConfig {
     /// Replicas of the MCP server; absent leaves them to an autoscaler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_replicas: Option<i32>,
-    /// Members this version does not act on (`session_redis`).
+    /// The Redis that holds sessions for all replicas; absent means that each keeps its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_redis: Option<SessionRedis>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A Redis that holds sessions. Its password is in the environment (`THV_SESSION_REDIS_PASSWORD`), never here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SessionRedis {
+    /// Host and port.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub address: String,
+    /// Number of the database.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub db: i32,
+    /// What every key starts with; empty means the proxy's default.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key_prefix: String,
+    /// Connects with TLS; absent means in clear text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<SessionRedisTls>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// How the TLS certificate of Redis is checked. Upstream writes these members in camel case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRedisTls {
+    /// Turns certificate checks off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub insecure_skip_verify: bool,
+    /// File with the only roots that are trusted; empty means the system's.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ca_cert_file: String,
+    /// Members this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -201,12 +252,16 @@ impl RunConfig {
             container_labels: members.string_map("container_labels")?,
             trust_proxy_headers: members.boolean("trust_proxy_headers")?,
             stateless: members.boolean("stateless")?,
-            session_ttl: session_ttl(&mut members)?,
+            session_ttl: positive_duration(&mut members, "session_ttl", "2h")?,
+            max_request_body_size: members.integer("max_request_body_size", 0, i64::MAX)?.unwrap_or(0),
+            proxy_read_timeout: positive_duration(&mut members, "proxy_read_timeout", "30s")?,
             proxy_mode: match transport {
                 Transport::Stdio => proxy_mode.unwrap_or_default(),
                 Transport::Sse => ProxyMode::Sse,
                 Transport::StreamableHttp => ProxyMode::StreamableHttp,
             },
+            tools_filter: members.strings("tools_filter")?,
+            tools_override: tool_filter::overrides(&mut members)?,
             middleware_configs: chain(&mut members, "middleware_configs")?,
             additional_middleware_configs: chain(&mut members, "additional_middleware_configs")?,
             validating_webhooks: webhooks(&mut members, "validating_webhooks")?,
@@ -280,14 +335,18 @@ impl Serialize for MiddlewareConfig {
             r#type: &'a str,
             parameters: P,
         }
-        if let crate::webhook::MUTATING | crate::webhook::VALIDATING = self.kind.as_str()
-            && let Ok(typed) = WebhookParameters::from_value(self.parameters.clone(), "")
-            // Only where the typed form says exactly the same.
-            && serde_json::to_value(&typed).is_ok_and(|value| value == self.parameters)
+        let (r#type, parameters) = (self.kind.as_str(), &self.parameters);
+        if let MUTATING | VALIDATING = r#type
+            && let Some(parameters) = faithful(WebhookParameters::from_value(parameters.clone(), ""), parameters)
         {
-            return Entry { r#type: &self.kind, parameters: typed }.serialize(serializer);
+            return Entry { r#type, parameters }.serialize(serializer);
         }
-        Entry { r#type: &self.kind, parameters: &self.parameters }.serialize(serializer)
+        if let TOOL_FILTER | TOOL_CALL_FILTER = r#type
+            && let Some(parameters) = faithful(ToolFilterParameters::from_value(parameters.clone(), ""), parameters)
+        {
+            return Entry { r#type, parameters }.serialize(serializer);
+        }
+        Entry { r#type, parameters }.serialize(serializer)
     }
 }
 
@@ -295,8 +354,42 @@ impl ScalingConfig {
     fn from_value(value: Value) -> Result<Self, ParseError> {
         let mut members = Members::of(value, "scaling_config")?;
         let backend_replicas = members.integer("backend_replicas", 0, i32::MAX.into())?;
-        Ok(Self { backend_replicas, extra: members.rest() })
+        let redis = members.value("session_redis");
+        let path = members.path("session_redis");
+        let session_redis = redis.map(|value| SessionRedis::from_value(value, &path)).transpose()?;
+        Ok(Self { backend_replicas, session_redis, extra: members.rest() })
     }
+}
+
+impl SessionRedis {
+    fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
+        let mut members = Members::of(value, path)?;
+        let tls = members.value("tls");
+        let tls_path = members.path("tls");
+        Ok(Self {
+            address: members.string("address")?.unwrap_or_default(),
+            db: members.integer("db", 0, i32::MAX.into())?.unwrap_or(0),
+            key_prefix: members.string("key_prefix")?.unwrap_or_default(),
+            tls: tls.map(|value| SessionRedisTls::from_value(value, &tls_path)).transpose()?,
+            extra: members.rest(),
+        })
+    }
+}
+
+impl SessionRedisTls {
+    fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
+        let mut members = Members::of(value, path)?;
+        Ok(Self {
+            insecure_skip_verify: members.boolean("insecureSkipVerify")?,
+            ca_cert_file: members.string("caCertFile")?.unwrap_or_default(),
+            extra: members.rest(),
+        })
+    }
+}
+
+/// The typed form of `parameters`, where it says exactly the same.
+fn faithful<T: Serialize>(typed: Result<T, ParseError>, parameters: &Value) -> Option<T> {
+    typed.ok().filter(|typed| serde_json::to_value(typed).is_ok_and(|value| value == *parameters))
 }
 
 fn schema_version(members: &mut Members) -> Result<String, ParseError> {
@@ -311,23 +404,25 @@ fn schema_version(members: &mut Members) -> Result<String, ParseError> {
     }
 }
 
-/// Upstream writes nanoseconds; its command line takes a Go duration.
-fn session_ttl(members: &mut Members) -> Result<Option<Duration>, ParseError> {
-    let path = members.path("session_ttl");
-    let nanos = match members.value("session_ttl") {
+/// A Go duration, as upstream writes it; or integer nanoseconds, as older documents have it. 0 is the same as absent.
+fn positive_duration(members: &mut Members, key: &str, example: &str) -> Result<Option<Duration>, ParseError> {
+    let path = members.path(key);
+    let fix = |what: &str| format!("{what} such as {example:?}");
+    let nanos = match members.value(key) {
         None => return Ok(None),
         Some(Value::String(text)) if text.is_empty() => return Ok(None),
         Some(Value::String(text)) => {
-            duration::parse(&text).map_err(|error| ParseError::new(&path, error.to_string(), "for example \"2h\""))?
+            let fix = || format!("for example {example:?}");
+            duration::parse(&text).map_err(|error| ParseError::new(&path, error.to_string(), fix()))?
         }
         Some(value) => value
             .as_i64()
-            .ok_or_else(|| wrong_type(&path, &value, "a Go duration such as \"2h\", or integer nanoseconds"))?,
+            .ok_or_else(|| wrong_type(&path, &value, &(fix("a Go duration") + ", or integer nanoseconds")))?,
     };
     match u64::try_from(nanos) {
         Ok(0) => Ok(None),
         Ok(nanos) => Ok(Some(Duration::from_nanos(nanos))),
-        Err(_) => Err(ParseError::new(path, "is negative", "write a positive duration such as \"2h\"")),
+        Err(_) => Err(ParseError::new(path, "is negative", fix("write a positive duration"))),
     }
 }
 
@@ -354,8 +449,9 @@ fn webhooks(members: &mut Members, key: &str) -> Result<Vec<WebhookConfig>, Pars
 }
 
 #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
-fn nanoseconds<S: Serializer>(ttl: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    ttl.map(|ttl| i64::try_from(ttl.as_nanos()).unwrap_or(i64::MAX)).serialize(serializer)
+fn go_duration<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = |value: Duration| duration::format(i64::try_from(value.as_nanos()).unwrap_or(i64::MAX));
+    value.map(text).serialize(serializer)
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

@@ -23,8 +23,12 @@ pub mod duration;
 mod error;
 mod members;
 mod profile;
+mod tool_filter;
 pub mod webhook;
 
-pub use document::{MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
+pub use document::{
+    MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
+};
 pub use error::ParseError;
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
+pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

@@ -1,6 +1,11 @@
-//! Documents written by upstream's operator (snapshot e25de16c) are read, and ours are written to the same bytes.
+//! Documents written by upstream's operator (v0.63.0) are read, and ours are written to the same bytes.
 
-use mcp_runconfig::{MiddlewareConfig, PermissionProfile, ProxyMode, RunConfig, Transport};
+use std::time::Duration;
+
+use mcp_runconfig::{
+    MiddlewareConfig, PermissionProfile, ProxyMode, RunConfig, ScalingConfig, SessionRedis, SessionRedisTls,
+    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride, Transport,
+};
 use serde_json::{Value, json};
 
 const GOLDEN: [(&str, &str); 5] = [
@@ -58,7 +63,10 @@ fn members_this_version_does_not_act_on_are_kept_as_they_were() {
         "name": "x", "transport": "sse", "port": 1, "oidc_config": {"Issuer": "https://idp", "JWKSURL": "", "Scopes": null},
         "telemetry_config": {"samplingRate": "0.25"}, "from_the_future": [1, 2.5, u64::MAX],
         "permission_profile": {"name": "p", "gpu": true, "network": {"outbound": {"later": 1}, "inbound": {}}},
-        "scaling_config": {"backend_replicas": 0, "session_redis": {"address": "redis:6379"}},
+        "scaling_config": {"backend_replicas": 0, "zones": 2, "session_redis": {
+            "address": "redis:6379", "user": "u", "tls": {"caCertFile": "/ca", "minVersion": "1.3"},
+        }},
+        "tools_filter": ["say"], "tools_override": {"echo": {"name": "say", "annotations": {"readOnlyHint": true}}},
         "middleware_configs": [{"type": "auth", "parameters": {"oidc_config": {"Issuer": "https://idp"}}}],
         "mutating_webhooks": [{"name": "w", "url": "https://w", "timeout": 0, "failure_policy": "fail", "methods": ["*"]}],
     });
@@ -98,13 +106,113 @@ fn defaults_are_filled_in_and_the_proxy_mode_follows_the_transport() {
 }
 
 #[test]
-fn session_ttl_is_nanoseconds_or_a_go_duration() {
-    for (ttl, seconds) in
-        [("7200000000000", Some(7200)), ("\"2h\"", Some(7200)), ("0", None), ("\"\"", None), ("null", None)]
-    {
-        let document = format!(r#"{{"name":"x","transport":"stdio","session_ttl":{ttl}}}"#);
+fn durations_are_nanoseconds_or_a_go_duration_and_written_as_the_latter() {
+    for (ttl, seconds, written) in [
+        ("7200000000000", Some(7200), json!("2h0m0s")),
+        ("\"2h\"", Some(7200), json!("2h0m0s")),
+        ("\"90s\"", Some(90), json!("1m30s")),
+        ("0", None, Value::Null),
+        ("\"0s\"", None, Value::Null),
+        ("\"\"", None, Value::Null),
+        ("null", None, Value::Null),
+    ] {
+        let document = format!(r#"{{"name":"x","transport":"stdio","session_ttl":{ttl},"proxy_read_timeout":{ttl}}}"#);
         let config = RunConfig::parse(document.as_bytes()).unwrap();
-        assert_eq!(config.session_ttl.map(|ttl| ttl.as_secs()), seconds, "{ttl}");
+        let document: Value = serde_json::from_str(&config.to_json()).unwrap();
+        for (member, value) in [("session_ttl", config.session_ttl), ("proxy_read_timeout", config.proxy_read_timeout)]
+        {
+            assert_eq!(value.map(|value| value.as_secs()), seconds, "{member} {ttl}");
+            assert_eq!(document[member], written, "{member} {ttl}");
+        }
+    }
+}
+
+#[test]
+fn the_members_of_v0_63_have_upstreams_order_and_casing() {
+    let tools = ToolFilterParameters {
+        filter_tools: vec!["say".into(), "add".into()],
+        tools_override: [("echo".into(), ToolOverride { name: "say".into(), ..ToolOverride::default() })].into(),
+        ..ToolFilterParameters::default()
+    };
+    let config = RunConfig {
+        schema_version: mcp_runconfig::SCHEMA_VERSION.into(),
+        name: "x".into(),
+        session_ttl: Some(Duration::from_secs(3600)),
+        max_request_body_size: 1 << 20,
+        proxy_read_timeout: Some(Duration::from_mins(1)),
+        tools_filter: tools.filter_tools.clone(),
+        tools_override: tools.tools_override.clone(),
+        middleware_configs: tools.middleware(),
+        scaling_config: Some(ScalingConfig {
+            session_redis: Some(SessionRedis {
+                address: "redis:6379".into(),
+                key_prefix: "x:".into(),
+                tls: Some(SessionRedisTls { ca_cert_file: "/ca.crt".into(), ..SessionRedisTls::default() }),
+                ..SessionRedis::default()
+            }),
+            ..ScalingConfig::default()
+        }),
+        ..RunConfig::default()
+    };
+    let entry = |kind: &str| {
+        format!(
+            r#"{{"type":"{kind}","parameters":{{"filter_tools":["say","add"],"tools_override":{{"echo":{{"name":"say","description":""}}}}}}}}"#
+        )
+    };
+    let document = [
+        r#"{"schema_version":"v0.1.0","image":"","name":"x","transport":"stdio","host":"","port":0,"permission_profile":null,"#,
+        r#""session_ttl":"1h0m0s","max_request_body_size":1048576,"proxy_read_timeout":"1m0s","proxy_mode":"streamable-http","#,
+        r#""tools_filter":["say","add"],"tools_override":{"echo":{"name":"say"}},"#,
+        &format!(r#""middleware_configs":[{},{}],"#, entry("tool-filter"), entry("tool-call-filter")),
+        r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}}}"#,
+    ]
+    .concat();
+    assert_eq!(config.to_json().replace([' ', '\n'], ""), document);
+    let read = RunConfig::parse(document.as_bytes()).unwrap();
+    assert_eq!(read, config);
+}
+
+#[test]
+fn every_form_of_tool_filter_parameters_is_read_and_written_back_to_the_byte() {
+    let none = ToolFilterParameters::default();
+    assert!(none.middleware().is_empty(), "nothing to filter needs no middleware");
+    let only = |name: &str, description: &str| ToolFilterParameters {
+        tools_override: [(
+            "echo".into(),
+            ToolOverride { name: name.into(), description: description.into(), ..ToolOverride::default() },
+        )]
+        .into(),
+        ..ToolFilterParameters::default()
+    };
+    let filter = ToolFilterParameters { filter_tools: vec!["a".into()], ..ToolFilterParameters::default() };
+    for (parameters, typed) in [
+        (r#"{"filter_tools":null,"tools_override":{"echo":{"name":"say","description":""}}}"#, only("say", "")),
+        (r#"{"filter_tools":null,"tools_override":{"echo":{"name":"","description":"Says."}}}"#, only("", "Says.")),
+        (r#"{"filter_tools":["a"],"tools_override":{}}"#, filter.clone()),
+        (r#"{"filter_tools":["a"],"tools_override":null}"#, filter.clone()),
+        (r#"{"filter_tools":["a"]}"#, filter),
+        (r#"{"filter_tools":[],"tools_override":{"echo":{"name":"say"}}}"#, only("say", "")),
+        (r#"{"filter_tools":[]}"#, none.clone()),
+        ("{}", none),
+    ] {
+        let read = ToolFilterParameters::from_value(serde_json::from_str(parameters).unwrap(), "p").unwrap();
+        assert_eq!(read, typed, "{parameters}");
+        for kind in [TOOL_FILTER, TOOL_CALL_FILTER] {
+            let chain = format!(r#""middleware_configs":[{{"type":"{kind}","parameters":{parameters}}}]"#);
+            let document = format!(r#"{{"name":"x","transport":"stdio",{chain}}}"#);
+            let written = RunConfig::parse(document.as_bytes()).unwrap().to_json().replace([' ', '\n'], "");
+            assert!(written.contains(&chain), "{written}\n  lacks {chain}");
+        }
+    }
+    for (parameters, message) in [
+        (r#"{"filter_tools":"a"}"#, "p.filter_tools: is a string; write a list"),
+        (r#"{"filter_tools":[1]}"#, "p.filter_tools[0]: is a number; write a string"),
+        (r#"{"tools_override":["a"]}"#, "p.tools_override: is a list; write an object of objects"),
+        (r#"{"tools_override":{"a":"b"}}"#, "p.tools_override.a: is a string; write an object"),
+        (r#"{"tools_override":{"a":{"name":1}}}"#, "p.tools_override.a.name: is a number; write a string"),
+    ] {
+        let error = ToolFilterParameters::from_value(serde_json::from_str(parameters).unwrap(), "p").unwrap_err();
+        assert_eq!(error.to_string(), message);
     }
 }
 
@@ -117,7 +225,7 @@ fn markup_is_escaped_as_go_escapes_it() {
 
 #[test]
 fn every_kind_of_bad_input_names_the_member_the_problem_and_the_fix() {
-    let cases: [(&str, &str); 24] = [
+    let cases: [(&str, &str); 30] = [
         ("", "document: is not JSON"),
         ("name: x", "document: is not JSON"),
         (r#"{"name":"x"} {}"#, "document: is not JSON: trailing characters"),
@@ -143,6 +251,27 @@ fn every_kind_of_bad_input_names_the_member_the_problem_and_the_fix() {
         ),
         (r#"{"name":"x","transport":"stdio","session_ttl":"2 hours"}"#, "session_ttl: \"2 hours\" is not a duration"),
         (r#"{"name":"x","transport":"stdio","session_ttl":-1}"#, "session_ttl: is negative"),
+        (
+            r#"{"name":"x","transport":"stdio","proxy_read_timeout":"-5s"}"#,
+            "proxy_read_timeout: is negative; write a positive duration such as \"30s\"",
+        ),
+        (
+            r#"{"name":"x","transport":"stdio","proxy_read_timeout":"soon"}"#,
+            "proxy_read_timeout: \"soon\" is not a duration",
+        ),
+        (r#"{"name":"x","transport":"stdio","max_request_body_size":-1}"#, "max_request_body_size: -1 is out of range"),
+        (
+            r#"{"name":"x","transport":"stdio","tools_override":{"a":["b"]}}"#,
+            "tools_override.a: is a list; write an object",
+        ),
+        (
+            r#"{"name":"x","transport":"stdio","scaling_config":{"session_redis":{"db":"1"}}}"#,
+            "scaling_config.session_redis.db: is a string; write an integer",
+        ),
+        (
+            r#"{"name":"x","transport":"stdio","scaling_config":{"session_redis":{"tls":{"insecureSkipVerify":"no"}}}}"#,
+            "scaling_config.session_redis.tls.insecureSkipVerify: is a string; write true or false",
+        ),
         (
             r#"{"name":"x","transport":"stdio","schema_version":"v9"}"#,
             "schema_version: \"v9\" is not supported; use \"v0.1.0\"",

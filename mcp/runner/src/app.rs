@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, HeaderValue};
@@ -33,6 +34,8 @@ pub(crate) struct App {
     pub(crate) service: BoxService,
     pub(crate) backend: Backend,
     pub(crate) stateless: bool,
+    /// How long a request may take to arrive.
+    pub(crate) read_timeout: Duration,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     /// Cancelled when the proxy is to end.
@@ -72,7 +75,7 @@ impl App {
         if let Some(refusal) = refuse_method(self.stateless, request.method(), request.headers()) {
             return refusal;
         }
-        let mut request = request.map(|body| TimedBody::new(body).boxed_unsync());
+        let mut request = request.map(|body| TimedBody::new(body, self.read_timeout).boxed_unsync());
         request.extensions_mut().insert(PeerAddr(peer));
         request.extensions_mut().insert(ClientAddr(peer));
         // The service has no state to wait for, so it is always ready.

@@ -16,7 +16,7 @@ const MAX_DOCUMENT: u64 = 4 << 20;
 const DEFAULT_BODY_LIMIT: usize = 8 << 20;
 /// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
 /// guard that is not built must not be left out in silence.
-const GUARDS: [&str; 13] = [
+const GUARDS: [&str; 11] = [
     "audit_config",
     "audit_config_path",
     "authz_config",
@@ -27,8 +27,6 @@ const GUARDS: [&str; 13] = [
     "oidc_config",
     "rate_limit_config",
     "token_exchange_config",
-    "tools_filter",
-    "tools_override",
     "upstream_swap_config",
 ];
 
@@ -73,12 +71,22 @@ pub(crate) fn chain(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, String>
     }
     let mut chain = config.middleware_configs.clone();
     if chain.is_empty() {
+        if !config.tools_filter.is_empty() {
+            return Err("tools_filter".to_owned());
+        }
+        if !config.tools_override.is_empty() {
+            return Err("tools_override".to_owned());
+        }
         // Go's decoder does not look at case, so neither may this.
         let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
-        if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(name, value)) {
+        if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
             return Err(guard.clone());
         }
         chain = default_chain(config);
+    }
+    if config.max_request_body_size > 0 {
+        chain.retain(|entry| entry.kind != "bodylimit");
+        chain.insert(0, MiddlewareConfig::new("bodylimit", json!({"max_bytes": config.max_request_body_size})));
     }
     let end = chain.iter().rposition(|entry| entry.kind == "recovery").unwrap_or(chain.len());
     chain.splice(end..end, config.additional_middleware_configs.iter().cloned());
@@ -111,14 +119,13 @@ fn parameters(config: &RunConfig, webhooks: &[WebhookConfig]) -> Value {
     serde_json::to_value(parameters).unwrap_or(Value::Null)
 }
 
-fn is_set(name: &str, value: &Value) -> bool {
+fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
-        // An empty configuration asks for a guard with its defaults; only this one is a map, and nothing when empty.
-        Value::Object(members) => !members.is_empty() || !name.eq_ignore_ascii_case("tools_override"),
-        Value::Bool(true) | Value::Number(_) => true,
+        // An empty configuration asks for a guard with its defaults.
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => true,
     }
 }
 
@@ -172,6 +179,8 @@ mod tests {
             (r#","allowed_origins":["http://a"]"#, "allowed_origins"),
             (r#","oidc_config":{"Issuer":"https://i"}"#, "oidc_config"),
             (r#","tools_filter":["a"],"authz_config_path":"""#, "tools_filter"),
+            (r#","tools_override":{"a":{"name":"b"}}"#, "tools_override"),
+            (r#","audit_config":{}"#, "audit_config"),
         ] {
             assert_eq!(chain(&parse(members)).unwrap_err(), field);
         }
@@ -190,5 +199,23 @@ mod tests {
             ),
             5
         );
+    }
+
+    #[test]
+    fn the_documents_own_body_limit_replaces_those_of_the_chain() {
+        let limits = |members: &str| {
+            let chain = chain(&parse(members)).unwrap();
+            let entries = chain.iter().map(|entry| (entry.kind.clone(), entry.parameters["max_bytes"].clone()));
+            (entries.collect::<Vec<_>>(), body_limit(&chain))
+        };
+        let configs = r#","middleware_configs":[{"type":"auth"},{"type":"bodylimit","parameters":{"max_bytes":5}}]"#;
+        let [auth, limit] = [("auth".to_owned(), Value::Null), ("bodylimit".to_owned(), json!(5))];
+        for absent in ["", r#","max_request_body_size":0"#, r#","max_request_body_size":null"#] {
+            assert_eq!(limits(&format!("{configs}{absent}")), (vec![auth.clone(), limit.clone()], 5), "{absent}");
+        }
+        let wider = ("bodylimit".to_owned(), json!(16 << 20));
+        let members = format!(r#"{configs},"max_request_body_size":{}"#, 16 << 20);
+        assert_eq!(limits(&members), (vec![wider, auth], 16 << 20));
+        assert_eq!(limits(r#","max_request_body_size":7"#).1, 7);
     }
 }

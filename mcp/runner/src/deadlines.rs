@@ -27,8 +27,15 @@ pub(crate) struct Limits {
 
 pub(crate) const LIMITS: Limits =
     Limits { idle: Duration::from_mins(2), head: Duration::from_secs(10), stall: Duration::from_mins(1) };
-/// How long the body of a request may take.
-const BODY: Duration = Duration::from_secs(30);
+/// How long a request may take to arrive when the document says nothing.
+pub(crate) const READ: Duration = Duration::from_secs(30);
+
+impl Limits {
+    /// These limits, where a whole request has `read` to arrive.
+    pub(crate) fn reading_within(self, read: Duration) -> Self {
+        Self { head: self.head.min(read), ..self }
+    }
+}
 
 /// What a connection is doing: set by its socket and its service.
 #[derive(Debug, Default)]
@@ -172,12 +179,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 #[derive(Debug)]
 pub(crate) struct TimedBody {
     body: Incoming,
+    limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedBody {
-    pub(crate) fn new(body: Incoming) -> Self {
-        Self { body, timer: None }
+    pub(crate) fn new(body: Incoming, limit: Duration) -> Self {
+        Self { body, limit, timer: None }
     }
 }
 
@@ -190,7 +198,8 @@ impl HttpBody for TimedBody {
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }
-        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(BODY)));
+        let limit = this.limit;
+        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(Some(Err("the request's body takes too long".into())))
     }

@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 use crate::app::App;
 use crate::backend::{Backend, plan};
 use crate::config::{body_limit, chain, load};
+use crate::deadlines::READ;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options, RunOptions};
@@ -63,6 +64,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             service: gate.wrap(backend.service()),
             backend,
             stateless: config.stateless,
+            read_timeout: config.proxy_read_timeout.unwrap_or(READ),
             health: Health::new(config.transport.as_str()),
             metrics: Metrics::default(),
             drain: drain.clone(),

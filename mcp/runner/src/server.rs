@@ -90,7 +90,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: &Arc<App>) {
     }
     let phase = Arc::new(Phase::default());
     let socket = Socket::new(stream);
-    let io = TokioIo::new(Watched::new(socket.clone(), Arc::clone(&phase), LIMITS));
+    let io = TokioIo::new(Watched::new(socket.clone(), Arc::clone(&phase), LIMITS.reading_within(app.read_timeout)));
     let service = service_fn(|request| Arc::clone(app).serve(peer, Arc::clone(&phase), request));
     // The deadline of hyper would count the time between two requests as part of the head; the socket keeps our own.
     let connection =

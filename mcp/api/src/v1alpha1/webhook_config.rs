@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IntoDeserializer};
 
 use crate::reference::SecretKeyRef;
 
@@ -47,7 +47,7 @@ absent_spec_is_default!(MCPWebhookConfigSpec);
 #[serde(rename_all = "camelCase")]
 pub struct Webhook {
     /// What happens to a request when this webhook cannot be reached or its answer cannot be used.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "in_any_case")]
     pub failure_policy: FailurePolicy,
     /// The key that signs each call with HMAC-SHA256, so that the webhook can tell who asks. Unsigned when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,6 +95,11 @@ string_enum! {
         /// The request goes on as if the webhook had not been asked.
         Ignore = "ignore",
     }
+}
+
+/// Reads a policy in upper or lower case: objects that were stored under a looser schema have `Fail` and `Ignore`.
+fn in_any_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FailurePolicy, D::Error> {
+    FailurePolicy::deserialize(String::deserialize(deserializer)?.to_ascii_lowercase().into_deserializer())
 }
 
 /// What the operator has found out about the configuration.

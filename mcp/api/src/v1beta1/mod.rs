@@ -5,6 +5,7 @@ mod overrides;
 mod rate_limit;
 mod server;
 mod session_storage;
+mod tool_config;
 
 pub use self::{
     auth::{
@@ -20,6 +21,7 @@ pub use self::{
         Audit, MCPServer, MCPServerSpec, MCPServerStatus, PermissionProfile, PermissionProfileType, Phase, ProxyMode,
         SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,
     },
-    session_storage::{SessionStorage, SessionStorageProvider},
+    session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
+    tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
 };
-pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef};
+pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};

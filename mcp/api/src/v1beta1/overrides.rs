@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Additions to the objects that the operator makes for the proxy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceOverrides {
     /// Additions to the proxy's Deployment and pods.
@@ -18,9 +19,13 @@ pub struct ResourceOverrides {
 }
 
 /// Additions to the proxy's Deployment. Where a key is the operator's own, the operator's value wins.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyDeploymentOverrides {
+    /// Which nodes the proxy's pods may run on or should run on, by node labels and by the pods that run there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::scheduling::affinity")]
+    pub affinity: Option<Affinity>,
     /// Annotations for the Deployment, not for its pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
@@ -35,9 +40,16 @@ pub struct ProxyDeploymentOverrides {
     /// Labels for the Deployment, not for its pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
+    /// Labels that a node has to have for the proxy's pods to run on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
     /// Additions to the metadata of the proxy's pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_template_metadata_overrides: Option<MetadataOverrides>,
+    /// Taints of nodes that do not keep the proxy's pods away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::scheduling::tolerations")]
+    pub tolerations: Option<Vec<Toleration>>,
 }
 
 /// Additional labels and annotations.

@@ -4,7 +4,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{IntoDeserializer, value::Error as ValueError},
+};
 
 use super::{
     AuthServerRef, AuthzConfig, EnvVar, OidcConfigRef, RateLimiting, ResourceOverrides, ResourceRequirements,
@@ -88,6 +91,10 @@ pub struct MCPServerSpec {
     pub group_ref: Option<NameRef>,
     /// The image of the MCP server.
     pub image: String,
+    /// The most bytes that the proxy reads of a request's body. 8 MiB when absent or 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_request_body_size: Option<i64>,
     /// The port that the MCP server listens on, for the transports sse and streamable-http.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
@@ -95,7 +102,7 @@ pub struct MCPServerSpec {
     /// How callers prove who they are. Without it, anyone who reaches the proxy may call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config_ref: Option<OidcConfigRef>,
-    /// What the MCP server's process may reach: files and network.
+    /// Deprecated: has no effect in a cluster. The MCP server's pod decides what its process may reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_profile: Option<PermissionProfile>,
     /// A PodTemplateSpec that is merged into the pods of the MCP server, whose container is called `mcp`. It does not
@@ -111,6 +118,14 @@ pub struct MCPServerSpec {
     #[serde(default = "MCPServerSpec::default_proxy_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub proxy_port: i32,
+    /// How long the proxy waits for a request to be read, its body included, as a duration such as `1m`. 30s when
+    /// absent or 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "duration", "x-kubernetes-validations" = [{
+        "rule": "duration(self) >= duration('0s')",
+        "message": "proxyReadTimeout must be non-negative",
+    }]))]
+    pub proxy_read_timeout: Option<String>,
     /// How often this server may be called. Needs `sessionStorage` with Redis, where the counts are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limiting: Option<RateLimiting>,
@@ -121,12 +136,12 @@ pub struct MCPServerSpec {
     /// Additions to the objects made for the proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_overrides: Option<ResourceOverrides>,
-    /// CPU and memory of the MCP server's container.
+    /// CPU and memory of the proxy's container. Those of the MCP server's container are set in `podTemplateSpec`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Keys of Secrets that the MCP server gets as environment variables. One key of each Secret.
+    /// Keys of Secrets that the MCP server gets as environment variables.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "key"]))]
     pub secrets: Option<Vec<SecretEnv>>,
     /// The ServiceAccount of the MCP server's pods. Absent, one is made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,12 +196,14 @@ impl Default for MCPServerSpec {
             external_auth_config_ref: None,
             group_ref: None,
             image: String::new(),
+            max_request_body_size: None,
             mcp_port: None,
             oidc_config_ref: None,
             permission_profile: None,
             pod_template_spec: None,
             proxy_mode: ProxyMode::default(),
             proxy_port: Self::default_proxy_port(),
+            proxy_read_timeout: None,
             rate_limiting: None,
             replicas: None,
             resource_overrides: None,
@@ -343,8 +360,8 @@ pub struct MCPServerStatus {
     /// A digest of the configuration that `spec.oidcConfigRef` names, as last used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config_hash: Option<String>,
-    /// The state of the server in one word.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The state of the server in one word. A word that this version does not know reads as none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_phase")]
     pub phase: Option<Phase>,
     /// How many proxy pods serve.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -377,4 +394,10 @@ string_enum! {
         /// It is scaled to zero.
         Stopped = "Stopped",
     }
+}
+
+/// Reads any other word as none: older operators wrote other phases, and an object with one has to be reconciled too.
+fn known_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phase>, D::Error> {
+    let word = Option::<String>::deserialize(deserializer)?;
+    Ok(word.and_then(|word| Phase::deserialize(word.into_deserializer()).map_err(|_: ValueError| ()).ok()))
 }

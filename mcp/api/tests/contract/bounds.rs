@@ -28,7 +28,8 @@ async fn every_bound_enum_and_required_member_of_the_contract_admits_one_object_
     for kind in KINDS {
         judge.store_example(kind).await;
         let probes = probes(kind);
-        assert!(probes.len() > 40, "{kind}: only {} probes", probes.len());
+        // A kind without bounds of its own still has those of its conditions.
+        assert!(probes.len() > 12, "{kind}: only {} probes", probes.len());
         for Probe { path, what, admitted, refused } in probes {
             let mut refusals = Vec::new();
             for object in &admitted {
@@ -170,6 +171,10 @@ fn sides(
             let key: Map<String, Value> =
                 keys.iter().map(|key| (key.as_str().unwrap().into(), item[key.as_str().unwrap()].clone())).collect();
             (Some(now.clone()), json!([item, item]), format!("[1]: Duplicate value: {}", Value::Object(key)))
+        }
+        "listType" if bound == "set" => {
+            let item = &now.as_array().unwrap()[0];
+            (Some(now.clone()), json!([item, item]), format!("[1]: Duplicate value: {item}"))
         }
         _ => return None,
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// The kinds that have a contract here.
-pub(crate) const KINDS: [&str; 2] = ["MCPServer", "MCPWebhookConfig"];
+pub(crate) const KINDS: [&str; 3] = ["MCPServer", "MCPToolConfig", "MCPWebhookConfig"];
 
 /// The contract of one kind.
 pub(crate) struct Contract(pub(crate) Value);

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 pub(crate) fn of(kind: &str) -> Vec<Value> {
     match kind {
         "MCPServer" => mcp_servers(),
+        "MCPToolConfig" => vec![mcp_tool_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
         other => panic!("no examples of {other}"),
     }
@@ -33,6 +34,7 @@ fn mcp_servers() -> Vec<Value> {
         "externalAuthConfigRef": {"name": "external"},
         "groupRef": {"name": "group"},
         "image": "registry.example/server:1",
+        "maxRequestBodySize": 1_048_576,
         "mcpPort": 8081,
         "oidcConfigRef": {
             "audience": "server", "name": "oidc", "resourceUrl": "https://server.example", "scopes": ["openid"],
@@ -41,17 +43,23 @@ fn mcp_servers() -> Vec<Value> {
         "podTemplateSpec": {"spec": {"containers": [{"name": "mcp", "anything": {"nested": [1, "two"]}}]}},
         "proxyMode": "sse",
         "proxyPort": 9090,
+        "proxyReadTimeout": "1m0s",
         "rateLimiting": {
             "perUser": bucket, "shared": bucket, "tools": [{"name": "fetch", "perUser": bucket, "shared": bucket}],
         },
         "replicas": 2,
         "resourceOverrides": {
             "proxyDeployment": {
+                "affinity": affinity(),
                 "annotations": {"note": "a"},
                 "env": env,
                 "imagePullSecrets": [{"name": "registry"}],
                 "labels": {"team": "b"},
+                "nodeSelector": {"disk": "ssd"},
                 "podTemplateMetadataOverrides": metadata,
+                "tolerations": [
+                    {"effect": "NoExecute", "key": "gpu", "operator": "Equal", "tolerationSeconds": 60, "value": "yes"},
+                ],
             },
             "proxyService": metadata,
         },
@@ -63,6 +71,7 @@ fn mcp_servers() -> Vec<Value> {
         "sessionAffinity": "None",
         "sessionStorage": {
             "provider": "redis", "address": "redis:6379", "db": 1, "keyPrefix": "server", "passwordRef": secret_key,
+            "tls": {"caCertSecretRef": secret_key, "insecureSkipVerify": false},
         },
         "telemetryConfigRef": {"name": "telemetry", "serviceName": "server"},
         "toolConfigRef": {"name": "tools"},
@@ -92,6 +101,46 @@ fn mcp_servers() -> Vec<Value> {
         object(api, "MCPServer", inline, json!({})),
         object(api, "MCPServer", shared, json!({})),
     ]
+}
+
+/// A core/v1 Affinity with every member.
+fn affinity() -> Value {
+    let requirement = json!([{"key": "zone", "operator": "In", "values": ["a"]}]);
+    let nodes = json!({"matchExpressions": requirement, "matchFields": requirement});
+    let labels = json!({"matchExpressions": requirement, "matchLabels": {"app": "fetch"}});
+    let pods = json!({
+        "labelSelector": labels, "matchLabelKeys": ["version"], "mismatchLabelKeys": ["tenant"],
+        "namespaceSelector": labels, "namespaces": ["demo"], "topologyKey": "kubernetes.io/hostname",
+    });
+    let places = json!({
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": pods, "weight": 1}],
+        "requiredDuringSchedulingIgnoredDuringExecution": [pods],
+    });
+    json!({
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"preference": nodes, "weight": 1}],
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [nodes]},
+        },
+        "podAffinity": places,
+        "podAntiAffinity": places,
+    })
+}
+
+fn mcp_tool_config() -> Value {
+    let tool = json!({
+        "name": "search",
+        "description": "Searches the index.",
+        "annotations": {
+            "destructiveHint": false, "idempotentHint": true, "openWorldHint": false, "readOnlyHint": true,
+            "title": "Search",
+        },
+    });
+    let status = json!({
+        "conditions": [condition()], "configHash": "a", "observedGeneration": 1,
+        "referencingWorkloads": [{"kind": "MCPServer", "name": "server"}],
+    });
+    let spec = json!({"toolsFilter": ["search", "fetch"], "toolsOverride": {"query": tool}});
+    object("toolhive.stacklok.dev/v1beta1", "MCPToolConfig", spec, status)
 }
 
 fn mcp_webhook_config() -> Value {

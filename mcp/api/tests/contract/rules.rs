@@ -31,13 +31,16 @@ impl Case {
         // A status is checked on its own, and these two texts name the field from there.
         let body = field.strip_prefix("status.").unwrap_or(&field);
         let rule = self.rule;
+        let is = |constraint: &str| says.get(constraint).is_some_and(|text| text == rule);
         match value {
-            Some(value) if says.contains_key("pattern") => {
+            Some(value) if is("pattern") => {
                 format!("{field}: Invalid value: {value}: {body} in body should match '{rule}'")
             }
-            Some(value) if says.contains_key("format") => {
+            Some(value) if is("format") => {
                 format!("{field}: Invalid value: {value}: {body} in body must be of type {rule}: {value}")
             }
+            // Objects and lists are not shown.
+            Some(Value::String(value)) => format!("{field}: Invalid value: {value:?}: {rule}"),
             _ => format!("{field}: Invalid value: {rule}"),
         }
     }
@@ -96,6 +99,7 @@ fn bare(kind: &str) -> Value {
     let mut object = examples::of(kind).remove(0);
     object["spec"] = match kind {
         "MCPServer" => json!({"image": "registry.example/server:1"}),
+        "MCPToolConfig" => json!({}),
         _ => json!({"validating": [{"name": "policy", "url": "https://policy.example"}]}),
     };
     object
@@ -139,6 +143,7 @@ fn mcp_server() -> Vec<Case> {
     };
     let bucket = json!({"maxTokens": 10, "refillPeriod": "1m0s"});
     let redis = json!({"provider": "redis", "address": "redis:6379"});
+    let ca = json!({"name": "redis-ca", "key": "ca.crt"});
     let per_tool = json!({"tools": [{"name": "fetch", "perUser": bucket}]});
     let policies = json!({"policies": ["permit(principal, action, resource);"]});
     vec![
@@ -194,6 +199,18 @@ fn mcp_server() -> Vec<Case> {
             json!({"authzConfig": {"type": "inline", "inline": with(&policies, "primaryUpstreamProvider", "my-idp-")}}),
         ),
         case(
+            ".spec.proxyReadTimeout",
+            "duration",
+            json!({"proxyReadTimeout": "1m30s"}),
+            json!({"proxyReadTimeout": "soon"}),
+        ),
+        case(
+            ".spec.proxyReadTimeout",
+            "proxyReadTimeout must be non-negative",
+            json!({"proxyReadTimeout": "0s"}),
+            json!({"proxyReadTimeout": "-1ns"}),
+        ),
+        case(
             ".spec.rateLimiting",
             "at least one of shared, perUser, or tools must be configured",
             json!({"rateLimiting": {"shared": bucket}, "sessionStorage": redis}),
@@ -211,12 +228,30 @@ fn mcp_server() -> Vec<Case> {
             json!({"sessionStorage": {"provider": "memory"}}),
             json!({"sessionStorage": {"provider": "redis"}}),
         ),
+        case(
+            ".spec.sessionStorage",
+            "tls is only supported when provider is redis",
+            json!({"sessionStorage": with(&redis, "tls", json!({}))}),
+            json!({"sessionStorage": {"provider": "memory", "tls": {}}}),
+        ),
+        case(
+            ".spec.sessionStorage",
+            "tls.insecureSkipVerify disables certificate verification, so tls.caCertSecretRef would be ignored; set only one",
+            json!({"sessionStorage": with(&redis, "tls", json!({"caCertSecretRef": ca, "insecureSkipVerify": false}))}),
+            json!({"sessionStorage": with(&redis, "tls", json!({"caCertSecretRef": ca, "insecureSkipVerify": true}))}),
+        ),
+        case(
+            ".spec.sessionStorage",
+            "tls.caCertSecretRef requires a non-empty name and key",
+            json!({"sessionStorage": with(&redis, "tls", json!({"caCertSecretRef": ca}))}),
+            json!({"sessionStorage": with(&redis, "tls", json!({"caCertSecretRef": {"name": "redis-ca", "key": ""}}))}),
+        ),
     ]
 }
 
-fn with(object: &Value, member: &str, value: &str) -> Value {
+fn with(object: &Value, member: &str, value: impl Into<Value>) -> Value {
     let mut object = object.clone();
-    object[member] = json!(value);
+    object[member] = value.into();
     object
 }
 

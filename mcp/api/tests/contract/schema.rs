@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
 
-use crate::document::Contract;
+use crate::document::{Contract, KINDS};
+
+/// Short names that upstream has dropped and that users' scripts still type.
+const KEPT_SHORT_NAMES: [(&str, &[&str]); 1] = [("MCPServer", &["mcpserver", "mcpservers"])];
 
 /// A path on which our schema and the contract's are meant to differ.
 struct Difference {
@@ -33,7 +36,16 @@ fn allowed_differences() -> Vec<Difference> {
             reason: "an item of the list above",
         },
     ];
-    for kind in ["MCPServer", "MCPWebhookConfig"] {
+    for (path, ours) in [
+        (".status.referencingWorkloads", json!({"type": "array"})),
+        (".status.referencingWorkloads[]", json!({"type": "object", "required": ["kind", "name"]})),
+        (".status.referencingWorkloads[].kind", json!({"type": "string"})),
+        (".status.referencingWorkloads[].name", json!({"type": "string"})),
+    ] {
+        let reason = "shows what blocks a deletion without reading the log; upstream dropped it";
+        allowed.push(Difference { kind: "MCPToolConfig", path, ours: Some(ours), reason });
+    }
+    for kind in KINDS {
         for path in [".apiVersion", ".kind", ".metadata"] {
             allowed.push(Difference { kind, path, ours: None, reason: server_set });
         }
@@ -83,6 +95,10 @@ fn names_versions_columns_and_subresources_are_the_contract_s() {
         let mut names = ours["names"].clone();
         // The API server derives the list kind when it is absent.
         names["listKind"] = json!(format!("{}List", crd.spec.names.kind));
+        if let Some((_, kept)) = KEPT_SHORT_NAMES.iter().find(|(kind, _)| *kind == crd.spec.names.kind) {
+            assert_eq!(contract["names"]["shortNames"], Value::Null, "upstream has short names again");
+            assert_eq!(names.as_object_mut().unwrap().remove("shortNames"), Some(json!(kept)));
+        }
         assert_eq!(names, contract["names"]);
         assert_eq!(ours["conversion"], Value::Null, "the versions differ in name only");
 
@@ -117,7 +133,8 @@ fn every_field_is_explained() {
 fn definitions_are_complete_and_carry_the_label_that_allows_storage_migration() {
     let crds = mcp_api::crds();
     let names: Vec<_> = crds.iter().filter_map(|crd: &CustomResourceDefinition| crd.metadata.name.as_deref()).collect();
-    assert_eq!(names, ["mcpservers.toolhive.stacklok.dev", "mcpwebhookconfigs.toolhive.stacklok.dev"]);
+    let contract = KINDS.map(|kind| format!("{}.toolhive.stacklok.dev", Contract::of(kind).plural()));
+    assert_eq!(names, contract, "every kind that has a contract, sorted");
     for crd in &crds {
         let label = &crd.metadata.labels.as_ref().unwrap()["toolhive.stacklok.dev/auto-migrate-storage-version"];
         assert_eq!(label, "true");

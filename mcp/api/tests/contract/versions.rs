@@ -110,6 +110,42 @@ async fn defaults_are_the_api_server_s_and_the_types_agree_with_them() {
 }
 
 #[tokio::test]
+async fn manifests_of_older_versions_are_admitted_and_several_keys_of_one_secret_are_too() {
+    let judge = Judge::in_namespace("older").await;
+    let key = |name: &str, key: &str| json!({"name": name, "key": key});
+    let cases = [
+        ("one key", json!({"secrets": [key("a", "token")]}), true),
+        ("one key of each Secret", json!({"secrets": [key("a", "token"), key("b", "token")]}), true),
+        ("two keys of one Secret", json!({"secrets": [key("a", "token"), key("a", "password")]}), true),
+        ("one key twice", json!({"secrets": [key("a", "token"), key("a", "token")]}), false),
+        ("a permission profile", json!({"permissionProfile": {"type": "builtin", "name": "network"}}), true),
+        ("a profile of the user's", json!({"permissionProfile": {"type": "configmap", "name": "p", "key": "k"}}), true),
+        ("Redis without TLS", json!({"sessionStorage": {"provider": "redis", "address": "redis:6379", "db": 0}}), true),
+    ];
+    for (what, mut spec, admitted) in cases {
+        spec["image"] = json!("registry.example/server:1");
+        for version in ["v1alpha1", "v1beta1"] {
+            let path =
+                format!("/apis/toolhive.stacklok.dev/{version}/namespaces/{}/mcpservers?dryRun=All", judge.namespace);
+            let object = json!({
+                "apiVersion": format!("toolhive.stacklok.dev/{version}"), "kind": "MCPServer",
+                "metadata": {"name": "older"}, "spec": spec,
+            });
+            let request = http::Request::post(path).header("content-type", "application/json");
+            let request = request.body(serde_json::to_vec(&object).unwrap()).unwrap();
+            let answer = judge.client.request::<Value>(request).await;
+            assert_eq!(answer.is_ok(), admitted, "{what} in {version}: {answer:?}");
+            let Ok(stored) = answer else { continue };
+            let typed: MCPServer = serde_json::from_value(stored).unwrap();
+            let kept = serde_json::to_value(typed.spec).unwrap();
+            for (member, value) in spec.as_object().unwrap() {
+                assert_eq!(&kept[member], value, "{what} in {version}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_typed_object_passes_through_the_api_server_unchanged() {
     let judge = Judge::in_namespace("typed").await;
     let servers: Api<MCPServer> = Api::namespaced(judge.client.clone(), &judge.namespace);
@@ -122,7 +158,13 @@ async fn a_typed_object_passes_through_the_api_server_unchanged() {
 #[tokio::test]
 async fn kubectl_explain_finds_our_words_in_both_versions() {
     let judge = Judge::in_namespace("explain").await;
-    for (version, kind) in [("v1alpha1", "MCPServer"), ("v1beta1", "MCPServer"), ("v1alpha1", "MCPWebhookConfig")] {
+    for (version, kind) in [
+        ("v1alpha1", "MCPServer"),
+        ("v1beta1", "MCPServer"),
+        ("v1alpha1", "MCPToolConfig"),
+        ("v1beta1", "MCPToolConfig"),
+        ("v1alpha1", "MCPWebhookConfig"),
+    ] {
         let path = format!("/openapi/v3/apis/toolhive.stacklok.dev/{version}");
         let explained =
             portcullis_testing::wait_until("published schema", std::time::Duration::from_secs(30), || async {

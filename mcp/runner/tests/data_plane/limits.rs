@@ -63,6 +63,45 @@ async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_no
 }
 
 #[tokio::test]
+async fn a_request_that_takes_longer_than_the_documents_read_timeout_does_not_reach_the_backend() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({"proxy_read_timeout": "1s"})).await;
+    let head = "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    for part in [format!("{head}content-length: 100\r\n\r\n{{"), head.to_owned()] {
+        let mut stream = TcpStream::connect(runner.address).await.unwrap();
+        let start = Instant::now();
+        stream.write_all(part.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        let read = within("the end of a slow request", stream.read(&mut answer)).await;
+        assert!(start.elapsed() >= Duration::from_millis(900), "{part:?}: {:?}", start.elapsed());
+        // Both default limits, 10 s for the head and 30 s for the body, are far away.
+        assert!(start.elapsed() < Duration::from_secs(8), "{part:?}: {:?}", start.elapsed());
+        assert!(!answer.starts_with(b"HTTP/1.1 2"), "{part:?}: {read:?} {answer:?}");
+    }
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
+async fn the_documents_body_limit_counts_and_not_the_narrower_one_of_the_chain() {
+    let mut backend = Recorder::start().await;
+    let chain =
+        json!([{"type": "bodylimit", "parameters": {"max_bytes": 10}}, {"type": "mcp-parser", "parameters": {}}]);
+    let runner =
+        Runner::http(&backend.url(), &json!({"middleware_configs": chain, "max_request_body_size": 200})).await;
+    let call = |length: usize| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "y".repeat(length))
+    };
+    assert_eq!(runner.post(&[], &call(200)).await.status, 413);
+    assert!(backend.is_quiet());
+    let body = call(100);
+    let (answer, ()) = tokio::join!(runner.post(&[], &body), async {
+        let mut request = backend.next().await;
+        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+    });
+    assert_eq!(answer.status, 202);
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_long_is_refused_before_it_is_held() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
