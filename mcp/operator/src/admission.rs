@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use kube::core::object::HasSpec as _;
 use portcullis::webhooks::{Cause, Context, Validate, Validator, Verdict};
 
-use crate::{problem::Problem, reference::{self, Exists}, settings::Settings, subject::Subject};
+use crate::{
+    problem::Problem,
+    reference::{self, Exists},
+    settings::Settings,
+    subject::Subject,
+};
 
 /// What becomes of an object that can never work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

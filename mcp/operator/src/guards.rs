@@ -172,8 +172,7 @@ impl Guards {
     pub fn look_up(asked: Asked, configs: &Configs, secrets: &Secrets, settings: &Settings) -> Self {
         let Asked { configs: asked, mut unbuilt } = asked;
         unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
-        let guards =
-            asked.into_iter().map(|asked| Guard { state: asked.look_up(configs, secrets), asked }).collect();
+        let guards = asked.into_iter().map(|asked| Guard { state: asked.look_up(configs, secrets), asked }).collect();
         Self { guards, unbuilt }
     }
 

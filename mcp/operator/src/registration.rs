@@ -34,8 +34,12 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(grants()).rbac_in_own_namespace(own_grants()).setup(
-        |args: &Args| {
+    Operator::named(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .crds(mcp_api::crds())
+        .rbac(grants())
+        .rbac_in_own_namespace(own_grants())
+        .setup(|args: &Args| {
             // Every flag is used: one that is added and forgotten does not compile.
             let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } =
                 args.clone();
@@ -56,8 +60,7 @@ pub fn operator() -> Operator<Args> {
                 let controllers = controllers.clone();
                 async move { controllers.work(runtime).await }
             }))
-        },
-    )
+        })
 }
 
 /// What the controllers do, and nothing else.
@@ -82,10 +85,7 @@ fn grants() -> Vec<Grant> {
 /// What they do in the operator's own namespace: the key of the digests of Secrets is kept there.
 fn own_grants() -> Vec<Grant> {
     // What is created has no name yet that a role could be narrowed to.
-    vec![
-        Grant::new("", &["secrets"], &["create"]),
-        Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]),
-    ]
+    vec![Grant::new("", &["secrets"], &["create"]), Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"])]
 }
 
 fn words(list: &str) -> Vec<String> {

@@ -44,13 +44,12 @@ mod tests {
     fn a_chain_is_sorted_into_the_order_of_the_contract() {
         let entry = |kind: &str| MiddlewareConfig::new(kind, Value::Null);
         let mut chain: Vec<_> =
-            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "mcp-parser"].map(entry).into();
+            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "mcp-parser"]
+                .map(entry)
+                .into();
         sort(&mut chain);
         let kinds: Vec<_> = chain.iter().map(|entry| entry.kind.as_str()).collect();
-        assert_eq!(
-            kinds,
-            ["bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"]
-        );
+        assert_eq!(kinds, ["bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"]);
         assert!(BUILT.iter().all(|kind| ORDER.contains(kind)));
     }
 }

@@ -10,7 +10,12 @@ use std::fmt::Debug;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_runconfig::RunConfig;
 
-use crate::{digest::digest, problem::Problem, reference::{Reference, Referrer, SecretFile}, subject::Subject};
+use crate::{
+    digest::digest,
+    problem::Problem,
+    reference::{Reference, Referrer, SecretFile},
+    subject::Subject,
+};
 
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
 

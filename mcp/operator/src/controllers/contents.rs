@@ -24,7 +24,7 @@ const KEY: &str = "key";
 const KEY_LENGTH: usize = 32;
 
 /// Reads what workloads refer to.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Contents {
     client: Client,
     stores: Arc<Stores>,

@@ -9,7 +9,6 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::{Role, RoleBinding},
 };
-use kube::Resource;
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
     manifest::Grant,

@@ -8,9 +8,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PropagationPolicy};
-use portcullis::controller::{
-    Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::refusal,
-};
+use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::refusal};
 use tokio::time::Instant;
 
 use super::{
@@ -113,8 +111,7 @@ impl WorkloadController {
             let found = self.stores.children(child.kind).get(&namespace, &child.name);
             found.filter(|trace| refusal(&trace.live, &owner).is_none())
         };
-        let children: BTreeSet<_> =
-            workload.all_children().into_iter().filter(|child| own(child).is_some()).collect();
+        let children: BTreeSet<_> = workload.all_children().into_iter().filter(|child| own(child).is_some()).collect();
         let deployment = own(&ChildRef::new(ChildKind::Deployment, &*name)).map(|trace| trace.deployment());
         let pods = self.pods.find(&namespace, &name);
         let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();

@@ -28,7 +28,7 @@ pub struct Document {
 impl Document {
     /// Renders `run_config` with the chain that every proxy has and what the guards add.
     pub fn of(mut run_config: RunConfig, guards: &Guards) -> Self {
-        let limit = u64::try_from(run_config.max_request_body_size).ok().filter(|bytes| *bytes > 0);
+        let limit = Some(run_config.max_request_body_size).filter(|bytes| *bytes > 0);
         run_config.middleware_configs = vec![
             MiddlewareConfig::new("bodylimit", json!({"max_bytes": limit.unwrap_or(MAX_BODY)})),
             MiddlewareConfig::new("auth", json!({})),

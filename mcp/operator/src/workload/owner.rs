@@ -52,10 +52,7 @@ impl<'a> Owner<'a> {
 }
 
 /// What the operator and a user want together; for a key that both set, the operator's value counts.
-pub fn merged(
-    operator: BTreeMap<String, String>,
-    user: Option<&BTreeMap<String, String>>,
-) -> BTreeMap<String, String> {
+pub fn merged(operator: BTreeMap<String, String>, user: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let mut all = user.cloned().unwrap_or_default();
     all.extend(operator);
     all

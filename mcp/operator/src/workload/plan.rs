@@ -237,11 +237,7 @@ fn events<W: Workload>(
 }
 
 /// A proxy that is taken away because it lacks a guard is worth an event of its own.
-fn removal_event<W: Workload>(
-    inputs: &Inputs<'_, W>,
-    absent: &[ChildRef],
-    standing: Standing,
-) -> Option<PlannedEvent> {
+fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef], standing: Standing) -> Option<PlannedEvent> {
     let live = inputs.deployment.filter(|live| live.metadata.deletion_timestamp.is_none())?;
     let gone = ChildRef::new(ChildKind::Deployment, live.metadata.name.clone().unwrap_or_default());
     (standing > Standing::Current && absent.contains(&gone)).then(|| {

@@ -172,10 +172,7 @@ mod tests {
         let Template { known, ignored } = decode(&template).unwrap();
         assert_eq!(
             ignored,
-            [
-                "spec.podTemplateSpec.spec.containers[0].resources.limit",
-                "spec.podTemplateSpec.spec.nodeSelecter",
-            ]
+            ["spec.podTemplateSpec.spec.containers[0].resources.limit", "spec.podTemplateSpec.spec.nodeSelecter",]
         );
         let spec = known.spec.unwrap();
         assert_eq!(spec.node_selector.unwrap()["disk"], "ssd");

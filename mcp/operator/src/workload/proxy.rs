@@ -180,8 +180,7 @@ impl Proxy<'_> {
     fn volumes(&self, guards: &Guards) -> Vec<(Volume, VolumeMount)> {
         let run_config =
             ConfigMapVolumeSource { name: names::run_config(self.owner.name), ..ConfigMapVolumeSource::default() };
-        let volume =
-            Volume { name: "runconfig".to_owned(), config_map: Some(run_config), ..Volume::default() };
+        let volume = Volume { name: "runconfig".to_owned(), config_map: Some(run_config), ..Volume::default() };
         let mount = VolumeMount {
             name: volume.name.clone(),
             mount_path: "/etc/runconfig".to_owned(),

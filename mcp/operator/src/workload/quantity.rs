@@ -74,8 +74,8 @@ pub fn problems(resources: &ResourceRequirements) -> Vec<Problem> {
     let mut amounts = |kind: &str, list: Option<&ResourceList>| {
         let amount = |name: &str, text: Option<&String>, problems: &mut Vec<Problem>| {
             let text = text?;
-            let read =
-                parse(text).and_then(|amount| if amount < 0 { Err(format!("{text:?} is negative")) } else { Ok(amount) });
+            let read = parse(text)
+                .and_then(|amount| if amount < 0 { Err(format!("{text:?} is negative")) } else { Ok(amount) });
             read.map_err(|message| problems.push(Problem::new(format!("spec.resources.{kind}.{name}"), message))).ok()
         };
         let list = list.cloned().unwrap_or_default();

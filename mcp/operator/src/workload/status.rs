@@ -71,28 +71,28 @@ pub struct Previous<'a> {
 
 /// What a workload's pods say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub(super) struct State {
     /// The state in one word.
-    pub phase: Phase,
+    pub(super) phase: Phase,
     /// What a person should know about it.
-    pub message: String,
+    pub(super) message: String,
     /// How many pods serve.
-    pub ready: i32,
+    pub(super) ready: i32,
 }
 
 /// What the state of a workload is read from.
 #[derive(Clone, Copy, Debug)]
-pub struct Observed<'a> {
+pub(super) struct Observed<'a> {
     /// What the workload is called in messages.
-    pub noun: &'static str,
+    pub(super) noun: &'static str,
     /// How many proxies are wanted.
-    pub replicas: Option<i32>,
+    pub(super) replicas: Option<i32>,
     /// The proxy's pods.
-    pub pods: &'a [&'a Pod],
+    pub(super) pods: &'a [&'a Pod],
     /// The kind of what runs behind the proxy, while it does not exist.
-    pub missing_backend: Option<&'static str>,
+    pub(super) missing_backend: Option<&'static str>,
     /// What the last status said; none where its Deployment is new.
-    pub previous: Option<Previous<'a>>,
+    pub(super) previous: Option<Previous<'a>>,
 }
 
 enum PodState {
@@ -102,17 +102,17 @@ enum PodState {
 }
 
 /// The pods that serve.
-pub fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
+pub(super) fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
     living(pods).filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
 }
 
 /// How many pods serve.
-pub fn ready(pods: &[&Pod]) -> i32 {
+pub(super) fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
 }
 
 /// Why a pod that does not serve never will, where one is like that.
-pub fn broken(pods: &[&Pod]) -> Option<String> {
+pub(super) fn broken(pods: &[&Pod]) -> Option<String> {
     living(pods).find_map(|pod| match pod_state(pod) {
         PodState::Broken(reason) => Some(reason),
         PodState::Serving | PodState::Starting => None,
@@ -120,7 +120,7 @@ pub fn broken(pods: &[&Pod]) -> Option<String> {
 }
 
 /// The state of a workload whose children are as they should be.
-pub fn state(observed: &Observed<'_>) -> State {
+pub(super) fn state(observed: &Observed<'_>) -> State {
     let Observed { noun, replicas, pods, missing_backend, previous } = *observed;
     let ready = ready(pods);
     let say = |phase, message: String| State { phase, message, ready };

@@ -5,7 +5,7 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams},
 };
-use mcp_operator::plan::ChildKind;
+use mcp_operator::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_operator::plan::ChildKind;
+use mcp_operator::workload::ChildKind;
 use serde_json::json;
 
 use crate::{

@@ -1,9 +1,6 @@
 //! How each field of a server reaches its children (MISSION P1, P5).
 
-use mcp_operator::{
-    controllers::PodTrace,
-    plan::{ChildKind, references},
-};
+use mcp_operator::{controllers::PodTrace, subject::Subject as _, workload::ChildKind};
 use portcullis::controller::apply::{Desired, Marks};
 use serde_json::{Value, json};
 
@@ -64,21 +61,13 @@ fn every_field_of_a_server_reaches_its_place() {
     }));
     world.secret("token", "t", "v");
     world.settings.default_image_pull_secrets = vec!["b".into(), "c".into()];
-    world.config_maps.insert(
-        "profiles".into(),
-        [(
-            "strict.json".to_owned(),
-            r#"{"name":"strict","network":{"outbound":{"allow_host":["example.com"]}}}"#.to_owned(),
-        )]
-        .into(),
-    );
     let plan = world.plan();
 
     let document = document(&world);
     assert_eq!(document["scaling_config"], json!({"backend_replicas": 2}));
     assert_eq!((&document["endpoint_prefix"], &document["trust_proxy_headers"]), (&json!("/p"), &json!(true)));
-    assert_eq!(document["permission_profile_name_or_path"], "/etc/toolhive/profiles/strict.json");
-    assert_eq!(document["permission_profile"]["network"]["outbound"]["allow_host"], json!(["example.com"]));
+    assert_eq!(document.get("permission_profile_name_or_path"), None);
+    assert_eq!(document["permission_profile"]["network"]["outbound"]["insecure_allow_all"], true);
     assert_eq!(document["permission_profile"]["write"], json!(["/srv:/data"]));
     assert_eq!(document["env_vars"]["MCP_PORT"], "3001", "the port is spec.mcpPort's to say");
     assert!(!run_config(&plan).contains("token"), "secrets never enter the RunConfig");
@@ -90,7 +79,7 @@ fn every_field_of_a_server_reaches_its_place() {
     assert_eq!(container["env"][0], json!({"name": "HOME", "value": "/home"}));
     assert_eq!(container["env"].as_array().unwrap().iter().filter(|var| var["name"] == "HOME").count(), 1);
     assert_eq!(proxy["imagePullSecrets"], json!([{"name": "a"}, {"name": "b"}, {"name": "c"}]));
-    assert!(container["volumeMounts"].as_array().unwrap().iter().any(|m| m["mountPath"] == "/etc/toolhive/profiles"));
+    assert!(!container["volumeMounts"].as_array().unwrap().iter().any(|m| m["mountPath"] == "/etc/toolhive/profiles"));
 
     let service = child(&plan, ChildKind::Service, "mcp-fetch-proxy").unwrap();
     assert_eq!(
@@ -193,23 +182,10 @@ fn every_child_is_owned_by_its_server_and_holds_only_what_is_meant() {
 }
 
 #[test]
-fn an_unusable_permission_profile_keeps_the_server_from_starting() {
-    let mut world =
-        World::of(json!({"image": "x", "permissionProfile": {"type": "configmap", "name": "p", "key": "k"}}));
-    assert_eq!(condition(&world.plan(), "PermissionProfileValidated", "False").unwrap().0, "PermissionProfileNotFound");
-    assert!(world.plan().children.is_empty());
-    world.config_maps.insert("p".into(), [("k".to_owned(), r#"{"read": "all"}"#.to_owned())].into());
-    let (reason, message) = condition(&world.plan(), "PermissionProfileValidated", "False").unwrap();
-    assert_eq!(reason, "PermissionProfileInvalid");
-    assert!(message.contains("read: is a string; write a list"), "{message}");
-}
-
-#[test]
 fn references_name_all_that_a_change_of_replans_the_server() {
     let mut world = World::gated();
     world.server.spec.secrets = serde_json::from_value(json!([{"name": "env", "key": "k"}])).unwrap();
-    world.server.spec.permission_profile =
-        serde_json::from_value(json!({"type": "configmap", "name": "p", "key": "k"})).unwrap();
+    world.server.spec.group_ref = Some(mcp_api::v1beta1::NameRef { name: "team".into() });
     let key = |name: &str| json!({"name": name, "key": "k"});
     let gates = config(
         "gates",
@@ -219,10 +195,10 @@ fn references_name_all_that_a_change_of_replans_the_server() {
                 {"caSecretRef": key("ca"), "clientCertSecretRef": key("crt"), "clientKeySecretRef": key("key")}}],
         }),
     );
-    let found = references(&world.server, Some(&gates));
-    assert_eq!(found.webhook_config.as_deref(), Some("gates"));
-    assert_eq!(found.secrets.into_iter().collect::<Vec<_>>(), ["ca", "crt", "env", "hmac", "key"]);
-    assert_eq!(found.config_maps.into_iter().collect::<Vec<_>>(), ["p"]);
+    let tokens: Vec<_> = world.server.references().iter().map(|it| format!("{} {}", it.kind, it.name)).collect();
+    assert_eq!(tokens, ["MCPWebhookConfig gates", "MCPGroup team", "Secret env"]);
+    let theirs: Vec<_> = gates.references().into_iter().map(|it| it.name).collect();
+    assert_eq!(theirs, ["hmac", "ca", "crt", "key"]);
 }
 
 /// The MCP server's pods carry its name as `app`, which is the same as the proxies' where it is called `mcpserver`.
@@ -233,7 +209,7 @@ fn the_pods_of_a_server_called_mcpserver_are_not_taken_for_its_proxy() {
     let plan = world.plan();
     let selected = |kind| {
         let labels = &child(&plan, kind, "mcpserver").unwrap()["spec"]["template"]["metadata"]["labels"];
-        let selector = PodTrace::selector();
+        let selector = PodTrace::selector("mcpserver");
         let mut terms = selector.split(',').filter_map(|term| term.split_once('='));
         terms.all(|(key, value)| labels[key] == value)
     };

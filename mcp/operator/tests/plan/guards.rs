@@ -1,6 +1,7 @@
 //! A server never runs without the guard that its author asked for.
 
-use mcp_operator::plan::{ChildKind, EventType};
+use mcp_operator::workload::ChildKind;
+use portcullis::controller::EventType;
 use serde_json::{Value, json};
 
 use crate::world::{World, child, condition, config, deployment, is_absent, run_config};

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use mcp_operator::plan::ChildKind;
+use mcp_operator::{digest::digest, workload::ChildKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{World, checksum, child, config, deployment, run_config, stateful_set};
+use crate::world::{Plan, World, checksum, child, config, deployment, run_config, stateful_set};
 
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
 
-fn template(plan: &mcp_operator::plan::Plan) -> Value {
+fn template(plan: &Plan) -> Value {
     deployment(plan)["spec"]["template"].clone()
 }
 
@@ -58,7 +58,7 @@ fn the_checksum_is_that_of_the_document_and_stands_on_config_map_and_pods_alike(
     let plan = World::gated().plan();
     let map = child(&plan, ChildKind::ConfigMap, "fetch-runconfig").unwrap();
     assert_eq!(map["metadata"]["annotations"]["toolhive.stacklok.dev/content-checksum"], checksum(&plan));
-    assert_eq!(mcp_operator::plan::digest(run_config(&plan).as_bytes()), checksum(&plan));
+    assert_eq!(digest(run_config(&plan).as_bytes()), checksum(&plan));
 }
 
 // MISSION R1, M3.
@@ -85,7 +85,8 @@ fn an_edit_of_anything_the_proxy_reads_rolls_it() {
         json!({"endpointPrefix": "/p"}),
         json!({"trustProxyHeaders": true}),
         json!({"backendReplicas": 2}),
-        json!({"permissionProfile": {"type": "builtin", "name": "none"}}),
+        json!({"maxRequestBodySize": 1}),
+        json!({"proxyReadTimeout": "1m"}),
         json!({"volumes": [{"name": "d", "hostPath": "/a", "mountPath": "/b"}]}),
     ];
     for edit in edits {
@@ -218,6 +219,6 @@ proptest! {
         let mut document = run_config(&plan).as_bytes().to_vec();
         let at = at.index(document.len());
         document[at] ^= 1 << bit;
-        prop_assert_ne!(mcp_operator::plan::digest(&document), checksum(&plan));
+        prop_assert_ne!(digest(&document), checksum(&plan));
     }
 }

@@ -1,9 +1,21 @@
 //! The rules that plans and admission webhooks share.
 
-use mcp_operator::plan::rules::{check_server, check_webhook_config};
+use mcp_api::{
+    v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec},
+    v1beta1::MCPServer,
+};
+use mcp_operator::{problem::Problem, subject::Subject as _};
 use serde_json::{Value, json};
 
 use crate::world::{World, condition};
+
+fn check_server(server: &MCPServer) -> Vec<Problem> {
+    server.problems()
+}
+
+fn check_webhook_config(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
+    MCPWebhookConfig::new("any", spec.clone()).problems()
+}
 
 #[test]
 fn every_rule_of_a_server_names_its_field() {
@@ -39,12 +51,7 @@ fn every_rule_of_a_server_names_its_field() {
             json!({"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "512Mi"}}}),
             "spec.resources.requests.memory: is more than spec.resources.limits.memory",
         ),
-        (
-            json!({"permissionProfile": {"type": "builtin", "name": "all"}}),
-            "spec.permissionProfile.name: \"all\" is not",
-        ),
-        (json!({"permissionProfile": {"type": "configmap", "name": "p"}}), "spec.permissionProfile.key: is missing"),
-        (json!({"permissionProfile": {"type": "configmap", "name": "p", "key": "../x"}}), "spec.permissionProfile.key"),
+        (json!({"proxyReadTimeout": "soon"}), "spec.proxyReadTimeout: \"soon\" is not a duration"),
         (
             json!({"podTemplateSpec": {"spec": {"$patch": "replace"}}}),
             "spec.podTemplateSpec.spec.$patch: patch directives",

@@ -1,6 +1,7 @@
 //! Status, conditions and events of a server.
 
-use mcp_operator::plan::{ChildKind, EventType};
+use mcp_operator::workload::ChildKind;
+use portcullis::controller::EventType;
 use serde_json::json;
 
 use crate::world::{World, condition, is_absent, pod};

@@ -2,7 +2,12 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1alpha1::MCPWebhookConfig;
-use mcp_operator::plan::{ConfigInputs, ConfigPlan, config_hash, plan_webhook_config};
+use mcp_api::v1alpha1::{MCPWebhookConfigSpec, MCPWebhookConfigStatus};
+use mcp_operator::{
+    config::{ConfigInputs, ConfigKind as _, plan_config},
+    reference::Referrer,
+};
+use portcullis::controller::PlannedEvent;
 use serde_json::json;
 
 use crate::world::{World, config};
@@ -13,9 +18,23 @@ fn now() -> jiff::Timestamp {
     "2026-11-21T00:00:00Z".parse().unwrap()
 }
 
+/// The plan of a configuration.
+struct ConfigPlan {
+    may_go: bool,
+    status: MCPWebhookConfigStatus,
+    events: Vec<PlannedEvent>,
+}
+
 fn plan(config: &MCPWebhookConfig, servers: &[&str]) -> ConfigPlan {
-    let servers: Vec<String> = servers.iter().map(|&name| name.to_owned()).collect();
-    plan_webhook_config(&ConfigInputs { config, referencing_servers: &servers, now: now() })
+    let referrer = |name: &&str| Referrer { kind: "MCPServer".to_owned(), name: (*name).to_owned() };
+    let referrers: Vec<_> = servers.iter().map(referrer).collect();
+    let plan = plan_config(&ConfigInputs { config, referrers: &referrers, now: now() });
+    let status = MCPWebhookConfig::status_of(plan.report);
+    ConfigPlan { may_go: plan.may_go, status, events: plan.events }
+}
+
+fn config_hash(spec: &MCPWebhookConfigSpec) -> String {
+    MCPWebhookConfig::new("any", spec.clone()).hash()
 }
 
 fn says(plan: &ConfigPlan, type_: &str) -> Option<(String, String, String)> {

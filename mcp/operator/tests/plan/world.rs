@@ -1,25 +1,45 @@
 //! Builds inputs for plans and looks into what comes out.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::{
-    apps::v1::{Deployment, StatefulSet},
-    core::v1::Pod,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
-use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
-use mcp_operator::plan::{ChildKind, ChildRef, Plan, ServerInputs, Settings, digest, plan_server};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use mcp_api::{
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPServer, MCPServerStatus, MCPToolConfig},
+};
+use mcp_operator::{
+    config::Config,
+    digest::DigestKey,
+    guards::Configs,
+    reference::{SecretValue, Secrets},
+    settings::Settings,
+    workload::{Child, ChildKind, ChildRef, Inputs, Workload as _, plan_workload},
+};
+use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
+
+/// The plan of a server.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) children: Vec<Child>,
+    pub(crate) absent: Vec<ChildRef>,
+    pub(crate) status: MCPServerStatus,
+    pub(crate) events: Vec<PlannedEvent>,
+}
 
 /// What surrounds a server.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) server: MCPServer,
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
-    pub(crate) secrets: BTreeMap<String, BTreeMap<String, String>>,
-    pub(crate) config_maps: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) tool_config: Option<MCPToolConfig>,
+    pub(crate) secrets: Secrets,
     pub(crate) deployment: Option<Deployment>,
-    pub(crate) stateful_set: Option<StatefulSet>,
+    pub(crate) children: BTreeSet<ChildRef>,
     pub(crate) pods: Vec<Pod>,
     pub(crate) settings: Settings,
     pub(crate) now: jiff::Timestamp,
@@ -40,15 +60,16 @@ impl World {
         Self {
             server: serde_json::from_value(server).unwrap(),
             webhook_config: None,
+            tool_config: None,
             secrets: BTreeMap::new(),
-            config_maps: BTreeMap::new(),
             deployment: None,
-            stateful_set: None,
+            children: BTreeSet::new(),
             pods: Vec::new(),
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
                 proxy_host: "0.0.0.0".into(),
                 default_image_pull_secrets: Vec::new(),
+                runner_middleware: mcp_runconfig::chain::BUILT,
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }
@@ -64,42 +85,56 @@ impl World {
     }
 
     pub(crate) fn secret(&mut self, name: &str, key: &str, value: &str) {
-        self.secrets.entry(name.into()).or_default().insert(key.into(), digest(value.as_bytes()));
+        self.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
 
     pub(crate) fn plan(&self) -> Plan {
         let pods: Vec<&Pod> = self.pods.iter().collect();
-        plan_server(&ServerInputs {
-            server: &self.server,
-            webhook_config: self.webhook_config.as_ref(),
+        let mut configs = Configs::new();
+        let mut known = |kind: &'static str, name: Option<String>, config: Option<Arc<dyn Config>>| {
+            configs.extend(name.zip(config).map(|(name, config)| ((kind.into(), name), config)));
+        };
+        let webhooks = self.webhook_config.clone();
+        let name = webhooks.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPWebhookConfig", name, webhooks.map(|config| Arc::new(config) as Arc<dyn Config>));
+        let tools = self.tool_config.clone();
+        let name = tools.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPToolConfig", name, tools.map(|config| Arc::new(config) as Arc<dyn Config>));
+        let plan = plan_workload(&Inputs {
+            workload: &self.server,
+            configs: &configs,
             secrets: &self.secrets,
-            config_maps: &self.config_maps,
             deployment: self.deployment.as_ref(),
-            stateful_set: self.stateful_set.as_ref(),
+            children: &self.children,
             pods: &pods,
             settings: &self.settings,
             now: self.now,
-        })
+        });
+        let status = MCPServer::status_of(plan.report);
+        Plan { children: plan.children, absent: plan.absent, status, events: plan.events }
     }
 
     /// Lets the cluster have what was planned, as far as plans look at it.
     pub(crate) fn applied(&mut self, plan: &Plan) {
         for absent in &plan.absent {
-            match absent.kind {
-                ChildKind::Deployment => self.deployment = None,
-                ChildKind::StatefulSet => self.stateful_set = None,
-                _ => {}
+            self.children.remove(absent);
+            if absent.kind == ChildKind::Deployment {
+                self.deployment = None;
             }
         }
         for child in &plan.children {
-            match child.reference.kind {
-                ChildKind::Deployment => self.deployment = serde_json::from_value(child.object.clone()).unwrap(),
-                ChildKind::StatefulSet => self.stateful_set = serde_json::from_value(child.object.clone()).unwrap(),
-                _ => {}
+            self.children.insert(child.reference.clone());
+            if child.reference.kind == ChildKind::Deployment {
+                self.deployment = serde_json::from_value(child.object.clone()).unwrap();
             }
         }
         self.server.status = Some(plan.status.clone());
     }
+}
+
+/// What is known of this value.
+pub(crate) fn secret_value(value: &[u8]) -> SecretValue {
+    SecretValue::of(value, &DigestKey::new(b"the key of tests"))
 }
 
 pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {

@@ -85,12 +85,7 @@ fn check_sessions(spec: &MCPServerSpec, findings: &mut Findings<'_>) {
         findings.block(SESSION_STORAGE_READY, "SessionStorageNotBuilt", message);
     } else {
         let message = "spec.replicas is more than 1 and sessions are not shared across replicas";
-        findings.conditions.set(
-            condition::SESSION_STORAGE_WARNING,
-            true,
-            reason::SESSION_STORAGE_MISSING,
-            message,
-        );
+        findings.conditions.set(condition::SESSION_STORAGE_WARNING, true, reason::SESSION_STORAGE_MISSING, message);
     }
 }
 

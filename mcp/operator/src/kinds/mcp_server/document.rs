@@ -7,7 +7,6 @@ use mcp_api::{
     v1beta1::{self, MCPServerSpec},
 };
 use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
-use serde_json::Map;
 
 use super::{environment, rules};
 use crate::settings::Settings;
@@ -72,18 +71,20 @@ pub(super) fn run_config(name: &str, spec: &MCPServerSpec, settings: &Settings) 
         volumes: volumes.into_iter().map(|(path, read_only)| path + if read_only { ":ro" } else { "" }).collect(),
         container_labels: workload_labels(name, spec),
         trust_proxy_headers: spec.trust_proxy_headers,
-        max_request_body_size: spec.max_request_body_size.unwrap_or_default(),
+        max_request_body_size: spec
+            .max_request_body_size
+            .and_then(|bytes| u64::try_from(bytes).ok())
+            .unwrap_or_default(),
         proxy_read_timeout: spec
             .proxy_read_timeout
             .as_deref()
             .and_then(|text| rules::read_timeout(text).ok())
-            .filter(|nanos| *nanos > 0)
-            .map(std::time::Duration::from_nanos),
+            .filter(|timeout| !timeout.is_zero()),
         proxy_mode: proxy_mode(spec),
         endpoint_prefix: spec.endpoint_prefix.clone().unwrap_or_default(),
         scaling_config: spec
             .backend_replicas
-            .map(|replicas| ScalingConfig { backend_replicas: Some(replicas), extra: Map::new() }),
+            .map(|replicas| ScalingConfig { backend_replicas: Some(replicas), ..ScalingConfig::default() }),
         ..RunConfig::default()
     }
 }

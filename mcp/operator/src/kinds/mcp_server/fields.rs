@@ -3,7 +3,7 @@
 use mcp_api::v1beta1::{MCPServerSpec, ProxyMode, Transport};
 
 /// Fields that the spec sets and that change nothing in this version. None of them guards anything.
-pub fn fields_without_effect(spec: &MCPServerSpec) -> Vec<&'static str> {
+pub(super) fn fields_without_effect(spec: &MCPServerSpec) -> Vec<&'static str> {
     let fields = [
         ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
         ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
@@ -14,7 +14,7 @@ pub fn fields_without_effect(spec: &MCPServerSpec) -> Vec<&'static str> {
 }
 
 /// What this version's runner cannot speak yet, if the spec asks for it.
-pub fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
+pub(super) fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
     match (spec.transport, spec.proxy_mode) {
         (Transport::Sse, _) => Some("spec.transport sse"),
         (Transport::Stdio, ProxyMode::Sse) => Some("spec.proxyMode sse"),

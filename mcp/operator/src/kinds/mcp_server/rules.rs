@@ -1,6 +1,6 @@
 //! Rules of MCPServer that its schema cannot say.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use mcp_api::v1beta1::{MCPServer, MCPServerSpec};
 use mcp_runconfig::duration;
@@ -31,13 +31,11 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
     problems
 }
 
-/// `spec.proxyReadTimeout` in nanoseconds.
-pub(super) fn read_timeout(text: &str) -> Result<i64, String> {
-    match duration::parse(text) {
-        Ok(nanos) if nanos < 0 => Err(format!("{text:?} is negative; write a duration such as \"30s\"")),
-        Ok(nanos) => Ok(nanos),
-        Err(error) => Err(error.to_string()),
-    }
+/// `spec.proxyReadTimeout`.
+pub(super) fn read_timeout(text: &str) -> Result<Duration, String> {
+    let nanos = duration::parse(text).map_err(|error| error.to_string())?;
+    let nanos = u64::try_from(nanos).map_err(|_| format!("{text:?} is negative; write a duration such as \"30s\""))?;
+    Ok(Duration::from_nanos(nanos))
 }
 
 fn name_problems(name: &str) -> Vec<Problem> {

@@ -1,0 +1,123 @@
+//! MCPToolConfig: which tools of a workload clients see, and under which names.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use mcp_api::{
+    names::{condition, finalizer, reason},
+    v1beta1::{MCPToolConfig, MCPToolConfigStatus, WorkloadRef},
+};
+use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};
+use serde_json::Map;
+
+use crate::{
+    config::{ConfigKind, ConfigReport, Words},
+    problem::Problem,
+    reference::{Reference, Referrer},
+    settings::Settings,
+    subject::Subject,
+};
+
+impl Subject for MCPToolConfig {
+    const FINALIZER: &'static str = finalizer::MCP_TOOL_CONFIG;
+    const RESOURCES: [&'static str; 3] = ["mcptoolconfigs", "mcptoolconfigs/status", "mcptoolconfigs/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        Vec::new()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (at, tool) in self.spec.tools_filter.iter().flatten().enumerate() {
+            if !is_tool(tool) {
+                problems.push(Problem::new(format!("spec.toolsFilter[{at}]"), not_a_tool(tool)));
+            }
+        }
+        let mut taken = BTreeMap::new();
+        for (tool, change) in self.spec.tools_override.iter().flatten() {
+            let field = format!("spec.toolsOverride[{tool}]");
+            let name = change.name.as_deref().filter(|name| !name.is_empty());
+            if !is_tool(tool) {
+                problems.push(Problem::new(&*field, not_a_tool(tool)));
+            }
+            if let Some(name) = name.filter(|name| !is_tool(name)) {
+                problems.push(Problem::new(format!("{field}.name"), not_a_tool(name)));
+            }
+            if name.is_none() && change.description.as_deref().is_none_or(str::is_empty) {
+                problems.push(Problem::new(&*field, "changes nothing; set name or description, or remove it"));
+            }
+            if let Some(other) = name.and_then(|name| taken.insert(name, tool)) {
+                let message =
+                    format!("{:?} is already the name of {other:?}; choose another", name.unwrap_or_default());
+                problems.push(Problem::new(format!("{field}.name"), message));
+            }
+        }
+        problems
+    }
+
+    fn warnings(&self, _: &Settings) -> Vec<String> {
+        let annotated = self.spec.tools_override.iter().flatten().filter(|(_, change)| change.annotations.is_some());
+        annotated
+            .map(|(tool, _)| format!("spec.toolsOverride[{tool}].annotations has no effect in this version"))
+            .collect()
+    }
+}
+
+impl ConfigKind for MCPToolConfig {
+    const WORDS: Words = Words {
+        condition: condition::TOOL_CONFIG_VALIDATED,
+        valid: reason::TOOL_CONFIG_VALID,
+        not_found: reason::TOOL_CONFIG_NOT_FOUND,
+        not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        // It names no Secret.
+        secret_not_found: reason::TOOL_CONFIG_NOT_VALID,
+        secret_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+    };
+    const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];
+
+    fn enforce(&self, document: &mut RunConfig) {
+        let shown = self.spec.tools_override.iter().flatten().map(|(tool, change)| {
+            let change = ToolOverride {
+                name: change.name.clone().unwrap_or_default(),
+                description: change.description.clone().unwrap_or_default(),
+                extra: Map::new(),
+            };
+            (tool.clone(), change)
+        });
+        let parameters = ToolFilterParameters {
+            filter_tools: self.spec.tools_filter.clone().unwrap_or_default(),
+            tools_override: shown.collect(),
+            extra: Map::new(),
+        };
+        document.middleware_configs.extend(parameters.middleware());
+        (document.tools_filter, document.tools_override) = (parameters.filter_tools, parameters.tools_override);
+    }
+
+    fn conditions(status: &MCPToolConfigStatus) -> Option<&Vec<Condition>> {
+        status.conditions.as_ref()
+    }
+
+    fn last_hash(status: &MCPToolConfigStatus) -> Option<&str> {
+        status.config_hash.as_deref()
+    }
+
+    fn status_of(report: ConfigReport) -> MCPToolConfigStatus {
+        let workloads: Vec<_> =
+            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
+        MCPToolConfigStatus {
+            conditions: report.conditions,
+            config_hash: report.config_hash,
+            observed_generation: report.observed_generation,
+            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+        }
+    }
+}
+
+/// Whether the RunConfig takes it as the name of a tool.
+fn is_tool(name: &str) -> bool {
+    !name.is_empty() && !name.contains([',', '\n', '\r'])
+}
+
+fn not_a_tool(name: &str) -> String {
+    format!("{name:?} cannot name a tool; write its name without commas and line breaks")
+}
