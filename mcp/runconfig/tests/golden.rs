@@ -137,7 +137,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
     let config = RunConfig {
         schema_version: mcp_runconfig::SCHEMA_VERSION.into(),
         name: "x".into(),
-        session_ttl: Some(Duration::from_secs(3600)),
+        session_ttl: Some(Duration::from_hours(1)),
         max_request_body_size: 1 << 20,
         proxy_read_timeout: Some(Duration::from_mins(1)),
         tools_filter: tools.filter_tools.clone(),
