@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, decoded, new_object, old_object, text};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, old_object, text};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -205,7 +205,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = being_deleted(request) {
+            if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());

@@ -10,7 +10,7 @@ use portcullis_manifest::{Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object, old_object};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -225,7 +225,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = being_deleted(request) {
+            if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());
