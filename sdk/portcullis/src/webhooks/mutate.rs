@@ -94,7 +94,8 @@ type OnDelete<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + 
 /// server may call them again on their own result. Give sets an order (`BTreeSet`): a `HashSet` is written in another one
 /// each time, which is an edit as any other.
 ///
-/// As with [`Validate`](super::Validate), objects that are being deleted never reach a handler.
+/// As with [`Validate`](super::Validate), an update of an object that is being deleted reaches no handler, and gets no
+/// patch, if it changes only `metadata` or `status`.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
