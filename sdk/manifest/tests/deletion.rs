@@ -22,11 +22,12 @@ fn webhook(kind: WebhookKind, group: &str, resource: &str, scope: Scope, operati
 
 #[test]
 fn every_webhook_for_updates_exempts_the_removal_of_finalizers_and_one_for_namespaces_their_own() {
+    type Case<'a> = (&'a str, &'a str, Scope, &'a [Operation], &'a [&'a str]);
     use Operation::{Connect, Create, Delete, Update};
     let (metadata, finalize) =
         ("portcullis.dev/exclude-finalizer-removal", "portcullis.dev/exclude-namespace-finalize");
     let service = ServiceRef { namespace: "demo".into(), name: "hooks".into(), port: 443 };
-    let cases: [(&str, &str, Scope, &[Operation], &[&str]); 10] = [
+    let cases: [Case<'_>; 10] = [
         ("demo.example", "things", Scope::Namespaced, &[Create, Update], &[metadata]),
         ("demo.example", "things/status", Scope::Namespaced, &[Update], &[metadata]),
         ("demo.example", "things", Scope::Namespaced, &[Create, Delete, Connect], &[]),

@@ -28,9 +28,10 @@ async fn an_object_being_deleted_takes_no_forbidden_value_and_its_finalizers_go_
 
     gate.objects.servers().delete("web", &DeleteParams::default()).await.unwrap();
     gate.objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
+    let elsewhere = webhook_config("gate", json!({"url": "ftp://elsewhere"}));
     let edits = [
         ("MCPServer", "web", json!({"spec": {"image": "e f"}})),
-        ("MCPWebhookConfig", "gate", json!({"spec": {"url": "ftp://elsewhere"}})),
+        ("MCPWebhookConfig", "gate", json!({"spec": elsewhere["spec"]})),
     ];
     for (kind, name, edit) in &edits {
         let refused = gate.objects.patch(kind, name, edit.clone()).await;

@@ -10,7 +10,8 @@ use kube::{CustomResourceExt, ResourceExt};
 use portcullis::webhooks::{Context, Mutate, Mutation, Scope, Target, Validate, Verdict, Webhooks};
 use serde_json::{Value, json};
 
-use crate::fixture::Entity;
+use crate::decisions::ask;
+use crate::fixture::{Entity, review};
 use crate::fleet::{Fleet, fleet};
 use crate::gate::{Gate, status};
 
@@ -304,6 +305,43 @@ async fn no_edit_beside_metadata_and_status_goes_past_the_webhook_in_any_kind() 
     }
     for (kind, name, api, _) in &objects {
         assert!(api.get_opt(name).await.unwrap().is_none(), "{kind}");
+    }
+}
+
+/// Configurations of an earlier version, and API servers that know no match conditions, send what the condition exempts.
+#[tokio::test]
+async fn what_a_match_condition_would_exempt_is_allowed_where_it_is_sent_and_nothing_else_is() {
+    let routes = no_updates("*/*", Scope::Any).routes().unwrap();
+    let object = |deleted: bool, content: Value| {
+        let mut object = content;
+        object["metadata"] = json!({"name": "a"});
+        if deleted {
+            object["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
+        }
+        object
+    };
+    let (held, none) = (json!({"spec": {"finalizers": ["kubernetes"]}}), json!({"spec": {}}));
+    let namespaces = ("", "namespaces", "finalize");
+    let things = ("demo.example", "things", "");
+    let cases = [
+        (namespaces, true, &held, &none, true),
+        (namespaces, false, &held, &none, false),
+        (("", "namespaces", ""), true, &held, &none, false),
+        (("demo.example", "namespaces", "finalize"), true, &held, &none, false),
+        (("", "things", "finalize"), true, &held, &none, false),
+        (things, true, &held, &held, true),
+        (things, false, &held, &held, false),
+        (things, true, &held, &none, false),
+        (things, true, &json!({"data": 1}), &json!({"data": 1, "more": 1}), false),
+        (things, true, &json!({"data": 1, "more": 1}), &json!({"data": 1}), false),
+        (things, true, &json!({"status": 1}), &json!({}), true),
+    ];
+    for ((group, resource, subresource), deleted, old, new, allowed) in cases {
+        let mut review = review("UPDATE", object(deleted, new.clone()), object(deleted, old.clone()));
+        review["request"]["resource"] = json!({"group": group, "version": "v1", "resource": resource});
+        review["request"]["subResource"] = json!(subresource);
+        let (_, answer) = ask(&routes, "/validate/judge", &review).await;
+        assert_eq!(answer["response"]["allowed"], allowed, "{group}/{resource}/{subresource} {old} {new}: {answer}");
     }
 }
 
