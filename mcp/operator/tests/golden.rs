@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
-#[path = "pem.rs"]
+#[path = "support/pem.rs"]
 mod pem;
 
 use std::{
