@@ -78,7 +78,7 @@ pub(super) async fn digest_key(
         match kept_key(&api, namespace, name).await {
             Ok(key) => return Some(key),
             Err(error) => {
-                tracing::warn!(namespace, name, %error, "cannot read or create the Secret with the key of digests; retrying");
+                tracing::warn!(namespace, name, %error, "cannot read or create the Secret with the key of digests (if it exists without a key of 32 bytes, delete it); retrying");
             }
         }
         stop.run_until_cancelled(tokio::time::sleep(pause)).await?;
