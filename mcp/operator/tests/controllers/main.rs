@@ -11,10 +11,14 @@ mod guards;
 mod interruption;
 mod obstacles;
 mod offline;
+mod policy;
+mod recorder;
 mod repair;
 mod rest;
 mod rollout;
+mod secrets;
 mod status;
+mod tool_config;
 mod undecodable;
 
 use portcullis_testing::{ControlPlane, User};

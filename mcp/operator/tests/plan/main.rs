@@ -11,9 +11,14 @@
 mod pem;
 
 mod children;
+mod contract;
 mod guards;
+mod network;
+mod policy;
+mod restart;
 mod rollout;
 mod rules;
 mod status;
+mod tool_config;
 mod webhook_config;
 mod world;

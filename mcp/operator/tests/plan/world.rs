@@ -84,6 +84,23 @@ impl World {
         world
     }
 
+    /// A streamable-HTTP server with the tool configuration `tools`, and a proxy's image that has its middleware.
+    pub(crate) fn tooled() -> Self {
+        let mut world =
+            Self::of(json!({"image": "x:1", "transport": "streamable-http", "toolConfigRef": {"name": "tools"}}));
+        world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
+        world.settings.runner_middleware = WITH_TOOL_FILTER;
+        world
+    }
+
+    /// A pod of the Deployment as it is now, in this state.
+    pub(crate) fn pod_of_now(&self, phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
+        let spec = self.deployment.as_ref().and_then(|live| live.spec.clone()).expect("the proxy exists");
+        let mut pod = pod(phase, ready, waiting);
+        pod.metadata.annotations = spec.template.metadata.and_then(|metadata| metadata.annotations);
+        pod
+    }
+
     pub(crate) fn secret(&mut self, name: &str, key: &str, value: &str) {
         self.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
@@ -132,6 +149,18 @@ impl World {
     }
 }
 
+/// The middleware of a proxy that has the tool filter.
+pub(crate) const WITH_TOOL_FILTER: &[&str] = &[
+    "bodylimit",
+    "auth",
+    "tool-filter",
+    "tool-call-filter",
+    "mcp-parser",
+    "mutating-webhook",
+    "validating-webhook",
+    "recovery",
+];
+
 /// What is known of this value.
 pub(crate) fn secret_value(value: &[u8]) -> SecretValue {
     SecretValue::of(value, &DigestKey::new(b"the key of tests"))
@@ -140,6 +169,14 @@ pub(crate) fn secret_value(value: &[u8]) -> SecretValue {
 pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {
     serde_json::from_value(json!({
         "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPToolConfig",
         "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
     }))
     .unwrap()
@@ -169,6 +206,11 @@ pub(crate) fn checksum(plan: &Plan) -> &str {
     deployment(plan)["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/runconfig-checksum"]
         .as_str()
         .expect("the checksum is there")
+}
+
+/// The guards on the proxy's pod template; null where there are none.
+pub(crate) fn guards(plan: &Plan) -> &Value {
+    &deployment(plan)["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/guards"]
 }
 
 /// Reason and message of a condition with this status.

@@ -5,7 +5,9 @@ mod objects;
 mod operator;
 pub(crate) mod pem;
 
-pub(crate) use objects::{Objects, children_of, every_override, labelled, minimal, ready_pods, webhook_config};
+pub(crate) use objects::{
+    Objects, children_of, every_override, labelled, minimal, ready_pods, tool_config, webhook_config,
+};
 pub(crate) use operator::{Operator, generated, nothing_written, quiet, shipped_rules, shipped_user, writes};
 
 use std::time::Duration;

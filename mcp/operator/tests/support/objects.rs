@@ -224,6 +224,13 @@ pub(crate) fn webhook_config(name: &str, webhook: Value) -> Value {
     })
 }
 
+/// A configuration of the tools that clients see.
+pub(crate) fn tool_config(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPToolConfig", "metadata": {"name": name}, "spec": spec,
+    })
+}
+
 /// What a server with every override refers to, and the server.
 pub(crate) fn every_override(name: &str) -> Vec<Value> {
     let Pair { cert_pem, key_pem } = pem::client();
