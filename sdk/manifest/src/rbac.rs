@@ -117,9 +117,13 @@ impl Access {
     #[must_use]
     pub fn and(mut self, other: impl Into<Self>) -> Self {
         let Self { watched, cluster, own_namespace } = other.into();
-        watched.into_iter().for_each(|grant| grant.join(&mut self.watched));
-        cluster.into_iter().for_each(|grant| grant.join(&mut self.cluster));
-        own_namespace.into_iter().for_each(|grant| grant.join(&mut self.own_namespace));
+        let both =
+            [(watched, &mut self.watched), (cluster, &mut self.cluster), (own_namespace, &mut self.own_namespace)];
+        for (more, grants) in both {
+            for grant in more {
+                grant.join(grants);
+            }
+        }
         self
     }
 
