@@ -9,7 +9,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let operator = Operator::named("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![entity_operator::crd()?])
-        .rbac(controller::grants())
-        .setup(|_: &NoArgs| Ok(Parts::new(entity_operator::webhooks()?).controller("entities", controller::run)));
+        .setup(|_: &NoArgs| {
+            let parts = Parts::new(entity_operator::webhooks()?);
+            Ok(parts.controller("entities", controller::grants(), controller::run))
+        });
     Ok(operator.main())
 }

@@ -59,38 +59,18 @@ pub mod annotation {
     pub const TELL_GUARDS: [&str; 2] = [GUARDS, WEBHOOK_CONFIG];
     /// On the MCP server's pod template: a keyed digest of the Secret values that its environment takes.
     pub const SECRETS_CHECKSUM: &str = "toolhive.stacklok.dev/secrets-checksum";
-    /// On the proxy's pod template and on the StatefulSet: the `metadata.generation` they were made from.
-    pub const MCP_SERVER_GENERATION: &str = "toolhive.stacklok.dev/mcpserver-generation";
     /// On an MCPServer, by its user: the RFC 3339 time of a requested restart; copied to the pod template.
     pub const RESTARTED_AT: &str = "mcpserver.toolhive.stacklok.dev/restarted-at";
     /// On an MCPServer, by its user: how to restart, `rolling` (the default) or `immediate`.
     pub const RESTART_STRATEGY: &str = "mcpserver.toolhive.stacklok.dev/restart-strategy";
-    /// On an MCPServer: the last [`RESTARTED_AT`] that was acted upon.
-    pub const LAST_PROCESSED_RESTART: &str = "mcpserver.toolhive.stacklok.dev/last-processed-restart";
-    /// On a live pod template, by `kubectl rollout restart`: kept.
-    pub const KUBECTL_RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 }
 
 /// Condition types. For most, `True` is good; the exceptions say so.
 pub mod condition {
     /// MCPServer: at least one proxy pod serves.
     pub const READY: &str = "Ready";
-    /// MCPServer: `spec.groupRef` names an existing group that is ready.
-    pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
     /// MCPServer: `spec.podTemplateSpec` can be merged.
     pub const POD_TEMPLATE_VALID: &str = "PodTemplateValid";
-    /// MCPServer: the CA bundle that the OIDC configuration names can be used.
-    pub const CA_BUNDLE_REF_VALIDATED: &str = "CABundleRefValidated";
-    /// MCPServer: `spec.oidcConfigRef` can be used.
-    pub const OIDC_CONFIG_REF_VALIDATED: &str = "OIDCConfigRefValidated";
-    /// MCPServer: `spec.authzConfigRef` can be used.
-    pub const AUTHZ_CONFIG_REF_VALIDATED: &str = "AuthzConfigRefValidated";
-    /// MCPServer: `spec.externalAuthConfigRef` can be used; only ever `False`.
-    pub const EXTERNAL_AUTH_CONFIG_VALIDATED: &str = "ExternalAuthConfigValidated";
-    /// MCPServer: `spec.authServerRef` can be used.
-    pub const AUTH_SERVER_REF_VALIDATED: &str = "AuthServerRefValidated";
-    /// MCPServer: `spec.telemetryConfigRef` can be used.
-    pub const TELEMETRY_CONFIG_REF_VALIDATED: &str = "TelemetryConfigRefValidated";
     /// MCPServer: `spec.toolConfigRef` can be used.
     pub const TOOL_CONFIG_VALIDATED: &str = "ToolConfigValidated";
     /// MCPServer: `spec.webhookConfigRef` can be used.
@@ -99,10 +79,6 @@ pub mod condition {
     pub const STDIO_REPLICA_CAPPED: &str = "StdioReplicaCapped";
     /// MCPServer: `True` warns of several replicas without a session storage they share.
     pub const SESSION_STORAGE_WARNING: &str = "SessionStorageWarning";
-    /// MCPServer: `spec.rateLimiting` fits the rest of the spec.
-    pub const RATE_LIMIT_CONFIG_VALID: &str = "RateLimitConfigValid";
-    /// MCPServer: `True` says that `spec.authzConfig.inline.primaryUpstreamProvider` has no effect.
-    pub const AUTHZ_PRIMARY_UPSTREAM_PROVIDER_IGNORED: &str = "AuthzPrimaryUpstreamProviderIgnored";
     /// Configuration kinds: the spec can be used.
     pub const VALID: &str = "Valid";
     /// Configuration kinds: `True` means that a deletion waits for the objects that refer to this one.
@@ -115,34 +91,14 @@ pub mod reason {
     pub const READY: &str = "Ready";
     /// `Ready=False`.
     pub const NOT_READY: &str = "NotReady";
-    /// `GroupRefValidated=True`.
-    pub const GROUP_REF_VALID: &str = "GroupRefIsValid";
-    /// `GroupRefValidated=False`: no such group.
-    pub const GROUP_REF_NOT_FOUND: &str = "GroupRefNotFound";
-    /// `GroupRefValidated=False`: the group is not ready.
-    pub const GROUP_REF_NOT_READY: &str = "GroupRefNotReady";
     /// `PodTemplateValid=True`.
     pub const POD_TEMPLATE_VALID: &str = "ValidPodTemplateSpec";
     /// `PodTemplateValid=False`.
     pub const POD_TEMPLATE_INVALID: &str = "InvalidPodTemplateSpec";
     /// `StdioReplicaCapped=True`.
     pub const STDIO_CAPPED: &str = "StdioTransportCapAt1";
-    /// `StdioReplicaCapped=False`.
-    pub const STDIO_NOT_CAPPED: &str = "StdioReplicaCapNotActive";
     /// `SessionStorageWarning=True`.
     pub const SESSION_STORAGE_MISSING: &str = "SessionStorageMissingForReplicas";
-    /// `SessionStorageWarning=False`: the replicas share a storage.
-    pub const SESSION_STORAGE_CONFIGURED: &str = "SessionStorageConfigured";
-    /// `SessionStorageWarning=False`: there are no several replicas.
-    pub const SESSION_STORAGE_NOT_APPLICABLE: &str = "SessionStorageWarningNotApplicable";
-    /// `RateLimitConfigValid=True`: the limits can be enforced.
-    pub const RATE_LIMIT_VALID: &str = "RateLimitConfigValid";
-    /// `RateLimitConfigValid=True`: there are no limits.
-    pub const RATE_LIMIT_NOT_APPLICABLE: &str = "RateLimitNotApplicable";
-    /// `RateLimitConfigValid=False`: per-user limits without authentication.
-    pub const PER_USER_REQUIRES_AUTH: &str = "PerUserRequiresAuth";
-    /// `AuthzPrimaryUpstreamProviderIgnored=True`.
-    pub const PRIMARY_UPSTREAM_PROVIDER_IGNORED: &str = "PrimaryUpstreamProviderIgnored";
     /// `ToolConfigValidated=True`.
     pub const TOOL_CONFIG_VALID: &str = "ToolConfigValid";
     /// `ToolConfigValidated=False`: no such MCPToolConfig.

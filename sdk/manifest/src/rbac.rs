@@ -29,6 +29,18 @@ impl Grant {
         self
     }
 
+    /// Adds it to a list: to the grant on the same resources and names, if there is one, and to the end if not.
+    fn join(self, grants: &mut Vec<Self>) {
+        let same = |it: &&mut Self| (it.group, &it.resources, &it.names) == (self.group, &self.resources, &self.names);
+        match grants.iter_mut().find(same) {
+            Some(grant) => {
+                let new: Vec<_> = self.verbs.into_iter().filter(|verb| !grant.verbs.contains(verb)).collect();
+                grant.verbs.extend(new);
+            }
+            None => grants.push(self),
+        }
+    }
+
     /// The same as Kubernetes' own type.
     pub fn to_rule(&self) -> PolicyRule {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -54,7 +66,15 @@ impl Grant {
     }
 }
 
-/// Everything that an operator may do.
+/// What an account may do, and where. A list of grants is one on [what is watched](Self::watched).
+///
+/// ```
+/// use portcullis_manifest::{Access, Grant};
+///
+/// let orders = [Grant::new("shop.example", &["orders"], &["list", "watch", "patch"])];
+/// let key = [Grant::new("", &["secrets"], &["get"]).named(["order-key"])];
+/// let access = Access::from(orders).in_own_namespace(key);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// On what it watches: in every namespace and on the cluster; in one namespace, for an installation that is
@@ -79,7 +99,34 @@ pub struct Account {
     pub restricted_to: Option<String>,
 }
 
+impl<G: IntoIterator<Item = Grant>> From<G> for Access {
+    fn from(grants: G) -> Self {
+        Self { watched: grants.into_iter().collect(), ..Self::default() }
+    }
+}
+
 impl Access {
+    /// Adds grants in the operator's own namespace.
+    #[must_use]
+    pub fn in_own_namespace(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
+        self.own_namespace.extend(grants);
+        self
+    }
+
+    /// The union of both. Grants on the same resources and names become one; the order is that of their first mention.
+    #[must_use]
+    pub fn and(mut self, other: impl Into<Self>) -> Self {
+        let Self { watched, cluster, own_namespace } = other.into();
+        let both =
+            [(watched, &mut self.watched), (cluster, &mut self.cluster), (own_namespace, &mut self.own_namespace)];
+        for (more, grants) in both {
+            for grant in more {
+                grant.join(grants);
+            }
+        }
+        self
+    }
+
     /// ServiceAccount, roles and bindings. A role without rules is left out.
     ///
     /// For an account that is restricted to a namespace, what it may do with what it watches is a Role in that

@@ -73,6 +73,16 @@ fn one_that_lives_where_it_is_restricted_to_has_one_role_there() {
 }
 
 #[test]
+fn a_union_says_each_right_once_and_no_right_that_nobody_granted() {
+    let grant = |verbs: &[&'static str]| Grant::new("", &["secrets"], verbs);
+    let (mine, both) = (Access::from([grant(&["list", "watch"])]), grant(&["watch", "get"]));
+    let union = mine.and([both.clone(), both.clone().named(["pair"])]);
+    assert_eq!(union.watched, [grant(&["list", "watch", "get"]), both.clone().named(["pair"])]);
+    let elsewhere = union.clone().and(Access::default().in_own_namespace([both.clone()]));
+    assert_eq!((elsewhere.watched, elsewhere.own_namespace), (union.watched, vec![both]));
+}
+
+#[test]
 fn a_role_without_rules_is_not_there() {
     let manifests = Access::default().manifests(&account(Some("team")), |_, _| false);
     assert_eq!(manifests.len(), 1, "{manifests:?}");

@@ -107,17 +107,21 @@ async fn greet(runtime: Runtime) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the controller may do.
+fn grants() -> Vec<Grant> {
+    vec![
+        Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
+        Grant::new("demo.example", &["entities/status"], &["patch"]),
+        Grant::new("demo.example", &["entities/finalizers"], &["update"]),
+        Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
+        Grant::new("events.k8s.io", &["events"], &["create"]),
+    ]
+}
+
 fn main() -> ExitCode {
     Operator::named("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![Entity::crd()])
-        .rbac(vec![
-            Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
-            Grant::new("demo.example", &["entities/status"], &["patch"]),
-            Grant::new("demo.example", &["entities/finalizers"], &["update"]),
-            Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
-            Grant::new("events.k8s.io", &["events"], &["create"]),
-        ])
         .setup(|args: &Args| {
             let (creating, updating) = (args.clone(), args.clone());
             let username = Validate::<Entity>::named("username")
@@ -125,7 +129,7 @@ fn main() -> ExitCode {
                 .on_update(move |_, new, _| judge(new, updating.clone()));
             let webhooks =
                 Webhooks::new().validate(username).mutate(Mutate::<Entity>::named("defaults").on_create(defaults));
-            Ok(Parts::new(webhooks).controller("greeter", greet))
+            Ok(Parts::new(webhooks).controller("greeter", grants(), greet))
         })
         .main()
 }

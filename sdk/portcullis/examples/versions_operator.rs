@@ -117,17 +117,15 @@ async fn name(pass: Pass<v1::Person>) -> Result<Next, ControllerError> {
 fn main() -> anyhow::Result<ExitCode> {
     // Objects are stored in the version that is named here.
     let crd = merge_crds(vec![v1::Person::crd(), v2::Person::crd(), v3::Person::crd()], "v3")?;
-    let operator = Operator::named("versions-operator")
-        .version(env!("CARGO_PKG_VERSION"))
-        .crds(vec![crd])
-        .rbac(vec![Grant::new("versions.example", &["people"], &["list", "watch"])])
-        .setup(|args: &Args| {
+    let operator =
+        Operator::named("versions-operator").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|args: &Args| {
             let people = Convert::<v3::Person>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2);
             let parts = Parts::new(Webhooks::new().convert(people));
             if !args.name {
                 return Ok(parts);
             }
-            Ok(parts.controller("names", |runtime| Controller::named("names").run(runtime, name)))
+            let people = [Grant::new("versions.example", &["people"], &["list", "watch"])];
+            Ok(parts.controller("names", people, |runtime| Controller::named("names").run(runtime, name)))
         });
     Ok(operator.main())
 }

@@ -11,14 +11,25 @@ pub struct Source {
 }
 
 impl Source {
-    /// The content without comment lines and without what follows `#[cfg(test)]`.
+    /// The content without items that follow `#[cfg(test)]`: a declaration up to its semicolon, a block up to its end.
+    pub fn without_tests(&self) -> String {
+        let mut lines = self.text.lines();
+        let mut shipped = Vec::new();
+        while let Some(line) = lines.next() {
+            let Some(indent) = line.strip_suffix("#[cfg(test)]") else {
+                shipped.push(line);
+                continue;
+            };
+            let end = format!("{indent}}}");
+            lines.by_ref().find(|line| line.ends_with(';') && !line.starts_with(&format!("{indent} ")) || *line == end);
+        }
+        shipped.join("\n")
+    }
+
+    /// The content without tests and without comment lines.
     pub fn shipped_code(&self) -> String {
-        self.text
-            .lines()
-            .take_while(|line| line.trim() != "#[cfg(test)]")
-            .filter(|line| !line.trim_start().starts_with("//"))
-            .collect::<Vec<_>>()
-            .join("\n")
+        let shipped = self.without_tests();
+        shipped.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -77,7 +77,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     ConfigPlan { may_go, report, events }
 }
 
-/// `MCPServers: a, b; VirtualMCPServers: c`.
+/// The names of each kind after its plural: `Foos: a, b; Bars: c`.
 fn list(referrers: &[Referrer]) -> String {
     let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for Referrer { kind, name } in referrers {

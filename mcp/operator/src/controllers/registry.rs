@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::{Role, RoleBinding},
 };
+use mcp_api::names::GROUP;
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
     manifest::Grant,
@@ -46,8 +47,10 @@ pub(super) trait Registered: Send + Sync {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks;
     /// Makes its controller, which does nothing yet.
     fn controller(&self, building: &Building) -> Box<dyn KindController>;
-    /// What the controller does with the objects of the kind.
-    fn grants(&self) -> Vec<Grant>;
+    /// Its plural.
+    fn plural(&self) -> &'static str;
+    /// What the controller writes of the objects of the kind.
+    fn writes(&self) -> Vec<Grant>;
 }
 
 /// What controllers are made from.
@@ -88,9 +91,14 @@ impl Registry {
         self
     }
 
-    /// What the controllers do with the objects of the kinds.
-    pub fn grants(&self) -> Vec<Grant> {
-        self.kinds.iter().flat_map(|kind| kind.grants()).collect()
+    /// What the stores hold of the kinds.
+    pub fn reads(&self) -> Vec<Grant> {
+        self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
+    }
+
+    /// What the controllers write of the objects of the kinds.
+    pub fn writes(&self) -> Vec<Grant> {
+        self.kinds.iter().flat_map(|kind| kind.writes()).collect()
     }
 }
 
@@ -129,14 +137,18 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         Box::new(OfWorkloads { controller, work, pods, wake: wake.clone() })
     }
 
-    fn grants(&self) -> Vec<Grant> {
+    fn plural(&self) -> &'static str {
+        W::RESOURCES[0]
+    }
+
+    fn writes(&self) -> Vec<Grant> {
         let [objects, status, finalizers] = W::RESOURCES;
         vec![
             // Finalizers are patched on the object, status on its own. `finalizers: update` lets children name their
             // owner as blocking its deletion, where the API server checks that.
-            Grant::new(mcp_api::names::GROUP, &[objects], &["list", "watch", "patch"]),
-            Grant::new(mcp_api::names::GROUP, &[status], &["patch"]),
-            Grant::new(mcp_api::names::GROUP, &[finalizers], &["update"]),
+            Grant::new(GROUP, &[objects], &["patch"]),
+            Grant::new(GROUP, &[status], &["patch"]),
+            Grant::new(GROUP, &[finalizers], &["update"]),
         ]
     }
 }
@@ -201,12 +213,13 @@ impl<K: ConfigKind> Registered for Config<K> {
         Box::new(OfConfigs { controller, work })
     }
 
-    fn grants(&self) -> Vec<Grant> {
+    fn plural(&self) -> &'static str {
+        K::RESOURCES[0]
+    }
+
+    fn writes(&self) -> Vec<Grant> {
         let [objects, status, _] = K::RESOURCES;
-        vec![
-            Grant::new(mcp_api::names::GROUP, &[objects], &["list", "watch", "patch"]),
-            Grant::new(mcp_api::names::GROUP, &[status], &["patch"]),
-        ]
+        vec![Grant::new(GROUP, &[objects], &["patch"]), Grant::new(GROUP, &[status], &["patch"])]
     }
 }
 

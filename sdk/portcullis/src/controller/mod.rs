@@ -45,19 +45,23 @@
 //!     Ok(Next::Wait)
 //! }
 //!
+//! /// What the controller may do, and nothing else.
+//! fn grants() -> Vec<Grant> {
+//!     vec![
+//!         Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
+//!         Grant::new("demo.example", &["entities/status"], &["patch"]),
+//!         Grant::new("demo.example", &["entities/finalizers"], &["update"]),
+//!         Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
+//!         Grant::new("events.k8s.io", &["events"], &["create"]),
+//!     ]
+//! }
+//!
 //! fn main() -> ExitCode {
 //!     # if std::env::args().count() < 2 { return ExitCode::SUCCESS }
 //!     Operator::named("greeter")
 //!         .crds(vec![Entity::crd()])
-//!         .rbac(vec![
-//!             Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
-//!             Grant::new("demo.example", &["entities/status"], &["patch"]),
-//!             Grant::new("demo.example", &["entities/finalizers"], &["update"]),
-//!             Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
-//!             Grant::new("events.k8s.io", &["events"], &["create"]),
-//!         ])
 //!         .setup(|_: &NoArgs| {
-//!             Ok(Parts::new(Webhooks::new()).controller("greeter", |runtime| {
+//!             Ok(Parts::new(Webhooks::new()).controller("greeter", grants(), |runtime| {
 //!                 Controller::<Entity>::named("greeter").owns::<ConfigMap>().run(runtime, reconcile)
 //!             }))
 //!         })

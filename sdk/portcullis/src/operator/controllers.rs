@@ -57,7 +57,7 @@ impl Controllers {
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
         let mut tasks = Tasks::default();
         for (name, controller) in &self.by_name {
-            tasks.spawn(format!("controller {name}"), &end, controller(runtime.clone()));
+            tasks.spawn(format!("controller {name}"), &end, (controller.run)(runtime.clone()));
         }
         let (mut result, limit) = tokio::select! {
             // The others end too, and the process with them: nobody goes on reconciling here.
@@ -86,6 +86,7 @@ mod tests {
     use anyhow::bail;
     use http::{Request, Response};
     use kube::client::Body;
+    use portcullis_manifest::Access;
     use tokio::time::Instant;
 
     use super::*;
@@ -97,8 +98,9 @@ mod tests {
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        let fails: Controller = Box::new(|_| Box::pin(async { bail!("no luck") }));
-        let hangs: Controller = Box::new(|_| Box::pin(pending()));
+        let controller = |run| Controller { access: Access::default(), run };
+        let fails = controller(Box::new(|_| Box::pin(async { bail!("no luck") })));
+        let hangs = controller(Box::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let patience = Duration::from_secs(20);
         let controllers = Controllers { by_name, runtime, patience };

@@ -101,7 +101,13 @@ pub struct Operator<A: clap::Args = NoArgs> {
 }
 
 type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
-type Controller = Box<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+type Task = Box<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+
+/// A controller: what it may do, and what it does.
+struct Controller {
+    access: Access,
+    run: Task,
+}
 
 /// What a controller is given.
 #[derive(Clone)]
@@ -165,7 +171,7 @@ impl Runtime {
 pub struct Parts {
     webhooks: Webhooks,
     controllers: BTreeMap<String, Controller>,
-    everywhere: BTreeMap<String, Controller>,
+    everywhere: BTreeMap<String, Task>,
     rotation_timing: RotationTiming,
     time_of_day: TimeOfDay,
     /// The first name that two controllers have, or two tasks.
@@ -181,13 +187,18 @@ impl Parts {
     /// Adds a controller. It runs in the one replica that leads, until [`Runtime::stop`] is cancelled, and is called
     /// again when this replica leads again; when it returns before it is asked to, or fails, the process ends with its
     /// error. Two of one name are an error at the start.
-    pub fn controller<F, R>(mut self, name: &str, controller: F) -> Self
+    ///
+    /// `access` is what this controller may do. A list of [`Grant`]s is about what it watches: every namespace, or the one
+    /// that an installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace,
+    /// in whose names `{release}` stands for [`Runtime::release`].
+    pub fn controller<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: Outcome> + Send + 'static,
     {
         let webhooks = self.webhooks.clone();
-        let controller = boxed(move |runtime: Runtime| controller(runtime.validated_by(&webhooks)));
+        let run = boxed(move |runtime: Runtime| run(runtime.validated_by(&webhooks)));
+        let controller = Controller { access: access.into(), run };
         if self.controllers.insert(name.to_owned(), controller).is_some() {
             self.twice.get_or_insert_with(|| name.to_owned());
         }
@@ -196,7 +207,7 @@ impl Parts {
 
     /// Adds what every replica runs as long as its process, whether it leads or not: a cache that webhooks read. There,
     /// [`Runtime::stop`] is cancelled when the last call of a webhook is answered. It does not write:
-    /// [`Runtime::leadership`] never holds there.
+    /// [`Runtime::leadership`] never holds there. What it reads is granted by [`Operator::rbac`].
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -229,7 +240,7 @@ impl Parts {
     }
 }
 
-fn boxed<F, R>(task: F) -> Controller
+fn boxed<F, R>(task: F) -> Task
 where
     F: Fn(Runtime) -> R + Send + Sync + 'static,
     R: Future<Output: Outcome> + Send + 'static,
@@ -283,17 +294,10 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// What its controllers may do with what they watch: everywhere, or in the one namespace that an installation is
-    /// restricted to. What certificates and webhooks need is added.
-    pub fn rbac(mut self, grants: Vec<Grant>) -> Self {
-        self.access.watched = grants;
-        self
-    }
-
-    /// What its controllers may do in the operator's own namespace. In the names of a grant, `{release}` stands for the
-    /// release of the installation ([`Runtime::release`]).
-    pub fn rbac_in_own_namespace(mut self, grants: Vec<Grant>) -> Self {
-        self.access.own_namespace = grants;
+    /// What handlers of webhooks and tasks [on every replica](Parts::on_every_replica) may do. What a controller may do is
+    /// said where it is added ([`Parts::controller`], in the same way); what certificates and leases need is added.
+    pub fn rbac(mut self, access: impl Into<Access>) -> Self {
+        self.access = access.into();
         self
     }
 
@@ -340,15 +344,16 @@ impl<A: clap::Args> Operator<A> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
 
-    /// All that the operator may do when this installation of it runs `parts`: what was granted for its controllers, and
-    /// what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs with the rights
-    /// of whoever calls it.
+    /// All that the operator may do when this installation of it runs `parts`: what was granted to it and to each of its
+    /// controllers, and what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs
+    /// with the rights of whoever calls it.
     ///
     /// # Errors
     /// When the webhooks or controllers cannot be registered as they are.
     pub fn access(&self, installation: &Installation, parts: &Parts) -> Result<Access, RegistrationError> {
         parts.checked()?;
-        let mut access = self.access.clone();
+        let granted = parts.controllers.values().map(|controller| controller.access.clone());
+        let mut access = granted.fold(self.access.clone(), Access::and);
         for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
             *name = name.replace("{release}", &installation.release);
         }
@@ -379,7 +384,8 @@ impl<A: clap::Args> Operator<A> {
             }
         }
         leases(&mut access, installation, &self.scope_leases, !parts.controllers.is_empty());
-        Ok(access)
+        // What is granted for two reasons is one rule.
+        Ok(Access::default().and(access))
     }
 
     /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that a
@@ -451,8 +457,8 @@ mod tests {
     #[test]
     fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
         let parts = Parts::default()
-            .controller("silent", |runtime| async move { runtime.stop.cancelled().await })
-            .controller("failing", |_| async move {
+            .controller("silent", [], |runtime| async move { runtime.stop.cancelled().await })
+            .controller("failing", [], |_| async move {
                 "no number".parse::<u8>()?;
                 Ok(())
             });
@@ -464,9 +470,9 @@ mod tests {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
         let table: [(fn() -> Parts, _); 3] = [
-            (|| Parts::default().controller("orders", idle).controller("orders", idle), expected.clone()),
+            (|| Parts::default().controller("orders", [], idle).controller("orders", [], idle), expected.clone()),
             (|| Parts::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
-            (|| Parts::default().on_every_replica("orders", idle).controller("orders", idle), Ok(())),
+            (|| Parts::default().on_every_replica("orders", idle).controller("orders", [], idle), Ok(())),
         ];
         for (parts, expected) in table {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));
@@ -477,12 +483,36 @@ mod tests {
 
     #[test]
     fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
-        let secrets = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
-        let operator = Operator::<NoArgs>::named("op").rbac_in_own_namespace(vec![secrets]);
-        let access = operator.access(&operator.installation("here").unwrap(), &Parts::default()).unwrap();
-        let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
-        assert_eq!([&access.own_namespace, &access.watched, &access.cluster].map(|it| reads(it)), [true, false, false]);
-        assert_eq!(access.own_namespace[0].names, ["op-key"]);
+        let secrets =
+            Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named(["{release}-key"])]);
+        let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
+        for (operators, controllers) in cases {
+            let operator = Operator::<NoArgs>::named("op").rbac(operators);
+            let parts = Parts::default().controller("one", controllers, idle);
+            let access = operator.access(&operator.installation("here").unwrap(), &parts).unwrap();
+            let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
+            let places = [&access.own_namespace, &access.watched, &access.cluster];
+            assert_eq!(places.map(|it| reads(it)), [true, false, false]);
+            assert_eq!(access.own_namespace[0].names, ["op-key"]);
+        }
+    }
+
+    #[test]
+    fn an_operator_holds_what_each_of_its_controllers_was_granted_and_nothing_for_one_that_it_does_not_run() {
+        let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
+        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
+        let one = || Parts::default().controller("one", [maps(&["watch", "patch"])], |_| async {});
+        let pods = Grant::new("", &["pods"], &["list"]);
+        let two = one().controller("two", [maps(&["patch"]), pods.clone()], |_| async {});
+        let cases = [
+            (Parts::default(), vec![maps(&["list", "watch"])]),
+            (one(), vec![maps(&["list", "watch", "patch"])]),
+            (two, vec![maps(&["list", "watch", "patch"]), pods]),
+        ];
+        for (parts, expected) in cases {
+            let access = operator.access(&operator.installation("here").unwrap(), &parts).unwrap();
+            assert_eq!(access.watched, expected, "{parts:?}");
+        }
     }
 
     /// Where, which verbs and on which names a grant on leases is.
@@ -498,7 +528,7 @@ mod tests {
     #[test]
     fn rights_on_leases_are_those_that_are_used() {
         let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
-        let controllers = || Parts::default().controller("one", |_| async {});
+        let controllers = || Parts::default().controller("one", [], |_| async {});
         let cases = [
             (None, Parts::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
             (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),

@@ -1,0 +1,123 @@
+//! What ARCHITECTURE.md says of the shape of the crates: what knows of what, and how large they are.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
+
+use std::collections::BTreeSet;
+
+use portcullis_tidy::{Graph, Imports, sources};
+
+const OPERATOR: &str = "mcp/operator/src/";
+const KINDS: &str = "mcp/operator/src/kinds/";
+
+/// Every kind of the contract, whether it is built or not.
+const ALL_KINDS: [&str; 14] = [
+    "EmbeddingServer",
+    "MCPAuthzConfig",
+    "MCPExternalAuthConfig",
+    "MCPGroup",
+    "MCPOIDCConfig",
+    "MCPRegistry",
+    "MCPRemoteProxy",
+    "MCPServer",
+    "MCPServerEntry",
+    "MCPTelemetryConfig",
+    "MCPToolConfig",
+    "MCPWebhookConfig",
+    "VirtualMCPCompositeToolDefinition",
+    "VirtualMCPServer",
+];
+/// Kinds whose name without `MCP` is a word of every operator.
+const GENERAL: [&str; 3] = ["Group", "Registry", "Server"];
+
+/// The crates among whose modules imports go in one direction.
+const WITHOUT_CIRCLES: [&str; 11] = [
+    "mcp/operator",
+    "mcp/api",
+    "mcp/runner",
+    "sdk/manifest",
+    "sdk/pki",
+    "sdk/review",
+    "sdk/testing",
+    "examples/entity-operator",
+    "tests/e2e",
+    "tests/tidy",
+    "benches",
+];
+
+/// The most lines that a crate of `mcp/` may have in `src/`.
+const LINES: usize = 8_000;
+
+/// How a kind is named in code and text, in lower case and without `_` and `-`.
+fn spellings(kind: &str) -> Vec<String> {
+    let short = kind.strip_prefix("MCP").filter(|short| !GENERAL.contains(short));
+    [kind].into_iter().chain(short).map(str::to_lowercase).collect()
+}
+
+#[test]
+fn the_operator_names_no_kind_outside_of_its_folder() {
+    let shared = sources(|path| path.starts_with(OPERATOR) && !path.starts_with(KINDS)).unwrap();
+    for concept in ["reference/", "config/", "workload/", "controllers/", "guards.rs", "admission.rs", "subject.rs"] {
+        let there = shared.iter().any(|source| source.path.starts_with(&format!("{OPERATOR}{concept}")));
+        assert!(there, "{concept} has another name now");
+    }
+    let words: Vec<String> = ALL_KINDS.into_iter().flat_map(spellings).collect();
+    let found: Vec<String> = shared
+        .iter()
+        .flat_map(|source| {
+            let text = source.without_tests();
+            let hits = text.lines().filter(|line| {
+                let line = line.to_lowercase().replace(['_', '-'], "");
+                words.iter().any(|word| line.contains(word))
+            });
+            hits.map(|line| format!("{}: {}", source.path, line.trim())).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(found.is_empty(), "what is particular to a kind belongs to kinds/:\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_kind_is_a_folder_and_a_line_of_registration() {
+    let files = sources(|path| path.starts_with(KINDS)).unwrap();
+    let list = files.iter().find(|source| source.path == format!("{KINDS}mod.rs")).unwrap().shipped_code();
+    let declared: BTreeSet<&str> =
+        list.lines().filter_map(|line| line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'))).collect();
+    let in_folders = files.iter().filter_map(|source| source.path.strip_prefix(KINDS)?.split_once('/'));
+    assert_eq!(declared, in_folders.map(|(folder, _)| folder).collect(), "a module of kinds/ is a private folder");
+    let beside = files.iter().map(|source| &source.path[KINDS.len()..]).filter(|path| !path.contains('/'));
+    assert_eq!(beside.collect::<Vec<_>>(), ["mod.rs"], "beside the folders there is the list of kinds only");
+    let registered = list.matches("::<").count();
+    assert_eq!(registered, declared.len(), "each kind is registered once:\n{list}");
+}
+
+#[test]
+fn a_kind_is_known_to_the_list_of_kinds_alone() {
+    let imports = Imports::of_crate("mcp/operator").unwrap();
+    let kind = |module: &str| module.strip_prefix("kinds::").map(|rest| rest.split("::").next().unwrap().to_owned());
+    assert!(imports.edges().any(|(from, _)| kind(&from).is_some()), "kinds/ has another name now");
+    let found: Vec<_> = imports.edges().filter(|(from, to)| kind(to).is_some() && kind(from) != kind(to)).collect();
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn imports_of_modules_form_no_circle() {
+    for folder in WITHOUT_CIRCLES {
+        let imports = Imports::of_crate(folder).unwrap();
+        assert!(imports.edges().count() > 0, "{folder} has no modules");
+        let circles = imports.circles();
+        assert!(circles.is_empty(), "{folder}:\n{}", circles.join("\n"));
+    }
+}
+
+#[test]
+fn a_crate_of_the_platform_fits_one_reader() {
+    let crates = Graph::resolve().unwrap().members_in("mcp");
+    assert!(crates.contains("mcp-operator"), "{crates:?}");
+    for name in crates {
+        let folder = format!("mcp/{}/src/", name.strip_prefix("mcp-").unwrap());
+        let files =
+            sources(|path| path.strip_prefix(&folder).is_some_and(|path| path.strip_suffix(".rs").is_some())).unwrap();
+        assert!(!files.is_empty(), "{name} does not lie in {folder}");
+        let lines: usize = files.iter().map(|source| source.text.lines().count()).sum();
+        assert!(lines <= LINES, "{name} has {lines} lines in {folder}, {LINES} are allowed; split it by concept");
+    }
+}
