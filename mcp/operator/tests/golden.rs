@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
-#[path = "pem.rs"]
+#[path = "support/pem.rs"]
 mod pem;
 
 use std::{
@@ -316,7 +316,9 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Pl
 fn ours(case: &str) -> BTreeSet<String> {
     let mut leaves = BTreeSet::new();
     for (name, Planned { kind, children, run_config, status }) in &cluster(case).planned {
-        children.iter().for_each(|child| collect(child, &mut leaves));
+        for child in children {
+            collect(child, &mut leaves);
+        }
         let document = run_config.as_deref().unwrap();
         flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
         for key in ["url", "webhookConfigHash"] {

@@ -79,6 +79,8 @@ pub enum Reason {
     Gone,
     /// A later epoch was met.
     Fenced,
+    /// Nobody vouches for the holder any more.
+    Unvouched,
 }
 
 /// Decides from what was seen, when, and who asks. No other clock than our own has a part in it.

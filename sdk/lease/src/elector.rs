@@ -121,7 +121,10 @@ impl Elector {
         self.in_doubt = false;
         let epoch = Epoch::hold(stored.transitions);
         let since = self.hold.filter(|hold| hold.epoch == epoch).map_or(now, |hold| hold.since);
-        let renew_at = write.begun + self.jittered(self.timing.renew());
+        let mut renew_at = write.begun + self.jittered(self.timing.renew());
+        if let Some(proven) = self.timing.proven().map(|proven| since + proven).filter(|at| write.begun < *at) {
+            renew_at = renew_at.min(proven);
+        }
         self.observation.see(Some(stored), now);
         self.hold = Some(Hold { epoch, since, confirmed: write.begun, renew_at });
         self.ended = None;
@@ -145,6 +148,20 @@ impl Elector {
         let pause = self.jittered(pause.min(self.timing.retry()));
         self.retry_at = now + pause;
         self.next_read = now;
+    }
+
+    /// A write was not sent, because nobody vouches for who would hold: a hold ends at once.
+    pub fn unvouched(&mut self, now: Moment) {
+        self.in_doubt = false;
+        self.yields(Reason::Unvouched, now);
+        self.retry_at = now + self.jittered(self.timing.retry());
+    }
+
+    /// Our last write that was answered while we hold: when it was begun, and the version that what we know of was
+    /// stored under.
+    pub fn confirmed(&self) -> Option<(Moment, &str)> {
+        let version = self.observation.present()?.version.as_str();
+        self.hold.map(|hold| (hold.confirmed, version))
     }
 
     /// Whether a write was begun of which it is not known what it did: the Lease may be in our name.
@@ -180,10 +197,13 @@ impl Elector {
         self.hold.map_or(limit, |hold| (hold.confirmed + self.timing.deadline()).since(now).min(limit))
     }
 
-    /// The hold on which one may act at `now`: confirmed, settled and within its deadline.
+    /// The hold on which one may act at `now`: settled, renewed towards the end of that, and within its deadline.
     pub fn acting(&self, now: Moment) -> Option<Hold> {
-        self.hold
-            .filter(|hold| now >= hold.since + self.timing.settling() && now < hold.confirmed + self.timing.deadline())
+        let settled = |hold: &Hold| {
+            let proven = self.timing.proven().is_none_or(|proven| hold.confirmed >= hold.since + proven);
+            proven && now >= hold.since + self.timing.settling()
+        };
+        self.hold.filter(|hold| settled(hold) && now < hold.confirmed + self.timing.deadline())
     }
 
     /// The hold that is believed in, whether one may act on it already or still.

@@ -40,12 +40,12 @@ pub enum LeaseError {
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
     },
-    /// Leases could not be listed or watched in all namespaces.
-    #[error("cannot {action} the Leases {which} in all namespaces{}", advice(.source))]
+    /// Objects could not be listed or watched in all of the cluster.
+    #[error("cannot {action} {which} in all namespaces{}", advice(.source))]
     Watch {
         /// `list` or `watch`.
         action: &'static str,
-        /// Which ones, as in `named x` or `labelled x=y`.
+        /// Which ones, as in `leases named x` or `leases labelled x=y`.
         which: String,
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
@@ -61,12 +61,31 @@ pub enum LeaseError {
         limit: Duration,
     },
     /// There are more Leases than are taken in at once.
-    #[error("more than {limit} Leases {which} in all namespaces; delete those that no installation holds")]
+    #[error("more than {limit} {which} in all namespaces; delete those that no installation holds")]
     Many {
-        /// Which ones, as in `labelled x=y`.
+        /// Which ones, as in `leases labelled x=y`.
         which: String,
         /// How many are.
         limit: u32,
+    },
+    /// No administrator has handed the namespace over to who would hold the Lease.
+    #[error(
+        "namespace {namespace} is not handed over: there is no ValidatingAdmissionPolicy {policy} with a binding of that name; \
+         an administrator applies what 'generate rbac' prints for this installation"
+    )]
+    Unvouched {
+        /// Which one.
+        namespace: String,
+        /// What would vouch for it.
+        policy: String,
+    },
+    /// What hands the namespace over cannot be read.
+    #[error("cannot read the ValidatingAdmissionPolicy {policy} and its binding; grant what 'generate rbac' prints")]
+    Voucher {
+        /// Its name.
+        policy: String,
+        /// What the API server, or the connection to it, said.
+        source: Box<kube::Error>,
     },
     /// The leases of all namespaces were not known in time.
     #[error("the leases of all namespaces are not known after {waited:?}: {reason}")]
@@ -99,7 +118,7 @@ impl LeaseError {
 fn advice(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
-            "; grant get, create and patch on leases in the namespace, or list and watch in all namespaces to the cluster-wide operator"
+            "; grant what 'generate rbac' prints: get, create and patch on leases in the namespace, or list and watch in all namespaces to the cluster-wide operator"
         }
         kube::Error::Api(status) if status.code == 404 => "; create the namespace first",
         _ => "",

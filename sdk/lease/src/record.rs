@@ -78,6 +78,16 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Whether it is what `version` names, or was written after that.
+    pub(crate) fn is_as_new_as(&self, version: &str) -> bool {
+        match (self.version.parse::<u64>(), version.parse::<u64>()) {
+            (Ok(ours), Ok(theirs)) => ours >= theirs,
+            _ => self.version == version,
+        }
+    }
+}
+
 impl From<&Lease> for Record {
     fn from(lease: &Lease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();

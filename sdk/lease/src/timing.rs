@@ -28,13 +28,13 @@ impl Timing {
     };
 
     /// For a namespace: 25 s, which is 30 s with [`ScopeTiming::DEFAULT`](crate::ScopeTiming::DEFAULT)'s grace; stop
-    /// after 20 s without renewal; renew every 8 s; 5 s to settle.
+    /// after 20 s without renewal; renew every 8 s; 15 s to settle.
     pub const SCOPE: Self = Self {
         duration: Duration::from_secs(25),
         deadline: Duration::from_secs(20),
         renew: Duration::from_secs(8),
         retry: Duration::from_secs(2),
-        settle: Duration::from_secs(5),
+        settle: Duration::from_secs(15),
     };
 
     /// `duration`: others take over when they saw no change for that long, or for five minutes; written in whole seconds,
@@ -87,6 +87,12 @@ impl Timing {
     /// A candidate looks again after it; also the longest pause between two tries that failed.
     pub const fn retry(&self) -> Duration {
         self.retry
+    }
+
+    /// So long after the beginning of a hold that settles it is written again before its holder acts: whatever vouches for
+    /// the holder was there all that time, longer than what a cluster-wide operator knows counts.
+    pub(crate) fn proven(&self) -> Option<Duration> {
+        (!self.settle.is_zero()).then(|| self.settle * 9 / 10)
     }
 
     /// A new holder begins to act after it.

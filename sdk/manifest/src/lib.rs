@@ -31,6 +31,7 @@ mod deletion;
 mod kustomization;
 mod labels;
 mod rbac;
+mod scope_policy;
 mod trust;
 mod webhook;
 mod workload;
@@ -46,6 +47,7 @@ pub use labels::Labels;
 /// What a rule names is what a review says.
 pub use portcullis_review::Operation;
 pub use rbac::{Access, Account, Grant};
+pub use scope_policy::ScopePolicy;
 pub use trust::Trust;
 pub use webhook::{
     FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 pub(crate) const LOG: &str = "audit.log";
 
-/// Every write at the level of metadata; questions that the API takes as `create` are not writes.
+/// Every write at the level of metadata, and every read of Leases and of what configures admission; questions that the API
+/// takes as `create` are not writes.
 pub(crate) const POLICY: &str = r"apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -27,8 +28,15 @@ rules:
       - group: authorization.k8s.io
   - level: Metadata
     verbs: [create, update, patch, delete, deletecollection]
+  - level: Metadata
+    verbs: [get, list, watch]
+    resources:
+      - group: coordination.k8s.io
+      - group: admissionregistration.k8s.io
   - level: None
 ";
+
+const READS: [&str; 3] = ["get", "list", "watch"];
 
 /// The API server answers or gives up within a minute.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(70);
@@ -43,11 +51,11 @@ pub struct AuditLog {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(usize);
 
-/// One write that the API server received and answered, granted or refused.
+/// One request that the API server received and answered, granted or refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEvent {
-    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`; of reads, `get`, `list` or `watch`.
     pub verb: String,
     /// The resource's API group; empty for the core group.
     pub api_group: String,
@@ -59,9 +67,11 @@ pub struct AuditEvent {
     pub namespace: String,
     /// The object's name; empty where the server made it up (`generateName`).
     pub name: String,
-    /// Who wrote.
+    /// Who wrote, or read.
     pub user: String,
-    /// The program that wrote.
+    /// The parameters of the request, as they were sent: selectors, limits.
+    pub query: String,
+    /// The program that wrote, or read.
     pub user_agent: String,
     /// The HTTP status of the answer.
     pub code: u16,
@@ -100,6 +110,23 @@ impl AuditLog {
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.
     pub async fn writes(&self, mark: Mark) -> Vec<AuditEvent> {
+        let mut events = self.all(mark).await;
+        events.retain(|event| !READS.contains(&event.verb.as_str()));
+        events
+    }
+
+    /// Every read by `user` since `mark` of Leases, webhook configurations and admission policies: of other kinds, none are
+    /// written down. A watch is one read, however long it lasts.
+    ///
+    /// # Panics
+    /// When the log cannot be read, or a request is not answered within 70 s.
+    pub async fn reads_by(&self, user: &str, mark: Mark) -> Vec<AuditEvent> {
+        let mut events = self.all(mark).await;
+        events.retain(|event| event.user == user && READS.contains(&event.verb.as_str()));
+        events
+    }
+
+    async fn all(&self, mark: Mark) -> Vec<AuditEvent> {
         let deadline = Instant::now() + ANSWERED_WITHIN;
         // What counts is what had been received when we were asked; later requests may come without end.
         let asked = self.mark();
@@ -212,6 +239,7 @@ impl From<Entry> for AuditEvent {
             namespace: entry.object_ref.namespace,
             name: entry.object_ref.name,
             user: entry.user.username,
+            query: query.to_owned(),
             user_agent: entry.user_agent,
             code: entry.response_status.map_or(0, |status| status.code),
             at: entry.request_received_timestamp,

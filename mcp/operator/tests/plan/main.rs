@@ -7,7 +7,7 @@
     reason = "helpers of tests fail as tests do"
 )]
 
-#[path = "../pem.rs"]
+#[path = "../support/pem.rs"]
 mod pem;
 
 mod children;

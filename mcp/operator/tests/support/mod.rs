@@ -3,7 +3,6 @@
 
 mod objects;
 mod operator;
-#[path = "../pem.rs"]
 pub(crate) mod pem;
 
 pub(crate) use objects::{

@@ -121,6 +121,13 @@ impl LeaseHandle {
         self.0.with(|elector| elector.fence(epoch, now));
     }
 
+    /// Our last write that was answered while we hold: how long ago it was begun, and the version that it was stored under.
+    pub(crate) fn written(&self) -> Option<(Duration, String)> {
+        let state = self.0.lock();
+        let (begun, version) = state.elector.confirmed()?;
+        Some((self.0.clock.now().since(begun), version.to_owned()))
+    }
+
     /// How it is now.
     pub fn health(&self) -> LeaseHealth {
         let now = self.0.clock.now();

@@ -2,20 +2,22 @@
 
 mod api;
 mod handle;
+mod voucher;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{Either, select};
 use kube::Client;
 
 use crate::limits::{REQUEST, until};
-use crate::{Clock, Elector, End, LeaseError, Step, SystemClock, Timing, Write};
+use crate::{Clock, Elector, End, LeaseError, Step, SystemClock, Timing, Vouchers, Write};
 
 use api::{Answer, LeaseApi, Marks};
 use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
+use voucher::{Stands, Voucher};
 
 /// Takes part in the election for one Lease: acquires it when it is free, renews it, and gives it back.
 ///
@@ -30,6 +32,7 @@ pub struct Campaign {
     end: End,
     labels: BTreeMap<String, String>,
     marks: Marks,
+    vouchers: Option<Vouchers>,
     clock: Arc<dyn Clock>,
 }
 
@@ -65,6 +68,7 @@ impl Campaign {
             end,
             labels: BTreeMap::new(),
             marks: Marks::new(),
+            vouchers: None,
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -109,6 +113,15 @@ impl Campaign {
         self
     }
 
+    /// Holds only while the policy of these [`Vouchers`] and its binding stand for the namespace: they are read, by their
+    /// name, before each write of the Lease, and without them a hold ends at once. A cluster-wide operator leaves a
+    /// namespace to nobody without a voucher, so who acts without one acts beside it.
+    #[must_use]
+    pub fn vouched_by(mut self, vouchers: Vouchers) -> Self {
+        self.vouchers = Some(vouchers);
+        self
+    }
+
     /// Another clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -122,8 +135,12 @@ impl Campaign {
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let elector = Elector::new(self.identity, self.timing, seed);
         let shared = Arc::new(Shared::new(self.clock, self.namespace.clone(), elector));
+        let voucher = self.vouchers.map(|vouchers| Voucher::new(client.clone(), vouchers, &self.name, &self.namespace));
         let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels, self.marks);
-        (LeaseHandle::new(Arc::clone(&shared)), CampaignDriver { shared, api, end: self.end })
+        (
+            LeaseHandle::new(Arc::clone(&shared)),
+            CampaignDriver { shared, api, voucher, seen: Mutex::default(), end: self.end },
+        )
     }
 }
 
@@ -132,6 +149,9 @@ impl Campaign {
 pub struct CampaignDriver {
     shared: Arc<Shared>,
     api: LeaseApi,
+    voucher: Option<Voucher>,
+    /// What vouched at our last write.
+    seen: Mutex<Option<Stands>>,
     end: End,
 }
 
@@ -221,15 +241,35 @@ impl CampaignDriver {
 
     async fn write(&self, write: &Write, clock: &dyn Clock) {
         let limit = self.shared.with(|elector| elector.limit(clock.now()));
-        let answer = until(clock, clock.now() + limit, self.api.write(write)).await;
+        // The hold counts from before the voucher was seen, and both end within one limit.
+        let attempt = async {
+            if let Some(voucher) = &self.voucher {
+                let stands = voucher.stands().await.map_err(|error| voucher.error(error))?;
+                let holds = self.shared.with(|elector| elector.hold().is_some());
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                // A hold ends with the voucher that it began under.
+                if stands.is_none() || (holds && *seen != stands) {
+                    return Ok(None);
+                }
+                *seen = stands;
+            }
+            self.api.write(write).await.map(Some).map_err(|error| self.api.error("write", error))
+        };
+        let answer = until(clock, clock.now() + limit, attempt).await;
         let now = clock.now();
         match answer {
-            Some(Ok(Answer::Stored(stored))) => {
+            Some(Ok(None)) => {
+                if let Some(error) = self.voucher.as_ref().and_then(|voucher| self.shared.note(&voucher.missing())) {
+                    tracing::warn!(error, "the Lease is not taken; it is tried again");
+                }
+                self.shared.with(|elector| elector.unvouched(now));
+            }
+            Some(Ok(Some(Answer::Stored(stored)))) => {
                 self.shared.answered();
                 self.shared.with(|elector| elector.written(write, stored, now));
             }
-            Some(Ok(Answer::Conflict)) => self.shared.with(|elector| elector.conflicted(now)),
-            Some(Err(error)) => self.failed(self.api.error("write", error)),
+            Some(Ok(Some(Answer::Conflict))) => self.shared.with(|elector| elector.conflicted(now)),
+            Some(Err(error)) => self.failed(error),
             None => self.failed(self.api.late("write", limit)),
         }
     }
@@ -261,7 +301,7 @@ mod tests {
     fn a_scope_settles_whatever_its_other_durations_are() {
         let s = Duration::from_secs;
         let timing = Timing::new(s(25), s(20), s(8)).unwrap();
-        for (said, settles) in [(timing, s(5)), (timing.settle(s(7)), s(7)), (Timing::LEADER, s(5))] {
+        for (said, settles) in [(timing, s(15)), (timing.settle(s(7)), s(7)), (Timing::LEADER, s(15))] {
             let campaign = Campaign::scope("team", "scope", "me").unwrap().timing(said);
             assert_eq!(campaign.timing, said.settle(settles));
         }

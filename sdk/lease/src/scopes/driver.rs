@@ -1,4 +1,4 @@
-//! Watches the Leases of restricted operators, and of the leaders of cluster-wide ones, in all namespaces.
+//! Watches what vouches for restricted operators, the Leases of those, and those of the leaders of cluster-wide ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,52 +6,46 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::{join_all, select};
+use futures::future::{join, join_all, select};
 use futures::stream::{BoxStream, StreamExt as _};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 
 use super::{Claim, Earlier, ScopeTiming, ScopeView};
 use crate::changes::Hub;
 use crate::limits::{LEADERS, REQUEST, until};
-use crate::{Changes, Clock, Epoch, LeaseError, Moment, Ownership, Record, SystemClock};
+use crate::vouchers::{Kind, Vouchers, Vouching};
+use crate::{Changes, Clock, Epoch, LeaseError, LeaseHandle, Moment, Ownership, Record, SystemClock};
 
-/// Whether a Lease counts, by its namespace and what it says.
-type Recognized = dyn Fn(&str, &Record) -> bool + Send + Sync;
+/// A watch ends sooner than this by itself: the API server is asked to end it after 290 s.
+const WATCH: Duration = Duration::from_mins(5);
 
 /// What a cluster-wide operator knows of all namespaces. Cheap to clone; every answer is as of now.
 ///
-/// Anyone who may create a Lease of that name in a namespace takes the cluster-wide operator off it. Let it count only
-/// what the restricted operators' installation vouches for: [`Scopes::recognizing`].
+/// A Lease counts in a namespace that one of the [`Vouchers`] stands for. While none does anywhere, no Lease of a scope is
+/// read.
 #[derive(Clone)]
 pub struct Scopes(Arc<Shared>);
 
 /// Does what has to be done for [`Scopes`].
-#[derive(Debug)]
 pub struct ScopesDriver {
     shared: Arc<Shared>,
-    api: Api<Lease>,
-    watched: Vec<Watched>,
+    client: Client,
+    vouchers: Vouchers,
+    names: BTreeSet<String>,
+    leaders: Option<Leaders>,
 }
 
-/// Leases that are watched.
+/// The Leases of the leaders of cluster-wide installations: by a label, and how their names end.
 #[derive(Debug)]
-enum Watched {
-    /// Those of restricted operators, by their name.
-    Scopes(String),
-    /// Those of the leaders of cluster-wide installations, by a label and how their names end.
-    Leaders { label: String, ending: String },
-}
-
-impl Watched {
-    /// In words.
-    fn which(&self) -> String {
-        match self {
-            Self::Scopes(name) => format!("named {name}"),
-            Self::Leaders { label, .. } => format!("labelled {label}"),
-        }
-    }
+struct Leaders {
+    label: String,
+    ending: String,
 }
 
 /// How the watch on scopes is, for metrics.
@@ -72,48 +66,62 @@ pub struct ScopesHealth {
 
 struct Shared {
     clock: Arc<dyn Clock>,
-    recognized: Box<Recognized>,
     state: Mutex<State>,
     hub: Hub,
+    /// Whether to look at the Leases of scopes.
+    looks: tokio::sync::watch::Sender<bool>,
+    /// The Lease by which this installation leads, beside others.
+    own: std::sync::OnceLock<LeaseHandle>,
 }
 
 struct State {
     view: ScopeView,
+    vouching: Vouching,
     stopped: bool,
     /// By what is watched: what its last attempt failed of.
     errors: BTreeMap<String, String>,
 }
 
 impl Scopes {
-    /// Leases of these names, in all namespaces. Several, where operators of other makes or ages have to be left alone.
+    /// Leases of these names, where `vouchers` stand for them. Several names, where operators of other makes or ages
+    /// have to be left alone.
     ///
     /// # Errors
     /// [`LeaseError::Unnamed`] when there is none.
-    pub fn new(client: Client, names: &[&str], timing: ScopeTiming) -> Result<(Self, ScopesDriver), LeaseError> {
-        Self::recognizing(client, names, timing, Arc::new(SystemClock::new()), |_, _| true)
+    pub fn new(
+        client: Client,
+        names: &[&str],
+        vouchers: Vouchers,
+        timing: ScopeTiming,
+    ) -> Result<(Self, ScopesDriver), LeaseError> {
+        Self::with_clock(client, names, vouchers, timing, Arc::new(SystemClock::new()))
     }
 
-    /// The same with another clock, and counting only Leases for which `recognized` says so: it is given the namespace
-    /// and what the Lease says, and asked again for every Lease about every [`ScopeTiming::confirm`].
+    /// The same with another clock, for tests.
     ///
     /// # Errors
     /// [`LeaseError::Unnamed`] when there is no name.
-    pub fn recognizing(
+    pub fn with_clock(
         client: Client,
         names: &[&str],
+        vouchers: Vouchers,
         timing: ScopeTiming,
         clock: Arc<dyn Clock>,
-        recognized: impl Fn(&str, &Record) -> bool + Send + Sync + 'static,
     ) -> Result<(Self, ScopesDriver), LeaseError> {
-        let names: BTreeSet<&str> = names.iter().copied().collect();
+        let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
         if names.is_empty() || names.contains("") {
             return Err(LeaseError::Unnamed { field: "names" });
         }
-        let view = ScopeView::new(timing, names.iter().copied());
-        let state = Mutex::new(State { view, stopped: false, errors: BTreeMap::new() });
-        let shared = Arc::new(Shared { clock, recognized: Box::new(recognized), state, hub: Hub::default() });
-        let watched = names.into_iter().map(|name| Watched::Scopes(name.to_owned())).collect();
-        let driver = ScopesDriver { shared: Arc::clone(&shared), api: Api::all(client), watched };
+        let view = ScopeView::new(timing, names.clone());
+        let (vouching, errors) = (Vouching::default(), BTreeMap::new());
+        let shared = Arc::new(Shared {
+            clock,
+            state: Mutex::new(State { view, vouching, stopped: false, errors }),
+            hub: Hub::default(),
+            looks: tokio::sync::watch::Sender::new(false),
+            own: std::sync::OnceLock::new(),
+        });
+        let driver = ScopesDriver { shared: Arc::clone(&shared), client, vouchers, names, leaders: None };
         Ok((Self(shared), driver))
     }
 
@@ -178,14 +186,20 @@ impl Scopes {
 impl ScopesDriver {
     /// Beside other cluster-wide installations of the same operator: each labels the Lease of its leader with `label`, as in
     /// `example.dev/operator=shop` ([`Campaign::label`](crate::Campaign::label)), and its name ends in `ending`; ours is `lease` in
-    /// `namespace`. Of those that are alive, the one whose Lease was created first acts, and the others stand back.
+    /// `namespace`, and `own` its handle. Of those that are alive, the one whose Lease was created first acts, and the others
+    /// stand back.
+    ///
+    /// They are listed once and then watched. That the watch lives is seen by our own renewals, which it brings like any
+    /// other's: [`ScopeTiming::hearing`] after the last one that it brought, this installation leads no more.
     ///
     /// How many there are is for whoever may create Leases to choose: a list takes in 500, says so in [`Scopes::health`] where
     /// there are more, and takes in the rest when they are renewed.
     #[must_use]
-    pub fn among(mut self, label: &str, ending: &str, namespace: &str, lease: &str) -> Self {
+    pub fn among(mut self, label: &str, ending: &str, namespace: &str, lease: &str, own: LeaseHandle) -> Self {
         self.shared.with(|state, _| state.view.among(namespace, lease));
-        self.watched.push(Watched::Leaders { label: label.to_owned(), ending: ending.to_owned() });
+        // It is set once: a driver has one.
+        let _ = self.shared.own.set(own);
+        self.leaders = Some(Leaders { label: label.to_owned(), ending: ending.to_owned() });
         self
     }
 
@@ -193,8 +207,17 @@ impl ScopesDriver {
     /// every namespace is [`Ownership::Unknown`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let stopped = Stopped(Arc::clone(&self.shared));
-        let follow = join_all(self.watched.iter().map(|what| self.follow(what)));
-        let work = std::pin::pin!(futures::future::join(follow, self.turn()));
+        let vouchers = &self.vouchers;
+        let follow = async {
+            futures::join!(
+                self.vouching(Kind::Configuration, |it: &ValidatingWebhookConfiguration| vouchers.configuration(it)),
+                self.vouching(Kind::Policy, |it: &ValidatingAdmissionPolicy| vouchers.admission_policy(it)),
+                self.vouching(Kind::Binding, |it: &ValidatingAdmissionPolicyBinding| vouchers.binding(it)),
+                join_all(self.names.iter().map(|name| self.claims(name))),
+                self.leaders(),
+            );
+        };
+        let work = std::pin::pin!(join(follow, self.turn()));
         select(std::pin::pin!(shutdown), work).await;
         drop(stopped);
     }
@@ -206,142 +229,259 @@ impl ScopesDriver {
             let next = self.shared.with(|state, now| {
                 state.view.advance(now);
                 // What is seen later ends no sooner than a confirmation from now.
-                let latest = now + state.view.confirm();
+                let latest = now + state.view.timing().hearing();
                 state.view.turns_at(now).map_or(latest, |at| at.min(latest))
             });
             clock.sleep_until(next).await;
         }
     }
 
-    /// A watch for speed, and a list every now and then because a watch that says nothing may also be dead.
-    async fn follow(&self, what: &Watched) {
-        let clock = &*self.shared.clock;
-        let which = what.which();
-        let (list, watching) = match what {
-            Watched::Scopes(name) => {
-                let field = format!("metadata.name={name}");
-                (ListParams::default().fields(&field), WatchParams::default().fields(&field))
+    /// What vouches, of one kind. A watch for speed, and a list every now and then because a watch that says nothing may
+    /// also be dead.
+    async fn vouching<K>(&self, kind: Kind, namespace: impl Fn(&K) -> Option<String>)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+    {
+        let which = format!("{} of {}", kind.plural(), self.vouchers.selector());
+        let selector = self.vouchers.selector();
+        let of = Followed {
+            shared: &self.shared,
+            api: Api::<K>::all(self.client.clone()),
+            list: ListParams::default().labels(&selector),
+            watch: WatchParams::default().labels(&selector),
+            which,
+        };
+        let take = |seen: Seen<'_, K>, begun| match seen {
+            Seen::All(list, version) => {
+                let found = list.iter().filter_map(|object| Some((object.name_any(), namespace(object)?))).collect();
+                self.shared.vouching(|vouching| vouching.listed(kind, found, version, begun));
             }
-            Watched::Leaders { label, .. } => {
-                (ListParams::default().labels(label).limit(LEADERS), WatchParams::default().labels(label))
+            Seen::One(object, deleted) => {
+                let stands = namespace(&object).filter(|_| !deleted);
+                let version = object.resource_version().unwrap_or_default();
+                self.shared.vouching(|vouching| vouching.see(kind, object.name_any(), stands, &version));
             }
         };
-        let mut watch: Option<BoxStream<'_, Result<WatchEvent<Lease>, kube::Error>>> = None;
-        let confirm = self.shared.with(|state, _| state.view.confirm());
-        loop {
-            let begun = clock.now();
-            let limit = REQUEST.min(self.shared.with(|state, _| state.view.freshness()));
-            let listed = until(clock, begun + limit, self.api.list(&list)).await;
-            let outcome = match listed {
-                Some(Ok(list)) => {
-                    let all = self.shared.listed(what, &list, begun);
-                    let version = list.metadata.resource_version.unwrap_or_default();
-                    let watched = match watch {
-                        Some(_) => Ok(()),
-                        None => match until(clock, clock.now() + limit, self.api.watch(&watching, &version)).await {
-                            Some(Ok(stream)) => {
-                                watch = Some(stream.boxed());
-                                Ok(())
-                            }
-                            Some(Err(error)) => Err(watch_error("watch", &which, error)),
-                            None => Err(late("watch", &which, limit)),
-                        },
-                    };
-                    watched.and(if all {
-                        Ok(())
+        of.follow(take, None).await;
+    }
+
+    /// The Leases of scopes of this name, while any namespace is vouched for; and once when it becomes known what vouches.
+    async fn claims(&self, name: &str) {
+        let mut looks = self.shared.looks.subscribe();
+        let field = format!("metadata.name={name}");
+        let of = Followed {
+            shared: &self.shared,
+            api: Api::<Lease>::all(self.client.clone()),
+            list: ListParams::default().fields(&field),
+            watch: WatchParams::default().fields(&field),
+            which: format!("leases named {name}"),
+        };
+        let take = |seen: Seen<'_, Lease>, begun| match seen {
+            Seen::All(list, version) => {
+                let found = list.iter().filter_map(|lease| Some((lease.namespace()?, Record::from(lease)))).collect();
+                self.shared.with(|state, now| state.view.listed(name, found, version, begun, now));
+                self.shared.look();
+            }
+            Seen::One(lease, deleted) => {
+                let Some(namespace) = lease.namespace() else { return };
+                let record = Record::from(&lease);
+                self.shared.with(|state, now| {
+                    if deleted {
+                        state.view.gone(&namespace, name, &record.version, now);
                     } else {
-                        Err(LeaseError::Many { which: which.clone(), limit: LEADERS })
-                    })
-                }
-                Some(Err(error)) => Err(watch_error("list", &which, error)),
-                None => Err(late("list", &which, limit)),
-            };
-            self.shared.ended(&which, outcome);
-            // A failure waits as long as a success: never more than one list in that time.
-            let next = begun + confirm;
-            while let Some(stream) = &mut watch {
-                match until(clock, next, stream.next()).await {
-                    Some(Some(Ok(event))) => {
-                        if !self.shared.event(what, event) {
-                            watch = None;
-                        }
+                        state.view.see(&namespace, name, record, now);
                     }
-                    // Ended, as each does after some minutes, or broken: the next list begins another.
-                    Some(_) => watch = None,
-                    None => break,
+                });
+            }
+        };
+        loop {
+            // The sender is in what is shared: it outlives this.
+            if looks.wait_for(|looks| *looks).await.is_err() {
+                return;
+            }
+            let done = std::pin::pin!(looks.wait_for(|looks| !*looks));
+            select(done, std::pin::pin!(of.follow(take, None))).await;
+            self.shared.ended(&of.which, Ok(()));
+        }
+    }
+
+    /// The Leases of leaders: listed when a watch begins, and watched from there.
+    async fn leaders(&self) {
+        let Some(Leaders { label, ending }) = &self.leaders else { return };
+        let of = Followed {
+            shared: &self.shared,
+            api: Api::<Lease>::all(self.client.clone()),
+            list: ListParams::default().labels(label).limit(LEADERS),
+            watch: WatchParams::default().labels(label),
+            which: format!("leases labelled {label}"),
+        };
+        let take = |seen: Seen<'_, Lease>, begun| match seen {
+            Seen::All(list, version) => {
+                let all = list.metadata.continue_.as_ref().is_none_or(String::is_empty);
+                let found = list.iter().filter(|lease| lease.name_any().ends_with(ending));
+                let found = found.filter_map(|lease| Some((lease.namespace()?, lease.name_any(), Record::from(lease))));
+                let found = found.collect();
+                self.shared.with(|state, now| state.view.leaders_listed(found, all, version, begun, now));
+            }
+            Seen::One(lease, deleted) => {
+                let (Some(namespace), name) = (lease.namespace(), lease.name_any()) else { return };
+                if name.ends_with(ending) {
+                    let record = Record::from(&lease);
+                    let crowded = self.shared.with(|state, now| {
+                        if deleted {
+                            state.view.leader_gone(&namespace, &name, &record.version, now);
+                        } else {
+                            state.view.see_leader(&namespace, &name, record, now);
+                        }
+                        state.view.is_crowded()
+                    });
+                    if crowded {
+                        let which = format!("leases labelled {label}");
+                        self.shared.ended(&which, Err(LeaseError::Many { which: which.clone(), limit: LEADERS }));
+                    }
                 }
             }
-            clock.sleep_until(next).await;
+        };
+        of.follow(take, Some(&|| self.shared.is_deaf())).await;
+    }
+}
+
+/// What a list or a watch brought.
+enum Seen<'a, K: Clone> {
+    /// All of them, as of this version.
+    All(&'a ObjectList<K>, &'a str),
+    /// One that came or changed, or that was deleted.
+    One(K, bool),
+}
+
+/// A watch, and when it was begun.
+type Watch<'a, K> = (Moment, BoxStream<'a, Result<WatchEvent<K>, kube::Error>>);
+
+/// Objects of a kind that are listed and watched.
+struct Followed<'a, K> {
+    shared: &'a Shared,
+    api: Api<K>,
+    list: ListParams,
+    watch: WatchParams,
+    which: String,
+}
+
+impl<K> Followed<'_, K>
+where
+    K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+{
+    /// Lists, and watches from there. That the watch lives is confirmed by a list every now and then; or, where something
+    /// else shows it, the list is left out until `dead` says that it does not.
+    async fn follow(&self, take: impl Fn(Seen<'_, K>, Moment), dead: Option<&(dyn Fn() -> bool + Sync)>) {
+        let clock = &*self.shared.clock;
+        let timing = self.shared.with(|state, _| *state.view.timing());
+        let limit = REQUEST.min(timing.hearing());
+        let mut watch: Option<Watch<'_, K>> = None;
+        loop {
+            let begun = clock.now();
+            let outcome = self.list(&mut watch, limit, &take).await;
+            let pause = if outcome.is_ok() { timing.confirm() } else { timing.hearing() / 3 };
+            self.shared.ended(&self.which, outcome);
+            // However often a watch ends, and whatever fails: never more than one list in that time.
+            let soonest = begun + timing.hearing() / 3;
+            loop {
+                let now = clock.now();
+                let Some((since, stream)) = &mut watch else { break clock.sleep_until(soonest.max(now)).await };
+                let next = if let Some(dead) = dead {
+                    if (dead() && now >= soonest) || now >= *since + WATCH {
+                        watch = None;
+                        continue;
+                    }
+                    now + timing.hearing() / 8
+                } else {
+                    begun + pause
+                };
+                match until(clock, next, stream.next()).await {
+                    Some(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                        take(Seen::One(object, false), now);
+                    }
+                    Some(Some(Ok(WatchEvent::Deleted(object)))) => take(Seen::One(object, true), now),
+                    Some(Some(Ok(WatchEvent::Bookmark(_)))) => {}
+                    // Ended, as each does after some minutes, or broken: the next list begins another.
+                    Some(_) => watch = None,
+                    None if dead.is_none() => break,
+                    None => {}
+                }
+            }
         }
+    }
+
+    async fn list<'a>(
+        &'a self,
+        watch: &mut Option<Watch<'a, K>>,
+        limit: Duration,
+        take: &impl Fn(Seen<'_, K>, Moment),
+    ) -> Result<(), LeaseError> {
+        let clock = &*self.shared.clock;
+        let error = |action, source| LeaseError::Watch { action, which: self.which.clone(), source: Box::new(source) };
+        let late = |action| LeaseError::Late { action, what: self.which.clone(), limit };
+        let begun = clock.now();
+        let listed = until(clock, begun + limit, self.api.list(&self.list)).await;
+        let list = listed.ok_or_else(|| late("list"))?.map_err(|source| error("list", source))?;
+        let version = list.metadata.resource_version.as_deref().unwrap_or_default();
+        take(Seen::All(&list, version), begun);
+        if watch.is_none() {
+            let since = clock.now();
+            let watched = until(clock, since + limit, self.api.watch(&self.watch, version)).await;
+            let stream = watched.ok_or_else(|| late("watch"))?.map_err(|source| error("watch", source))?;
+            *watch = Some((since, stream.boxed()));
+        }
+        if list.metadata.continue_.as_ref().is_some_and(|token| !token.is_empty()) {
+            return Err(LeaseError::Many { which: self.which.clone(), limit: LEADERS });
+        }
+        Ok(())
     }
 }
 
 impl Shared {
     fn with<T>(&self, act: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let written = self.written();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Inside the lock: moments that reach the view do not go backwards.
-        let result = act(&mut state, self.clock.now());
+        let now = self.clock.now();
+        if let Some((begun, version)) = written {
+            state.view.heard(begun, &version, now);
+        }
+        let result = act(&mut state, now);
         let changes = state.view.take_changes();
         drop(state);
         self.hub.tell(changes);
         result
     }
 
-    /// Returns whether these are all.
-    fn listed(&self, what: &Watched, list: &ObjectList<Lease>, begun: Moment) -> bool {
-        let all = list.metadata.continue_.as_ref().is_none_or(String::is_empty);
-        let version = list.metadata.resource_version.as_deref().unwrap_or_default();
-        let found = list.iter().filter_map(|lease| Some((lease.namespace()?, lease.name_any(), Record::from(lease))));
-        match what {
-            Watched::Scopes(name) => {
-                let counted = found.filter(|(namespace, _, record)| (self.recognized)(namespace, record));
-                let found = counted.map(|(namespace, _, record)| (namespace, record)).collect();
-                self.with(|state, now| state.view.listed(name, found, version, begun, now));
-            }
-            Watched::Leaders { ending, .. } => {
-                let found = found.filter(|(_, name, _)| name.ends_with(ending)).collect();
-                self.with(|state, now| state.view.leaders_listed(found, all, version, begun, now));
-            }
-        }
-        all
+    /// The last write of our leader's that was answered: when it was begun, by our clock and no later, and its version.
+    fn written(&self) -> Option<(Moment, String)> {
+        let now = self.clock.now();
+        let (age, version) = self.own.get()?.written()?;
+        Some((Moment::since_origin(now.since(Moment::default()).saturating_sub(age)), version))
     }
 
-    /// Returns whether the watch can go on.
-    fn event(&self, what: &Watched, event: WatchEvent<Lease>) -> bool {
-        let (lease, deleted) = match event {
-            WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, false),
-            WatchEvent::Deleted(lease) => (lease, true),
-            WatchEvent::Bookmark(_) => return true,
-            WatchEvent::Error(_) => return false,
-        };
-        let Some(namespace) = lease.namespace() else { return true };
-        let record = Record::from(&lease);
-        match what {
-            Watched::Scopes(name) => {
-                let counts = !deleted && (self.recognized)(&namespace, &record);
-                self.with(|state, now| {
-                    if counts {
-                        state.view.see(&namespace, name, record, now);
-                    } else {
-                        state.view.gone(&namespace, name, &record.version, now);
-                    }
-                });
+    /// Whether a write of our leader's did not come back on the watch.
+    fn is_deaf(&self) -> bool {
+        let Some((begun, version)) = self.written() else { return false };
+        self.with(|state, now| state.view.is_deaf(begun, &version, now))
+    }
+
+    /// Takes in what is seen of vouchers.
+    fn vouching(&self, act: impl FnOnce(&mut Vouching)) {
+        self.with(|state, now| {
+            act(&mut state.vouching);
+            if let Some(listed) = state.vouching.listed_at() {
+                state.view.vouched(state.vouching.namespaces(), Some(listed), now);
             }
-            Watched::Leaders { ending, .. } => {
-                let name = lease.name_any();
-                if !name.ends_with(ending) {
-                    return true;
-                }
-                self.with(|state, now| {
-                    if deleted {
-                        state.view.leader_gone(&namespace, &name, &record.version, now);
-                    } else {
-                        state.view.see_leader(&namespace, &name, record, now);
-                    }
-                });
-            }
-        }
-        true
+        });
+        self.look();
+    }
+
+    /// Begins or ends to look at the Leases of scopes.
+    fn look(&self) {
+        let looks = self.with(|state, _| state.view.looks());
+        self.looks.send_if_modified(|before| std::mem::replace(before, looks) != looks);
     }
 
     /// Remembers how an attempt to know these ended.
@@ -351,7 +491,7 @@ impl Shared {
         let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
         // In an outage it is the same one every second.
         if before.as_ref() != Some(&error) {
-            tracing::warn!(error, "the leases of all namespaces are not all known; it is tried again");
+            tracing::warn!(error, "who owns which namespace is not all known; it is tried again");
         }
     }
 }
@@ -365,17 +505,15 @@ impl Drop for Stopped {
     }
 }
 
-fn watch_error(action: &'static str, which: &str, error: kube::Error) -> LeaseError {
-    LeaseError::Watch { action, which: which.to_owned(), source: Box::new(error) }
-}
-
-fn late(action: &'static str, which: &str, limit: Duration) -> LeaseError {
-    LeaseError::Late { action, what: format!("the Leases {which}"), limit }
-}
-
 impl fmt::Debug for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Scopes").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for ScopesDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopesDriver").field("names", &self.names).finish_non_exhaustive()
     }
 }
 

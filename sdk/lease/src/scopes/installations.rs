@@ -35,7 +35,7 @@ struct Seen {
 /// counts as a tenant's does for a cluster-wide operator: for its duration and grace from when we saw it change, held or
 /// given back, so that a rolling update of the first gives the second no turn.
 ///
-/// That two do not act at the same time: the later one acts on a view that is at most [`ScopeTiming::freshness`] old and
+/// That two do not act at the same time: the later one acts on a view that is at most [`ScopeTiming::hearing`] old and
 /// shows no earlier one. An earlier one that comes back acts on a view in which its own new hold is seen; whoever began
 /// before that hold is seen with it, and is given [`ScopeTiming::settle`] to find out.
 #[derive(Debug)]
@@ -44,11 +44,18 @@ pub(super) struct Installations {
     seen: BTreeMap<Place, Seen>,
     /// Whether all were listed once: what comes after that is new.
     listed: bool,
+    /// Whether some were forgotten since then because there were too many.
+    crowded: bool,
 }
 
 impl Installations {
     pub(super) fn new(namespace: &str, lease: &str) -> Self {
-        Self { own: (namespace.to_owned(), lease.to_owned()), seen: BTreeMap::new(), listed: false }
+        let own = (namespace.to_owned(), lease.to_owned());
+        Self { own, seen: BTreeMap::new(), listed: false, crowded: false }
+    }
+
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     pub(super) fn see(&mut self, namespace: &str, lease: &str, record: Record, now: Moment) {
@@ -67,6 +74,12 @@ impl Installations {
         }
     }
 
+    /// Whether this version of our own Lease was seen, or a later one.
+    pub(super) fn has_seen(&self, version: &str) -> bool {
+        let own = self.seen.get(&self.own).and_then(|seen| seen.lease.last());
+        own.is_some_and(|record| record.is_as_new_as(version))
+    }
+
     /// Of a list that was cut, what is not in it may be there.
     pub(super) fn listed(&mut self, found: Vec<(String, String, Record)>, all: bool, version: &str, now: Moment) {
         let mut absent: BTreeSet<Place> = if all { self.seen.keys().cloned().collect() } else { BTreeSet::new() };
@@ -77,7 +90,7 @@ impl Installations {
         for (namespace, lease) in absent {
             self.gone(&namespace, &lease, version, now);
         }
-        self.listed = true;
+        (self.listed, self.crowded) = (true, !all);
     }
 
     /// Forgets what is gone and does not count any more, and of too many those that came last: any that came before ours
@@ -90,6 +103,7 @@ impl Installations {
             let last = others.max_by_key(|(place, seen)| rank(place, seen)).map(|(place, _)| place.clone());
             let Some(last) = last else { return };
             self.seen.remove(&last);
+            self.crowded = true;
         }
     }
 

@@ -20,10 +20,10 @@ pub struct ScopeTiming {
 }
 
 impl ScopeTiming {
-    /// 5 s of grace, which with [`Timing::SCOPE`](crate::Timing::SCOPE) makes 30 s; 4 s of freshness, less than the 5 s
+    /// 5 s of grace, which with [`Timing::SCOPE`](crate::Timing::SCOPE) makes 30 s; 12 s of freshness, less than the 15 s
     /// that a restricted operator settles.
     pub const DEFAULT: Self =
-        Self { duration: Duration::from_secs(25), grace: Duration::from_secs(5), freshness: Duration::from_secs(4) };
+        Self { duration: Duration::from_secs(25), grace: Duration::from_secs(5), freshness: Duration::from_secs(12) };
 
     /// `duration`: for a holder that does not say how long its lease lasts.
     /// `grace`: how long past a lease's duration the namespace stays with the other; a successor needs some of it.
@@ -51,17 +51,24 @@ impl ScopeTiming {
         self.grace
     }
 
-    /// How long a leader waits for later installations to find out that it is there: longer than what they know counts.
+    /// How long a leader waits for later installations to find out that it is there: longer than what they know of other
+    /// leaders counts.
     pub fn settle(&self) -> Duration {
-        self.freshness + self.freshness / 4
+        self.hearing() + self.hearing() / 4
     }
 
     /// How often to list, so that one list may fail and what is known stays fresh.
     pub fn confirm(&self) -> Duration {
+        self.freshness / 2
+    }
+
+    /// For how long what a leader knows of other leaders counts, from the beginning of its last write that came back on
+    /// the watch of their Leases. This is the bound on a watch that has died: nobody leads on one for longer.
+    pub fn hearing(&self) -> Duration {
         self.freshness / 3
     }
 
-    /// For how long what is known counts.
+    /// For how long what is known of vouchers, and of the Leases that they vouch for, counts.
     pub fn freshness(&self) -> Duration {
         self.freshness
     }
@@ -80,7 +87,7 @@ pub struct Claim {
     pub epoch: Epoch,
     /// How long ago it was last seen to change.
     pub age: Duration,
-    /// Whether it keeps the cluster-wide operator off.
+    /// Whether it keeps the cluster-wide operator off: it is alive, and vouched for.
     pub active: bool,
 }
 
@@ -103,7 +110,7 @@ struct Among {
     installations: Installations,
     /// The one that we stand back for.
     ahead: Option<Earlier>,
-    /// When the last list of all was begun.
+    /// As of when all of them are known: when the last list was begun, or the last write of ours that the watch brought.
     confirmed: Option<Moment>,
     /// The hold in which our leader may act.
     leads: Option<u32>,
@@ -115,17 +122,79 @@ pub struct ScopeView {
     timing: ScopeTiming,
     scopes: BTreeMap<String, Scope>,
     among: Option<Among>,
+    /// The namespaces that an administrator has handed over: Leases count in these alone.
+    vouched: BTreeSet<String>,
+    /// When the last complete look at what vouches was begun.
+    vouchers: Option<Moment>,
+    /// Namespaces that are not vouched for any more: until when a holder may act that has not found out.
+    withdrawn: BTreeMap<String, Moment>,
+    /// Names of Leases that were listed since it is known without a gap what vouches.
+    surveyed: BTreeSet<String>,
     /// By lease name: when the last complete list was begun.
     confirmed: BTreeMap<String, Option<Moment>>,
     fresh: Option<Moment>,
+    /// Whether the Leases were known when that was last looked at.
+    leases_known: bool,
     changes: Vec<Change>,
 }
 
 impl ScopeView {
     /// Nothing seen yet of leases with these names.
     pub fn new<N: Into<String>>(timing: ScopeTiming, names: impl IntoIterator<Item = N>) -> Self {
-        let confirmed = names.into_iter().map(|name| (name.into(), None)).collect();
-        Self { timing, scopes: BTreeMap::new(), among: None, confirmed, fresh: None, changes: Vec::new() }
+        Self {
+            timing,
+            scopes: BTreeMap::new(),
+            among: None,
+            vouched: BTreeSet::new(),
+            vouchers: None,
+            withdrawn: BTreeMap::new(),
+            surveyed: BTreeSet::new(),
+            confirmed: names.into_iter().map(|name| (name.into(), None)).collect(),
+            fresh: None,
+            leases_known: false,
+            changes: Vec::new(),
+        }
+    }
+
+    /// These namespaces are vouched for, and no others; by a complete look that was begun at `begun`, or by a change that
+    /// was seen since the last one.
+    ///
+    /// A namespace that is not vouched for any more is nobody's until its holder has found out, whatever its Lease says
+    /// from then on: it looks for its voucher whenever it renews, and stops without. Everybody checks there meanwhile.
+    /// Who has not seen all along what vouches, because it starts or heard nothing for a while, does not know what did:
+    /// to it, a namespace in which somebody holds a Lease is one of these, once.
+    pub fn vouched(&mut self, namespaces: BTreeSet<String>, begun: Option<Moment>, now: Moment) {
+        if begun.is_some() && self.vouchers.is_none_or(|at| now >= at + self.timing.freshness) {
+            self.surveyed.clear();
+        }
+        let before = std::mem::replace(&mut self.vouched, namespaces);
+        for namespace in before.difference(&self.vouched).cloned().collect::<Vec<_>>() {
+            self.withdraw(&namespace, now);
+        }
+        if self.vouched.is_empty() {
+            // Nobody looks at Leases then: before they count again, they are listed again.
+            self.confirmed.values_mut().for_each(|at| *at = None);
+        }
+        self.vouchers = self.vouchers.max(begun);
+        let turned: Vec<String> = before.symmetric_difference(&self.vouched).cloned().collect();
+        for namespace in turned {
+            self.refresh(&namespace, now);
+        }
+        self.advance(now);
+    }
+
+    /// Whether to look at Leases of scopes: while any namespace is vouched for, and once after it was not known what
+    /// vouches.
+    pub fn looks(&self) -> bool {
+        !self.vouched.is_empty() || (self.vouchers.is_some() && self.surveyed.len() < self.confirmed.len())
+    }
+
+    /// Until its holder has found out.
+    fn withdraw(&mut self, namespace: &str, now: Moment) {
+        let until = now + self.timing.duration + self.timing.grace + self.timing.freshness;
+        self.withdrawn.insert(namespace.to_owned(), until);
+        scope(&mut self.scopes, namespace, now).lives = false;
+        self.refresh(namespace, now);
     }
 
     /// This is one of several cluster-wide installations, whose leader holds this Lease: of those that are alive,
@@ -168,6 +237,22 @@ impl ScopeView {
         self.advance(now);
     }
 
+    /// A write of our leader's, begun at `begun`, was stored under `version`. Once the watch has brought that version, or a
+    /// later one, it has brought all that came before, and so what is known was complete when the write was begun.
+    pub fn heard(&mut self, begun: Moment, version: &str, now: Moment) {
+        if let Some(among) = self.among.as_mut().filter(|among| among.installations.has_seen(version)) {
+            among.confirmed = among.confirmed.max(Some(begun));
+        }
+        self.advance(now);
+    }
+
+    /// Whether the watch of leaders' Leases is to be taken for dead: a write of ours did not come back on it in a quarter
+    /// of the time that what is known counts.
+    pub fn is_deaf(&self, begun: Moment, version: &str, now: Moment) -> bool {
+        let unseen = self.among.as_ref().is_some_and(|among| !among.installations.has_seen(version));
+        unseen && now.since(begun) > self.timing.hearing() / 4
+    }
+
     /// The installation that this one stands back for.
     pub fn ahead(&mut self, now: Moment) -> Option<Earlier> {
         self.advance(now);
@@ -181,22 +266,17 @@ impl ScopeView {
         self.among.as_ref().is_none_or(|among| self.fresh.is_some() && among.leads == Some(epoch.transitions))
     }
 
-    /// A Lease was seen.
+    /// A Lease was seen. It counts where its namespace is [vouched](Self::vouched) for.
     pub fn see(&mut self, namespace: &str, name: &str, record: Record, now: Moment) {
-        // A namespace without entry is ours.
-        let scope = self.scopes.entry(namespace.to_owned()).or_insert_with(|| Scope {
-            leases: BTreeMap::new(),
-            acting: Some(now),
-            lives: false,
-            theirs_since: now,
-            until: None,
-        });
+        let listed = self.confirmed.get(name).copied().flatten().is_some();
+        let counts = listed && self.vouched.contains(namespace);
+        let scope = scope(&mut self.scopes, namespace, now);
         let news = scope.leases.entry(name.to_owned()).or_default().see(Some(record), now);
-        scope.lives |= news && self.confirmed.get(name).copied().flatten().is_some();
+        scope.lives |= news && counts;
         self.refresh(namespace, now);
     }
 
-    /// A Lease was deleted, or does not count any more, as of this version. Its holder acts until it finds out: the
+    /// A Lease was deleted, as of this version. Its holder acts until it finds out: the
     /// lease lasts as long as if it were there.
     pub fn gone(&mut self, namespace: &str, name: &str, version: &str, now: Moment) {
         if let Some(lease) = self.scopes.get_mut(namespace).and_then(|scope| scope.leases.get_mut(name)) {
@@ -210,13 +290,17 @@ impl ScopeView {
         for (there, _) in &found {
             absent.remove(there);
         }
+        let known = !self.surveyed.insert(name.to_owned());
         for (namespace, record) in found {
+            if !known && record.holder.is_some() && !self.vouched.contains(&namespace) {
+                self.withdraw(&namespace, now);
+            }
             self.see(&namespace, name, record, now);
         }
         for namespace in absent {
             self.gone(&namespace, name, version, now);
         }
-        if let Some(confirmed) = self.confirmed.get_mut(name) {
+        if let Some(confirmed) = self.confirmed.get_mut(name).filter(|_| !self.vouched.is_empty()) {
             *confirmed = Some(begun);
         }
         self.advance(now);
@@ -230,12 +314,18 @@ impl ScopeView {
         for namespace in namespaces {
             self.refresh(&namespace, now);
         }
+        self.withdrawn.retain(|_, until| now < *until);
         self.scopes.retain(|_, scope| {
             let gone = scope.leases.values().all(|lease| lease.present().is_none());
             !(gone && scope.acting.is_some_and(|since| now.since(since) > FORGET))
         });
         self.rank(now);
-        let fresh = self.is_fresh(now);
+        let leases_known = self.knows_leases(now);
+        if leases_known && !self.leases_known {
+            self.changes.extend(self.vouched.iter().cloned().map(Change::Namespace));
+        }
+        self.leases_known = leases_known;
+        let fresh = self.knows_vouchers(now);
         if fresh && self.fresh.is_none() {
             self.fresh = Some(now);
             self.changes.push(Change::Everywhere);
@@ -255,6 +345,9 @@ impl ScopeView {
             // What is known to be another's stays another's while nothing is heard.
             return self.theirs(namespace).unwrap_or(Ownership::Unknown);
         };
+        if self.vouched.contains(namespace) && !self.leases_known {
+            return self.theirs(namespace).unwrap_or(Ownership::Unknown);
+        }
         self.theirs(namespace).unwrap_or_else(|| {
             let scope = self.scopes.get(namespace);
             let since = scope.and_then(|scope| scope.acting).unwrap_or(fresh_since);
@@ -271,33 +364,51 @@ impl ScopeView {
     pub fn turns_at(&self, now: Moment) -> Option<Moment> {
         let ends = self.scopes.values().filter(|scope| scope.acting.is_none()).filter_map(|scope| scope.until);
         let turns = self.among.as_ref().and_then(|among| among.installations.turns_at(&self.timing, now));
-        ends.chain(turns).chain(self.fresh.and(self.confirmed()).map(|at| at + self.timing.freshness)).min()
+        let fresh = [self.vouchers, self.leases()].into_iter().flatten().map(|at| at + self.timing.freshness);
+        let heard = self.among.as_ref().and_then(|among| among.confirmed).map(|at| at + self.timing.hearing());
+        ends.chain(turns).chain(fresh.chain(heard).filter(|at| now < *at)).min()
     }
 
     /// How many namespaces are another's.
     pub fn theirs_count(&self) -> usize {
-        self.scopes.values().filter(|scope| scope.acting.is_none()).count()
+        let vouched = self.vouched.iter().filter_map(|namespace| self.scopes.get(namespace));
+        vouched.filter(|scope| scope.acting.is_none()).count()
     }
 
-    /// How often to list.
-    pub fn confirm(&self) -> Duration {
-        self.timing.confirm()
+    /// Its durations.
+    pub fn timing(&self) -> &ScopeTiming {
+        &self.timing
     }
 
-    /// For how long what is known counts.
-    pub fn freshness(&self) -> Duration {
-        self.timing.freshness()
+    /// Whether there were more leaders' Leases than are remembered, since they were last listed.
+    pub fn is_crowded(&self) -> bool {
+        self.among.as_ref().is_some_and(|among| among.installations.is_crowded())
     }
 
-    /// Whether what is known counts.
+    /// Whether what is known counts: of vouchers, and of the Leases that are vouched for.
     pub fn is_fresh(&self, now: Moment) -> bool {
-        self.confirmed().is_some_and(|at| now < at + self.timing.freshness)
+        self.knows_vouchers(now) && (self.vouched.is_empty() || self.knows_leases(now))
     }
 
     /// When what is known was last complete; none before that.
     pub fn confirmed(&self) -> Option<Moment> {
-        let installations = self.among.as_ref().map(|among| among.confirmed);
-        self.confirmed.values().copied().chain(installations).min().flatten()
+        if self.vouched.is_empty() { self.vouchers } else { self.vouchers.min(self.leases()) }
+    }
+
+    /// The others were listed once: from then on those that come are seen.
+    fn knows_vouchers(&self, now: Moment) -> bool {
+        let among = self.among.as_ref().is_none_or(|among| among.confirmed.is_some());
+        let surveyed = self.surveyed.len() == self.confirmed.len();
+        among && surveyed && self.vouchers.is_some_and(|at| now < at + self.timing.freshness)
+    }
+
+    fn knows_leases(&self, now: Moment) -> bool {
+        self.leases().is_some_and(|at| now < at + self.timing.freshness)
+    }
+
+    /// As of when the Leases of scopes are known, all of them.
+    fn leases(&self) -> Option<Moment> {
+        self.confirmed.values().copied().min().flatten()
     }
 
     /// Every lease that is known, for metrics and diagnosis.
@@ -311,7 +422,7 @@ impl ScopeView {
                     holder: record.holder.clone(),
                     epoch: Epoch::hold(record.transitions),
                     age: now.since(lease.changed()),
-                    active: self.end_of(lease).is_some_and(|until| now < until),
+                    active: self.vouched.contains(namespace) && self.end_of(lease).is_some_and(|until| now < until),
                 })
             });
             claims.collect::<Vec<_>>()
@@ -324,7 +435,8 @@ impl ScopeView {
         let Some(among) = &mut self.among else { return };
         among.installations.advance(&self.timing, now);
         let ahead = among.installations.ahead(&self.timing, now);
-        let leads = among.installations.leads(&self.timing, now);
+        let heard = among.confirmed.is_some_and(|at| now < at + self.timing.hearing());
+        let leads = among.installations.leads(&self.timing, now).filter(|_| heard);
         if among.ahead != ahead || among.leads != leads {
             self.changes.push(Change::Everywhere);
         }
@@ -360,8 +472,8 @@ impl ScopeView {
         let Some(scope) = self.scopes.get_mut(namespace) else { return };
         let hold = scope.acting.map(|since| Hold { epoch: scope.epoch(), since, confirmed: since, renew_at: since });
         let me = Candidate { identity: "", role, hold };
-        let mut until = None;
-        for lease in scope.leases.values() {
+        let mut until = self.withdrawn.get(namespace).copied().filter(|until| now < *until);
+        for lease in scope.leases.values().filter(|_| self.vouched.contains(namespace)) {
             let end = match decide(lease, now, &me) {
                 Decision::Wait { until } => until,
                 // Yield says that it begins; asked as one who does not act, the same function says how long.
@@ -388,6 +500,17 @@ impl ScopeView {
         }
         scope.until = until;
     }
+}
+
+/// A namespace without entry is ours.
+fn scope<'a>(scopes: &'a mut BTreeMap<String, Scope>, namespace: &str, now: Moment) -> &'a mut Scope {
+    scopes.entry(namespace.to_owned()).or_insert_with(|| Scope {
+        leases: BTreeMap::new(),
+        acting: Some(now),
+        lives: false,
+        theirs_since: now,
+        until: None,
+    })
 }
 
 impl Scope {

@@ -4,6 +4,7 @@
 #![allow(clippy::unchecked_time_subtraction, reason = "a test's bound below zero fails the test")]
 
 mod clock;
+mod dead;
 mod election;
 mod many;
 mod rights;
@@ -13,7 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use portcullis_lease::{Campaign, Epoch, LeaseError, LeaseHandle, ScopeTiming, Timing};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use kube::Api;
+use kube::api::DeleteParams;
+use portcullis_lease::{Campaign, Epoch, LeaseError, LeaseHandle, ScopeTiming, Timing, Vouchers};
+use portcullis_testing::ControlPlane;
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -28,7 +34,36 @@ fn timing() -> Timing {
 }
 
 fn scope_timing() -> ScopeTiming {
-    ScopeTiming::new(Duration::from_secs(3), Duration::from_secs(1), Duration::from_secs(1)).unwrap()
+    ScopeTiming::new(Duration::from_secs(3), Duration::from_secs(1), Duration::from_secs(3)).unwrap()
+}
+
+const OPERATOR: &str = "lease-tests";
+
+fn vouchers() -> Vouchers {
+    Vouchers::new(OPERATOR, LEASE)
+}
+
+/// What an administrator does: a policy with its binding. Who may write the Lease under it is not what is tested here.
+async fn hand_over(cluster: &ControlPlane, namespace: &str) {
+    let (api, name) = ("admissionregistration.k8s.io/v1", Vouchers::policy(LEASE, namespace));
+    let metadata = json!({ "name": name, "labels": { "app.kubernetes.io/name": OPERATOR } });
+    let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["bindings"] });
+    let spec = json!({
+        "failurePolicy": "Fail", "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": "true" }],
+    });
+    let bound = json!({ "policyName": name, "validationActions": ["Deny"] });
+    cluster
+        .apply(&[
+            json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec }),
+            json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": bound }),
+        ])
+        .await;
+}
+
+/// Takes the binding away.
+async fn take_back(cluster: &ControlPlane, namespace: &str) {
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.admin());
+    bindings.delete(&Vouchers::policy(LEASE, namespace), &DeleteParams::default()).await.unwrap();
 }
 
 /// A campaign in a task of its own.

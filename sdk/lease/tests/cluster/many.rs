@@ -8,7 +8,7 @@ use portcullis_lease::{Campaign, Scopes};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 
-use crate::{Candidate, DEADLINE, LEASE, scope_timing, timing};
+use crate::{Candidate, DEADLINE, LEASE, scope_timing, timing, vouchers};
 
 const LABEL: (&str, &str) = ("example.dev/operator", "many");
 
@@ -30,21 +30,24 @@ async fn more_leases_than_are_listed_are_said_and_keep_nobody_who_was_there_firs
         Campaign::leader_election(&home, "op-leader", "me").unwrap().label(LABEL.0, LABEL.1).timing(timing());
     let leader = Candidate::start(cluster.admin(), campaign, 0);
     let hold = leader.holds().await;
-    let (scopes, driver) = Scopes::new(cluster.admin(), &[LEASE], scope_timing()).unwrap();
-    let driver = driver.among(&format!("{}={}", LABEL.0, LABEL.1), "-leader", &home, "op-leader");
+    let (scopes, driver) = Scopes::new(cluster.admin(), &[LEASE], vouchers(), scope_timing()).unwrap();
+    let driver =
+        driver.among(&format!("{}={}", LABEL.0, LABEL.1), "-leader", &home, "op-leader", leader.handle.clone());
     let task = tokio::spawn(driver.run(std::future::pending()));
     let leads = || async { scopes.leads(hold.epoch).then_some(()) };
     wait_until("it to lead beside a Lease of another name", DEADLINE, leads).await;
     assert_eq!((scopes.ahead(), scopes.health().last_error), (None, None));
 
     // A second later, so that the order by name does not count.
-    let later = || async { (jiff::Timestamp::now().subsec_nanosecond() < 100_000_000).then_some(()) };
+    let made = Api::<Lease>::namespaced(cluster.admin(), &home).get("op-leader").await.unwrap();
+    let made = made.metadata.creation_timestamp.unwrap().0.as_second();
+    let later = || async { (jiff::Timestamp::now().as_second() > made).then_some(()) };
     wait_until("the next second", DEADLINE, later).await;
     for some in (0..510).collect::<Vec<_>>().chunks(32) {
         join_all(some.iter().map(|n| forge(&forged, format!("x{n:03}-leader")))).await;
     }
     let said = wait_until("it to say that there are many", DEADLINE, || async { scopes.health().last_error }).await;
-    assert!(said.contains("more than 500 Leases labelled example.dev/operator=many"), "{said}");
+    assert!(said.contains("more than 500 leases labelled example.dev/operator=many"), "{said}");
     let health = scopes.health();
     assert!(health.fresh && health.ahead.is_none(), "{health:?}");
     wait_until("it to lead all the same", DEADLINE, leads).await;

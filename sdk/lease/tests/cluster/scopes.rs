@@ -1,21 +1,20 @@
 //! A cluster-wide operator beside namespace-restricted ones, as the guide tells it. MISSION D7.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use portcullis_lease::{Campaign, Change, Changes, Ownership, Record, Scopes};
+use portcullis_lease::{Campaign, Change, Changes, Ownership, Reason, Scopes};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::clock::TestClock;
-use crate::{Candidate, DEADLINE, LEASE, Observer, scope_timing, timing};
+use crate::{Candidate, DEADLINE, LEASE, Observer, hand_over, scope_timing, take_back, timing, vouchers};
 
 struct ClusterWide {
     scopes: Scopes,
@@ -29,16 +28,10 @@ impl Drop for ClusterWide {
     }
 }
 
-async fn cluster_wide(
-    cluster: &ControlPlane,
-    names: &[&str],
-    skew: i64,
-    recognized: impl Fn(&str, &Record) -> bool + Send + Sync + 'static,
-) -> ClusterWide {
+async fn cluster_wide(cluster: &ControlPlane, names: &[&str], skew: i64) -> ClusterWide {
     let clock = TestClock::skewed(skew);
-    let client = cluster.admin();
-    let (scopes, driver) =
-        Scopes::recognizing(client, names, scope_timing(), Arc::new(clock.clone()), recognized).unwrap();
+    let (client, timed_by) = (cluster.admin(), Arc::new(clock.clone()));
+    let (scopes, driver) = Scopes::with_clock(client, names, vouchers(), scope_timing(), timed_by).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
     scopes.synced(DEADLINE).await.unwrap();
     ClusterWide { scopes, clock, task }
@@ -46,8 +39,8 @@ async fn cluster_wide(
 
 /// Settles a little longer than the cluster-wide operator's knowledge counts.
 fn restricted(namespace: &str, identity: &str) -> Campaign {
-    let timing = timing().settle(Duration::from_millis(1200));
-    Campaign::scope(namespace, LEASE, identity).unwrap().timing(timing)
+    let timing = timing().settle(Duration::from_millis(3600));
+    Campaign::scope(namespace, LEASE, identity).unwrap().timing(timing).vouched_by(vouchers())
 }
 
 async fn told(changes: &mut Changes, namespace: &str) {
@@ -71,14 +64,16 @@ async fn the_cluster_wide_operator_steps_back_at_once_and_resumes_after_duration
     let cluster = ControlPlane::shared().await;
     for (skew, wide_skew) in [(0, 0), (300, -300), (-300, 300)] {
         let (team, other) = (cluster.namespace("team").await, cluster.namespace("other").await);
-        let wide = cluster_wide(cluster, &[LEASE], wide_skew, |_, _| true).await;
+        hand_over(cluster, &team).await;
+        let wide = cluster_wide(cluster, &[LEASE], wide_skew).await;
         let ours = || async { wide.scopes.owns(&team).epoch() };
         let before = wait_until("it to be ours before there is a lease", DEADLINE, ours).await;
         let mut changes = wide.scopes.changes();
 
         let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), skew);
         let observer = watch(&wide, &[&tenant], &team);
-        told(&mut changes, &team).await;
+        wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+        while changes.next().now_or_never().is_some() {}
         let theirs = wide.scopes.owns(&team);
         assert!(matches!(&theirs, Ownership::Theirs { epoch, .. } if *epoch > before), "{theirs:?}");
         let hold = tenant.holds().await;
@@ -104,7 +99,8 @@ async fn the_cluster_wide_operator_steps_back_at_once_and_resumes_after_duration
 async fn a_rolling_update_of_a_restricted_operator_gives_the_cluster_wide_one_no_turn() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("rolling").await;
-    let wide = cluster_wide(cluster, &[LEASE], 0, |_, _| true).await;
+    hand_over(cluster, &team).await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
     let old = Candidate::start(cluster.admin(), restricted(&team, "tenant"), 0);
     old.holds().await;
     wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
@@ -125,10 +121,13 @@ async fn a_rolling_update_of_a_restricted_operator_gives_the_cluster_wide_one_no
 async fn an_operator_of_another_make_is_left_alone_under_each_name_and_after_it_deletes_its_lease() {
     let cluster = ControlPlane::shared().await;
     let names = ["dynamo-operator-namespace-scope", "dynamo-operator-ns-lock"];
-    let wide = cluster_wide(cluster, &names, 0, |_, _| true).await;
+    let wide = cluster_wide(cluster, &names, 0).await;
     let mut changes = wide.scopes.changes();
     for name in names {
         let team = cluster.namespace("dynamo").await;
+        hand_over(cluster, &team).await;
+        let known = || async { wide.scopes.owns(&team).may_write().then_some(()) };
+        wait_until("it to be known that nobody holds", DEADLINE, known).await;
         let leases: Api<Lease> = Api::namespaced(cluster.admin(), &team);
         // Its wall is an hour late: its lease has expired before it is made, for those who believe it.
         let lease = json!({
@@ -139,8 +138,8 @@ async fn an_operator_of_another_make_is_left_alone_under_each_name_and_after_it_
             },
         });
         leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
-        told(&mut changes, &team).await;
-        assert!(!wide.scopes.owns(&team).must_check());
+        wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+        while changes.next().now_or_never().is_some() {}
         let renewal = json!({ "spec": { "renewTime": "2020-01-01T00:00:10.000000Z" } });
         leases.patch(name, &PatchParams::default(), &Patch::Merge(&renewal)).await.unwrap();
         let renewed = Instant::now();
@@ -154,30 +153,38 @@ async fn an_operator_of_another_make_is_left_alone_under_each_name_and_after_it_
 
 /// Race 8.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strangers_lease_counts_from_when_the_installation_vouches_for_it() {
+async fn a_strangers_lease_takes_nothing_until_an_administrator_hands_the_namespace_over_and_nothing_after_that() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("stranger").await;
-    let vouched = Arc::new(AtomicBool::new(false));
-    let recognized = {
-        let vouched = Arc::clone(&vouched);
-        move |_: &str, _: &Record| vouched.load(Ordering::Acquire)
-    };
-    let wide = cluster_wide(cluster, &[LEASE], 0, recognized).await;
-    let stranger = Candidate::start(cluster.admin(), restricted(&team, "stranger"), 0);
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
+    let honest = Candidate::start(cluster.admin(), restricted(&team, "honest"), 0);
+    let said = wait_until("what is missing", DEADLINE, || async { honest.handle.health().last_error }).await;
+    assert!(said.contains(&format!("there is no ValidatingAdmissionPolicy scope.{team}")), "{said}");
+    honest.end().await.unwrap();
+    let campaign = Campaign::scope(&team, LEASE, "stranger").unwrap().timing(timing());
+    let stranger = Candidate::start(cluster.admin(), campaign, 0);
     stranger.holds().await;
-    assert!(wide.scopes.owns(&team).must_check());
-    assert_eq!(wide.scopes.health().theirs, 0);
-    vouched.store(true, Ordering::Release);
+    assert!(wide.scopes.owns(&team).must_check() && wide.scopes.owns(&team).may_write());
+    hand_over(cluster, &team).await;
     wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
     let claims = wide.scopes.claims();
     let claim = claims.iter().find(|claim| claim.namespace == team).unwrap();
     assert!(claim.active && claim.holder.as_ref().unwrap().starts_with("stranger_"), "{claim:?}");
+
+    let taken = Instant::now();
+    take_back(cluster, &team).await;
+    wait_until("it to check again", DEADLINE, || async { wide.scopes.owns(&team).must_check().then_some(()) }).await;
+    wait_until("it to write again", DEADLINE, || async { wide.scopes.owns(&team).may_write().then_some(()) }).await;
+    // Three, one and three: who held may have known no sooner.
+    assert!(taken.elapsed() >= Duration::from_secs(7), "{:?}", taken.elapsed());
+    assert!(stranger.handle.held().is_some(), "it has renewed all the while");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_wide_operator_that_stood_still_writes_nothing_on_old_knowledge_for_longer_than_that_counts() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("stale").await;
+    hand_over(cluster, &team).await;
     // Its machine: one thread, which can be kept from doing anything.
     let machine = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -187,7 +194,7 @@ async fn a_cluster_wide_operator_that_stood_still_writes_nothing_on_old_knowledg
         std::thread::spawn(move || {
             runtime.block_on(async move {
                 let cluster = ControlPlane::shared().await;
-                hand.send(cluster_wide(cluster, &[LEASE], 0, |_, _| true).await).unwrap();
+                hand.send(cluster_wide(cluster, &[LEASE], 0).await).unwrap();
                 stopped.await.ok();
             });
         });
@@ -205,17 +212,42 @@ async fn a_cluster_wide_operator_that_stood_still_writes_nothing_on_old_knowledg
     wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).may_write()).then_some(()) }).await;
     let window = resumed.elapsed();
     eprintln!("cluster-wide machine stopped: two for {window:?}");
-    assert!(window <= Duration::from_secs(1) + Duration::from_millis(300), "{window:?}");
+    assert!(window <= scope_timing().confirm() + Duration::from_millis(500), "{window:?}");
     wait_until("it to know whose", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_driver_nothing_is_known_and_streams_end() {
     let cluster = ControlPlane::shared().await;
-    let wide = cluster_wide(cluster, &[LEASE], 0, |_, _| true).await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
     let changes = wide.scopes.changes();
     wide.task.abort();
     tokio::time::timeout(DEADLINE, changes.collect::<Vec<_>>()).await.unwrap();
     assert_eq!(wide.scopes.owns("anything"), Ownership::Unknown);
     assert!(!wide.scopes.health().fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_its_voucher_is_taken_away_or_another_is_made_a_hold_ends_and_two_never_act() {
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("voucher").await;
+    hand_over(cluster, &team).await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
+    let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), 0);
+    let observer = watch(&wide, &[&tenant], &team);
+    let first = tenant.holds().await;
+    take_back(cluster, &team).await;
+    wait_until("it to stop", DEADLINE, || async { tenant.handle.held().is_none().then_some(()) }).await;
+    assert_eq!(tenant.handle.health().ended, Some(Reason::Unvouched));
+    wait_until("it to be ours", DEADLINE, || async { wide.scopes.owns(&team).may_write().then_some(()) }).await;
+
+    hand_over(cluster, &team).await;
+    let second = tenant.holds().await;
+    assert!(second.epoch > first.epoch);
+    // Another one of the same name, between two looks.
+    take_back(cluster, &team).await;
+    hand_over(cluster, &team).await;
+    tokio::time::timeout(DEADLINE, tenant.handle.lost(second.epoch)).await.unwrap();
+    assert!(tenant.holds().await.epoch > second.epoch);
+    assert_eq!(observer.most(), 1);
 }

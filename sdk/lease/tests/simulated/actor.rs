@@ -18,6 +18,10 @@ pub(crate) struct Holder {
     name: String,
     timing: Timing,
     end: End,
+    /// Whether it looks for its voucher before it writes.
+    vouched_by: bool,
+    /// What vouched at its last write.
+    voucher: Option<u64>,
     pub(crate) clock: LocalClock,
     pub(crate) elector: Option<Elector>,
     runs: u64,
@@ -36,6 +40,8 @@ impl Holder {
             name: name.to_owned(),
             timing,
             end,
+            vouched_by: false,
+            voucher: None,
             clock,
             elector: None,
             runs: 0,
@@ -46,6 +52,10 @@ impl Holder {
             starts,
             partitioned_until: Duration::ZERO,
         }
+    }
+
+    pub(crate) fn vouched_by(self) -> Self {
+        Self { vouched_by: true, ..self }
     }
 
     pub(crate) fn meet(&mut self, fault: Fault, time: Duration, server: &mut Server) {
@@ -121,6 +131,17 @@ impl Holder {
                 Request::Back { at: Some(at), answer } if *at <= time && now < *limit => {
                     match answer.clone() {
                         Answer::Found(found) => elector.read(found, now),
+                        Answer::Vouched(voucher, _)
+                            if voucher.is_none() || (elector.hold().is_some() && voucher != self.voucher) =>
+                        {
+                            elector.unvouched(now);
+                        }
+                        Answer::Vouched(voucher, write) => {
+                            self.voucher = voucher;
+                            let at = network.pass(time, chance).filter(|_| time >= self.partitioned_until);
+                            self.request = Some((*limit, Request::There { at, ask: Ask::Write(write) }));
+                            return;
+                        }
                         Answer::Stored(write, stored) => elector.written(&write, stored, now),
                         Answer::Conflict => elector.conflicted(now),
                     }
@@ -141,6 +162,7 @@ impl Holder {
                 return;
             }
             Step::Read => Ask::Read,
+            Step::Write(write) if self.vouched_by => Ask::Voucher(write),
             Step::Write(write) => Ask::Write(write),
         };
         let at = network.pass(time, chance).filter(|_| time >= self.partitioned_until);
@@ -159,8 +181,19 @@ pub(crate) struct ClusterWide {
     events: Vec<(Duration, Option<Record>, u64)>,
     list: Option<(Moment, Duration, Option<Record>, u64)>,
     next_list: Moment,
+    vouchers: Vouchers,
     frozen_until: Duration,
     partitioned_until: Duration,
+}
+
+/// What it knows of the voucher: the state of this version; what is on its way to it.
+#[derive(Debug, Default)]
+struct Vouchers {
+    known: (bool, u64),
+    watched: usize,
+    events: Vec<(Duration, bool, u64)>,
+    list: Option<(Moment, Duration, bool, u64)>,
+    next_list: Moment,
 }
 
 impl ClusterWide {
@@ -175,8 +208,51 @@ impl ClusterWide {
             events: Vec::new(),
             list: None,
             next_list,
+            vouchers: Vouchers { next_list, ..Vouchers::default() },
             frozen_until: Duration::ZERO,
             partitioned_until: Duration::ZERO,
+        }
+    }
+
+    /// Watches what vouches, and lists it every now and then.
+    fn look_for_vouchers(&mut self, time: Duration, server: &Server, network: Network, chance: &mut Chance) {
+        let connected = time >= self.partitioned_until;
+        let awake = time >= self.frozen_until && self.clock.clone().tick(time);
+        let (now, vouchers) = (self.clock.now(), &mut self.vouchers);
+        while vouchers.watched < server.vouched_log.len() {
+            let (vouched, version) = server.vouched_log[vouchers.watched];
+            vouchers.watched += 1;
+            if let Some(at) = network.pass(time, chance).filter(|_| self.watch && connected) {
+                vouchers.events.push((at, vouched, version));
+            }
+        }
+        if !awake {
+            return;
+        }
+        let (due, later) = std::mem::take(&mut vouchers.events).into_iter().partition(|(at, ..)| *at <= time);
+        vouchers.events = later;
+        let mut seen: Vec<(bool, u64, Option<Moment>)> =
+            due.into_iter().map(|(_, vouched, version)| (vouched, version, None)).collect();
+        if let Some((begun, at, vouched, version)) = vouchers.list.take() {
+            if at <= time {
+                seen.push((vouched, version, Some(begun)));
+            } else if now < begun + self.timing.freshness() {
+                vouchers.list = Some((begun, at, vouched, version));
+            }
+        }
+        for (vouched, version, begun) in seen {
+            if version >= vouchers.known.1 {
+                vouchers.known = (vouched, version);
+            }
+            let namespaces = vouchers.known.0.then(|| NAMESPACE.to_owned()).into_iter().collect();
+            self.view.vouched(namespaces, begun, now);
+        }
+        if vouchers.list.is_none() && now >= vouchers.next_list {
+            vouchers.next_list = now + self.timing.confirm();
+            if let Some(at) = network.pass(time, chance).filter(|_| connected) {
+                let version = server.vouched_log.last().map_or(0, |(_, version)| *version);
+                vouchers.list = Some((now, at, server.voucher.is_some(), version));
+            }
         }
     }
 
@@ -186,7 +262,7 @@ impl ClusterWide {
             Fault::Stop(pause) => self.clock.stop(time + pause),
             Fault::Partition(pause) => self.partitioned_until = time + pause,
             Fault::Crash(pause) | Fault::Restart(pause) => {
-                *self = Self::new(self.timing, self.clock.clone());
+                *self = Self { watch: self.watch, ..Self::new(self.timing, self.clock.clone()) };
                 self.frozen_until = time + pause;
             }
         }
@@ -208,6 +284,7 @@ impl ClusterWide {
     pub(crate) fn tick(&mut self, time: Duration, server: &Server, network: Network, chance: &mut Chance) {
         let runs = self.clock.tick(time);
         let connected = time >= self.partitioned_until;
+        self.look_for_vouchers(time, server, network, chance);
         while self.watched < server.log.len() {
             let (state, version) = &server.log[self.watched];
             self.watched += 1;
@@ -235,7 +312,7 @@ impl ClusterWide {
                 self.list = Some((begun, at, found, version));
             }
         }
-        if self.list.is_none() && now >= self.next_list {
+        if self.view.looks() && self.list.is_none() && now >= self.next_list {
             self.next_list = now + self.timing.confirm();
             // The server answers as it is now; the answer takes its time.
             if let Some(at) = network.pass(time, chance).filter(|_| connected) {

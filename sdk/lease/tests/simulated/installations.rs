@@ -14,6 +14,8 @@ use crate::world::{Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server,
 const TIMING: ScopeTiming = ScopeTiming::DEFAULT;
 const FAULTS: Duration = Duration::from_mins(2);
 const PLACES: [&str; 2] = ["first", "second"];
+/// A watch ends after it.
+const WATCH: Duration = Duration::from_mins(5);
 /// Long after everything.
 const NEVER: Duration = Duration::from_hours(9);
 
@@ -34,6 +36,8 @@ struct Replica {
     watching: bool,
     watched: u64,
     list: Option<List>,
+    listed: Option<Moment>,
+    lists: u32,
     next_list: Moment,
     away_until: Duration,
     cut_until: Duration,
@@ -51,6 +55,8 @@ impl Replica {
             watching: false,
             watched: 0,
             list: None,
+            listed: None,
+            lists: 0,
             next_list,
             away_until: starts,
             cut_until: Duration::ZERO,
@@ -61,7 +67,7 @@ impl Replica {
         self.holder.meet(fault, time, server);
         match fault {
             Fault::Crash(pause) | Fault::Restart(pause) => {
-                (self.view, self.list, self.watching) = (view(self.place), None, false);
+                (self.view, self.list, self.listed, self.watching) = (view(self.place), None, None, false);
                 self.events.clear();
                 self.away_until = time + pause;
             }
@@ -105,17 +111,29 @@ impl Replica {
                 None => self.view.leader_gone(PLACES[of], LEASE, &version.to_string(), now),
             }
         }
+        // No namespace is vouched for, and that is known.
+        self.view.vouched([].into(), Some(now), now);
+        self.view.listed("scope", Vec::new(), "0", now, now);
+        let written = self.holder.elector.as_ref().and_then(|elector| elector.confirmed());
+        let written = written.map(|(begun, version)| (begun, version.to_owned()));
+        let mut deaf = false;
+        if let Some((begun, version)) = &written {
+            self.view.heard(*begun, version, now);
+            deaf = self.view.is_deaf(*begun, version, now);
+        }
         if let Some((begun, at, found, version)) = self.list.take() {
             if at <= time {
-                self.view.listed("scope", Vec::new(), &version.to_string(), begun, now);
                 self.view.leaders_listed(found, true, &version.to_string(), begun, now);
-                self.watching = watch;
-            } else if now < begun + TIMING.freshness() {
+                (self.watching, self.listed) = (watch, Some(now));
+            } else if now < begun + TIMING.hearing() {
                 self.list = Some((begun, at, found, version));
             }
         }
-        if self.list.is_none() && now >= self.next_list {
-            self.next_list = now + TIMING.confirm();
+        // Listed at first, when a write of its own does not come back, and when a watch ends as each does.
+        let due = deaf || self.listed.is_none_or(|at| now > at + WATCH);
+        if due && self.list.is_none() && now >= self.next_list {
+            self.lists += 1;
+            self.next_list = now + TIMING.hearing() / 3;
             if let Some(at) = network.pass(time, chance).filter(|_| connected) {
                 let leases = servers.iter().enumerate().filter_map(|(of, server)| Some((of, server.lease.clone()?)));
                 let found = leases.map(|(of, lease)| (PLACES[of].to_owned(), LEASE.to_owned(), lease)).collect();
@@ -336,4 +354,32 @@ proptest! {
             prop_assert_eq!(tick.checks, if gone { [0, 2] } else { [2, 2] }, "who stands back checks");
         }
     }
+}
+
+#[test]
+fn while_watches_live_nothing_is_listed_twice_and_all_the_same_the_first_leads() {
+    let mut world = World::quiet();
+    world.run_until(at(200));
+    let lists: Vec<_> = world.replicas.iter().map(|replica| replica.lists).collect();
+    assert_eq!(lists, [1; 4]);
+    assert_eq!(world.longest(at(10), |tick| tick.writes != [1, 0]), Duration::ZERO);
+}
+
+// The bound by which a watch that has died is noticed: no view of leaders counts for longer, and a list mends it sooner.
+#[test]
+fn a_leader_whose_watch_has_died_finds_out_by_its_own_renewals_and_leads_on_nothing_that_is_older_than_four_seconds() {
+    let mut world = World::quiet();
+    world.run_until(at(60));
+    world.watch = false;
+    world.replicas.iter_mut().for_each(|replica| replica.watching = false);
+    world.run_until(at(63));
+    assert!(world.replicas[0].lists > 1, "it has listed because its renewal did not come back");
+    // Then the lists fail as well.
+    world.replicas[0].cut_until = at(100);
+    world.run_until(at(80));
+    let last = world.ticks.iter().filter(|tick| tick.writes[0] > 0).map(|tick| tick.time).max().unwrap();
+    let (begun, bound) = (at(63), TIMING.hearing() + TICK);
+    assert!(last <= begun + bound && last > begun, "it led until {last:?}");
+    assert_eq!(TIMING.hearing(), at(4));
+    assert_eq!(world.longest(at(20), |tick| tick.writes[0] + tick.writes[1] > 1), Duration::ZERO);
 }

@@ -65,15 +65,16 @@ fn moment(seconds: u64) -> Moment {
 fn listed(view: &mut ScopeView, now: u64) {
     let found = view.claims(moment(now)).into_iter().map(|claim| claim.namespace).collect::<Vec<_>>();
     assert!(found.len() <= 1);
+    view.vouched([NAMESPACE.to_owned()].into(), Some(moment(now)), moment(now));
     view.listed(LEASE, Vec::new(), "0", moment(now), moment(now));
 }
 
 #[test]
 fn race_1_a_namespace_is_told_when_it_is_taken_and_when_it_comes_back() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
-    listed(&mut view, 1);
-    assert_eq!(view.take_changes(), [Change::Everywhere]);
     let told = || Change::Namespace(NAMESPACE.to_owned());
+    listed(&mut view, 1);
+    assert_eq!(view.take_changes(), [told(), Change::Everywhere]);
 
     view.see(NAMESPACE, LEASE, record("restricted", 1, 10), moment(2));
     assert_eq!(view.take_changes(), [told()], "objects of a reconcile under way are looked at again");
@@ -122,7 +123,7 @@ fn race_4_clocks_five_minutes_apart_change_no_window() {
         let mut world = one_restricted([restricted, cluster]);
         world.run_until(at(60));
         world.holders[0].meet(Fault::Crash(at(40)), at(60), &mut world.server);
-        world.run_until(at(140));
+        world.run_until(at(160));
         let taken = world.first(at(10), |tick| !tick.cluster_writes).unwrap();
         let resumed = world.first(at(60), |tick| tick.cluster_writes).unwrap();
         let again = world.first(at(100), |tick| tick.holders.len() == 1).unwrap();
@@ -227,17 +228,92 @@ fn race_7_a_lease_that_is_released_for_good_or_deleted_ends_later_than_its_holde
 }
 
 #[test]
-fn race_8_a_lease_that_does_not_count_any_more_ends_like_a_deleted_one() {
+fn race_8_a_lease_that_nobody_vouches_for_takes_nothing_whatever_it_says() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
-    view.gone("team-b", LEASE, "10", moment(0));
+    for second in 0..60 {
+        listed(&mut view, second);
+        view.see("team-b", LEASE, record("stranger", 1, 100 + second), moment(second));
+        let ownership = view.owns("team-b", moment(second));
+        assert!(ownership.may_write() && ownership.must_check(), "{ownership:?} in second {second}");
+    }
+}
+
+/// What is known without any voucher.
+fn unvouched(view: &mut ScopeView, now: u64) {
+    view.vouched([].into(), Some(moment(now)), moment(now));
+    view.listed(LEASE, Vec::new(), "0", moment(now), moment(now));
+}
+
+#[test]
+fn race_8_a_claim_outlives_its_voucher_until_its_holder_has_found_out_and_no_renewal_makes_that_longer() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
     listed(&mut view, 0);
-    assert!(view.owns("team-b", moment(0)).may_write(), "one that never counted takes nothing");
-    view.see(NAMESPACE, LEASE, record("stranger", 1, 10), moment(0));
-    view.gone(NAMESPACE, LEASE, "11", moment(5));
-    listed(&mut view, 29);
-    assert!(!view.owns(NAMESPACE, moment(29)).may_write());
-    listed(&mut view, 30);
-    assert_eq!(view.owns(NAMESPACE, moment(30)).epoch(), Some(Epoch::hold(1).resumed()));
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 10), moment(1));
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 11), moment(2));
+    assert!(!view.owns(NAMESPACE, moment(2)).must_check());
+    for second in 10..52 {
+        unvouched(&mut view, second);
+        view.see(NAMESPACE, LEASE, record("editor", 2, second + 100), moment(second));
+        let ownership = view.owns(NAMESPACE, moment(second));
+        assert!(!ownership.may_write(), "its holder may not know it yet, in second {second}");
+        assert!(ownership.must_check(), "nobody vouches for another who checks, in second {second}");
+    }
+    // Twenty-five, five and twelve.
+    unvouched(&mut view, 52);
+    assert_eq!(view.owns(NAMESPACE, moment(52)).epoch(), Some(Epoch::hold(2).resumed()));
+}
+
+#[test]
+fn race_8_nobody_acts_in_a_namespace_that_is_not_handed_over_and_whose_voucher_goes_two_never_do() {
+    let mut world = one_restricted([0, 0]);
+    world.server.vouch(false);
+    world.run_until(at(90));
+    assert_eq!(world.first(at(0), |tick| !tick.holders.is_empty()), None, "nobody handed it over");
+    assert_eq!(windows(&world, at(50)), (Duration::ZERO, Duration::ZERO));
+
+    // Its voucher comes while the cluster-wide operator's watch is dead, and goes again.
+    for watch in [true, false] {
+        let mut world = one_restricted([0, 0]);
+        world.cluster.as_mut().unwrap().watch = watch;
+        world.server.vouch(false);
+        world.run_until(at(61));
+        world.server.vouch(true);
+        world.run_until(at(100));
+        let (two, none) = windows(&world, at(40));
+        assert_eq!(two, Duration::ZERO);
+        let lag = if watch { SLACK } else { 2 * ScopeTiming::DEFAULT.confirm() + SLACK };
+        let settle = Timing::SCOPE.settling();
+        assert_between("it is handed over", none, settle.saturating_sub(lag), settle + Timing::SCOPE.retry());
+        assert_eq!(world.ticks.last().unwrap().holders.len(), 1);
+
+        world.server.vouch(false);
+        world.run_until(at(200));
+        let (two, none) = windows(&world, at(100));
+        assert_eq!(two, Duration::ZERO);
+        let ends = DURATION + GRACE + ScopeTiming::DEFAULT.freshness();
+        let ends = ends + if watch { Duration::ZERO } else { ScopeTiming::DEFAULT.confirm() };
+        assert_between("its voucher is taken away", none, ends - Timing::SCOPE.renew() - at(6), ends + SLACK);
+        let last = world.ticks.last().unwrap();
+        assert!(last.cluster_writes && last.holders.is_empty());
+    }
+}
+
+// A watch on vouchers that has died is noticed by the lists: nothing that is older than twelve seconds counts.
+#[test]
+fn a_dead_watch_on_vouchers_lets_nobody_write_on_what_is_older_than_its_bound() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    unvouched(&mut view, 1);
+    assert!(view.owns(NAMESPACE, moment(12)).may_write());
+    let late = view.owns(NAMESPACE, moment(13));
+    assert!(!late.may_write() && late.must_check(), "{late:?}");
+    assert!(ScopeTiming::DEFAULT.freshness() < Timing::SCOPE.settling());
+    // Of a namespace that is vouched for, its Leases have to be known as well.
+    listed(&mut view, 14);
+    assert!(view.owns(NAMESPACE, moment(25)).may_write());
+    view.vouched([NAMESPACE.to_owned()].into(), Some(moment(25)), moment(25));
+    assert!(!view.owns(NAMESPACE, moment(26)).may_write() && view.owns("team-b", moment(26)).may_write());
+    view.listed(LEASE, Vec::new(), "0", moment(27), moment(27));
+    assert!(view.owns(NAMESPACE, moment(27)).may_write());
 }
 
 /// What anybody who may write a Lease may write: sixty-eight years, and a time to come.
@@ -345,7 +421,7 @@ fn a_holder_that_meets_a_later_epoch_yields_and_comes_back_later_than_that() {
     let now = holder.clock.now();
     holder.elector.as_mut().unwrap().fence(Epoch::hold(1).resumed(), now);
     assert_eq!(holder.acts(at(60)), None);
-    world.run_until(at(80));
+    world.run_until(at(90));
     assert_eq!(world.ticks.last().unwrap().holders, [(0, 2)]);
 }
 

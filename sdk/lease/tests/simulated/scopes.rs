@@ -15,9 +15,11 @@ const FAULTS: Duration = Duration::from_mins(2);
 pub(crate) fn world(seed: u64, network: Network, clocks: [LocalClock; 3]) -> World {
     let [first, second, cluster] = clocks;
     let mut world = World::new(seed, network);
+    world.server.vouch(true);
     world.cluster = Some(ClusterWide::new(ScopeTiming::DEFAULT, cluster));
     for (name, clock, starts) in [("first", first, 30), ("second", second, 33)] {
-        world.holders.push(Holder::new(name, Timing::SCOPE, End::HandOver, clock, Duration::from_secs(starts)));
+        let holder = Holder::new(name, Timing::SCOPE, End::HandOver, clock, Duration::from_secs(starts));
+        world.holders.push(holder.vouched_by());
     }
     world
 }
@@ -25,12 +27,16 @@ pub(crate) fn world(seed: u64, network: Network, clocks: [LocalClock; 3]) -> Wor
 fn play(world: &mut World, faults: &[(Duration, usize, Fault)]) {
     for (at, index, fault) in faults {
         world.run_until(*at);
-        match world.holders.get_mut(*index) {
-            Some(holder) => holder.meet(*fault, *at, &mut world.server),
-            None => world.cluster.as_mut().unwrap().meet(*fault, *at),
-        }
+        meet(world, *at, *index, *fault);
     }
     world.run_until(FAULTS);
+}
+
+fn meet(world: &mut World, at: Duration, index: usize, fault: Fault) {
+    match world.holders.get_mut(index) {
+        Some(holder) => holder.meet(fault, at, &mut world.server),
+        None => world.cluster.as_mut().unwrap().meet(fault, at),
+    }
 }
 
 fn clocks() -> impl Strategy<Value = [LocalClock; 3]> {
@@ -52,6 +58,38 @@ proptest! {
         let mut world = world(seed, Network { delay: Duration::from_millis(delay), loss }, clocks);
         world.cluster.as_mut().unwrap().watch = watch;
         play(&mut world, &faults);
+        prop_assert_eq!(world.first(Duration::ZERO, |tick| tick.acting() > 1), None);
+    }
+
+    /// An administrator makes the voucher and takes it away, at any times.
+    #[test]
+    fn at_no_time_do_two_write_whatever_becomes_of_the_voucher(
+        seed: u64,
+        delay in 10..800_u64,
+        loss in 0..20_u64,
+        watch: bool,
+        clocks in clocks(),
+        faults in schedule(fault()),
+        turns in proptest::collection::vec(seconds(1..120), 0..8),
+        at_first: bool,
+    ) {
+        let mut world = world(seed, Network { delay: Duration::from_millis(delay), loss }, clocks);
+        world.cluster.as_mut().unwrap().watch = watch;
+        world.server.vouch(at_first);
+        let mut events: Vec<_> = faults.into_iter().map(|(at, index, fault)| (at, Some((index, fault)))).collect();
+        events.extend(turns.into_iter().map(|at| (at, None)));
+        events.sort_by_key(|(at, _)| *at);
+        for (at, event) in events {
+            world.run_until(at);
+            match event {
+                Some((index, fault)) => meet(&mut world, at, index, fault),
+                None => {
+                    let vouched = world.server.voucher.is_some();
+                    world.server.vouch(!vouched);
+                }
+            }
+        }
+        world.run_until(FAULTS + Duration::from_mins(1));
         prop_assert_eq!(world.first(Duration::ZERO, |tick| tick.acting() > 1), None);
     }
 
@@ -94,8 +132,8 @@ proptest! {
         faults.sort_by_key(|(at, ..)| *at);
         play(&mut world, &faults);
         world.run_until(FAULTS + Duration::from_mins(2));
-        // A holder renews every eight seconds; what the cluster-wide operator knows counts for four.
-        let bound = Timing::SCOPE.renew() + Duration::from_millis(300);
+        // A holder renews every eight seconds; the cluster-wide operator lists every six.
+        let bound = Timing::SCOPE.renew().max(ScopeTiming::DEFAULT.confirm()) + Duration::from_millis(300);
         let two = world.longest(Duration::ZERO, |tick| tick.acting() > 1);
         prop_assert!(two <= bound, "two wrote for {two:?}");
     }

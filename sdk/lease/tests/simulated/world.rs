@@ -55,12 +55,16 @@ pub(crate) fn wall(time: Duration, skew: i64) -> Timestamp {
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Read,
+    /// Whether there is a voucher: if so, this is written next.
+    Voucher(Write),
     Write(Write),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Found(Option<Record>),
+    /// Which one vouches.
+    Vouched(Option<u64>, Write),
     Stored(Write, Record),
     Conflict,
 }
@@ -74,12 +78,16 @@ pub(crate) struct Server {
     pub(crate) versions: Rc<Cell<u64>>,
     /// Each state that there ever was, and its version, for watches.
     pub(crate) log: Vec<(Option<Record>, u64)>,
+    /// What vouches for the namespace; the same of that.
+    pub(crate) voucher: Option<u64>,
+    pub(crate) vouched_log: Vec<(bool, u64)>,
 }
 
 impl Server {
     pub(crate) fn serve(&mut self, time: Duration, ask: &Ask) -> Answer {
         match ask {
             Ask::Read => Answer::Found(self.lease.clone()),
+            Ask::Voucher(write) => Answer::Vouched(self.voucher, write.clone()),
             Ask::Write(write) => {
                 if write.replaces != self.lease.as_ref().map(|lease| lease.version.clone()) {
                     return Answer::Conflict;
@@ -88,6 +96,13 @@ impl Server {
                 Answer::Stored(write.clone(), stored)
             }
         }
+    }
+
+    /// An administrator makes the voucher, or takes it away.
+    pub(crate) fn vouch(&mut self, vouched: bool) {
+        self.versions.set(self.versions.get() + 1);
+        self.voucher = vouched.then(|| self.versions.get());
+        self.vouched_log.push((vouched, self.versions.get()));
     }
 
     pub(crate) fn put(&mut self, time: Duration, lease: Option<Record>) -> Option<Record> {

@@ -154,6 +154,8 @@ pub struct Snapshot {
     pub ca_secret: Look<Option<Stored>>,
     /// Leases under the scope's names, in all namespaces.
     pub leases: Look<Listed<Lease>>,
+    /// Namespaces that an admission policy with its binding hands over to restricted operators of this kind.
+    pub handed_over: Look<Listed<String>>,
     /// The Leases of the leaders of cluster-wide installations of this operator, in all namespaces.
     pub leaders: Look<Listed<Lease>>,
     /// Those under the scope's names a while later, when that was asked for.

@@ -4,10 +4,11 @@ use std::fmt;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use portcullis_lease::Vouchers;
 use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
 
 use crate::certificates::{CertificateMode, Configurations};
-use crate::names::{LEADER, is_label, is_subdomain};
+use crate::names::{DEV_OF, LEADER, is_label, is_subdomain};
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// The port of the Service, unless another is said.
@@ -198,6 +199,18 @@ impl Installation {
     /// and not after the release: the cluster-wide installation has to know it.
     pub fn scope_lease(&self) -> String {
         format!("{}-namespace-scope", self.operator)
+    }
+
+    /// Name of the policy that hands its namespace over to a restricted operator, and of the policy's binding: they are
+    /// named after the operator as well.
+    pub fn scope_policy(&self) -> Option<String> {
+        let namespace = self.restricted_to.as_ref()?;
+        Some(Vouchers::policy(&self.scope_lease(), namespace))
+    }
+
+    /// What vouches for restricted installations of this operator. The configurations of development sessions do not.
+    pub(crate) fn vouchers(&self) -> Vouchers {
+        Vouchers::new(self.operator, &self.scope_lease()).but_for(DEV_OF)
     }
 
     /// The configurations, with the names of their webhooks, and the CRDs whose objects are converted. A CRD has one

@@ -142,21 +142,21 @@ impl Leases {
         };
         if let Some(namespace) = &installation.restricted_to {
             let name = installation.scope_lease();
-            let campaign = Campaign::scope(namespace, &name, identity)?;
+            let campaign = Campaign::scope(namespace, &name, identity)?.vouched_by(installation.vouchers());
             let (election, driver) = stand(namespace, &name, campaign, timing.scope);
             let scope = Scope::restricted(namespace, election.lease.clone());
             return Ok(Self { scope, election: Some(election), campaign: Some(driver), scopes: None, watch: None });
         }
         let own = installation.scope_lease();
         let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
-        let (scopes, mut watch) = Scopes::new(client.clone(), &names, timing.watch)?;
+        let (scopes, mut watch) = Scopes::new(client.clone(), &names, installation.vouchers(), timing.watch)?;
         let (mut election, mut campaign) = (None, None);
         let scope = Scope::cluster_wide(scopes.clone());
         if has_controllers && leader_elect.is_on() {
             let (namespace, name) = (&installation.namespace, installation.leader_lease());
             let stands = Campaign::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
             let (stood, driver) = stand(namespace, &name, stands, timing.leader);
-            watch = watch.among(&leaders(installation.operator), LEADER, namespace, &name);
+            watch = watch.among(&leaders(installation.operator), LEADER, namespace, &name, stood.lease.clone());
             (election, campaign) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
         }
         Ok(Self { scope, election, campaign, scopes: Some(scopes), watch: Some(watch) })
@@ -201,7 +201,7 @@ impl Leases {
             };
             let watch = async {
                 if let Some(watch) = watch {
-                    watch.run(stop.cancelled()).await;
+                    Box::pin(watch.run(stop.cancelled())).await;
                 }
             };
             let known = async {
@@ -260,7 +260,7 @@ fn missing(election: Option<&Election>, scopes: Option<&Scopes>) -> Option<Strin
         }
     }
     let health = scopes?.health();
-    (!health.fresh).then(|| format!("the Leases of all namespaces to be read{}", why(health.last_error)))
+    (!health.fresh).then(|| format!("the owners of all namespaces to be known{}", why(health.last_error)))
 }
 
 #[cfg(test)]

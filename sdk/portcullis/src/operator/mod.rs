@@ -78,7 +78,7 @@ use std::process::ExitCode;
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use portcullis_manifest::{Access, Grant};
+use portcullis_manifest::{Access, Grant, ScopePolicy};
 use tokio_util::sync::CancellationToken;
 
 pub use cli::NoArgs;
@@ -300,7 +300,8 @@ impl<A: clap::Args> Operator<A> {
     /// Other names of Leases by which operators say that a namespace is theirs, beside `<name>-namespace-scope`: those
     /// of an operator that this one takes the place of, or lives next to.
     ///
-    /// Whoever may create a Lease of such a name in a namespace takes a cluster-wide operator off it.
+    /// They count as its own does, where an administrator has handed the namespace over: for an operator of another make,
+    /// by the policy that `generate rbac --restrict-to-namespace` writes.
     pub fn scope_leases(mut self, names: &[&'static str]) -> Self {
         self.scope_leases = names.to_vec();
         self
@@ -380,6 +381,15 @@ impl<A: clap::Args> Operator<A> {
         leases(&mut access, installation, &self.scope_leases, !parts.controllers.is_empty());
         Ok(access)
     }
+
+    /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that a
+    /// cluster-wide one looks at.
+    fn scope_policy(&self, installation: &Installation) -> Option<ScopePolicy> {
+        let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
+        let leases = [installation.scope_lease()].into_iter();
+        let leases = leases.chain(self.scope_leases.iter().map(|lease| (*lease).to_owned())).collect();
+        Some(ScopePolicy { name, namespace, leases })
+    }
 }
 
 /// What leader election and scopes take. What is created has no name yet that a role could be narrowed to, and nobody
@@ -387,16 +397,25 @@ impl<A: clap::Args> Operator<A> {
 fn leases(access: &mut Access, installation: &Installation, others: &[&'static str], has_controllers: bool) {
     let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
     let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
-    let look = grant(&["list", "watch"]);
-    if installation.restricted_to.is_some() {
+    let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+    if let Some(policy) = installation.scope_policy() {
         access.watched.extend(keep(installation.scope_lease()));
-    } else if has_controllers {
+        let hold = Grant::new(ScopePolicy::GROUP, &[ScopePolicy::RESOURCE], &[ScopePolicy::VERB]);
+        access.cluster.push(hold.named([policy.clone()]));
+        access.cluster.push(Grant::new("admissionregistration.k8s.io", &policies, &["get"]).named([policy]));
+        return;
+    }
+    let look = grant(&["list", "watch"]);
+    if has_controllers {
         access.own_namespace.extend(keep(installation.leader_lease()));
         access.cluster.push(look);
     } else {
         let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
         access.cluster.push(look.named(names));
     }
+    // What vouches for restricted installations has names that nobody knows before they are there.
+    let vouchers = ["validatingwebhookconfigurations", policies[0], policies[1]];
+    access.cluster.push(Grant::new("admissionregistration.k8s.io", &vouchers, &["list", "watch"]));
 }
 
 impl<A: clap::Args> std::fmt::Debug for Operator<A> {

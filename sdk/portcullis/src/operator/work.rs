@@ -71,6 +71,7 @@ mod tests {
     use http::{Method, Request, Response};
     use http_body_util::BodyExt as _;
     use kube::client::Body;
+    use portcullis_manifest::ScopePolicy;
     use serde_json::{Value, json};
     use tokio::sync::Notify;
     use tokio::time::{sleep, timeout};
@@ -81,9 +82,22 @@ mod tests {
     use crate::operator::run::{CONTROLLERS, SHUTDOWN};
     use crate::operator::{NoArgs, Operator};
 
+    /// What hands namespace `team` over, by the name of its kind.
+    fn voucher(path: &str) -> Option<Value> {
+        let (name, namespace) = ("op-namespace-scope.team".to_owned(), "team".to_owned());
+        let [policy, binding] = ScopePolicy { name, namespace, leases: Vec::new() }.manifests();
+        let of = |kind: &str| path.contains(kind);
+        of("/validatingadmissionpolicies/")
+            .then_some(policy)
+            .or(of("/validatingadmissionpolicybindings/").then_some(binding))
+    }
+
     /// An API server of one Lease, which takes a second for each answer.
     async fn answer(kept: Arc<Mutex<Value>>, request: Request<Body>) -> Result<Response<Body>, Infallible> {
         sleep(Duration::from_secs(1)).await;
+        if let Some(voucher) = voucher(request.uri().path()) {
+            return Ok(Response::new(Body::from(voucher.to_string().into_bytes())));
+        }
         let method = request.method().clone();
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let mut kept = kept.lock().unwrap();

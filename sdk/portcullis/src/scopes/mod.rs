@@ -1,7 +1,8 @@
 //! What of the cluster this operator owns now: several operators beside each other, and several replicas of one.
 //!
-//! A **cluster-wide** operator owns every namespace in which no restricted operator holds a Lease. A
-//! **namespace-restricted** one (`run --restrict-to-namespace team-a`) owns its namespace while it holds the Lease there.
+//! A **cluster-wide** operator owns every namespace that no administrator has handed over to a restricted operator which
+//! holds a Lease there. A **namespace-restricted** one (`run --restrict-to-namespace team-a`) owns its namespace while it
+//! is handed over and it holds the Lease.
 //! Of several cluster-wide ones, the one that was installed first writes; the others stand back, and go on checking.
 //! Of the replicas of either, one leads: its controllers run, while webhooks are served by all. The promises, and how
 //! long two or none act in each case, are in the documentation of `portcullis-lease`.

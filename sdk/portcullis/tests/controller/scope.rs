@@ -9,12 +9,24 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use portcullis::operator::Switch;
 use portcullis::scopes::Scope;
-use portcullis_lease::{ScopeTiming, Scopes};
+use portcullis_lease::{ScopeTiming, Scopes, Vouchers};
+use portcullis_manifest::ScopePolicy;
 use portcullis_testing::wait_until;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::fixture::{PATIENCE, Place, Running, afloat};
+
+/// An administrator hands the namespace over to whoever holds this Lease.
+async fn handed_over(place: &Place, lease: &str) -> Vouchers {
+    let (name, namespace) = (Vouchers::policy(lease, &place.namespace), place.namespace.clone());
+    let mut manifests = ScopePolicy { name, namespace, leases: vec![lease.to_owned()] }.manifests();
+    for manifest in &mut manifests {
+        manifest["metadata"]["labels"] = json!({ "app.kubernetes.io/name": lease });
+    }
+    place.cluster.apply(&manifests).await;
+    Vouchers::new(lease, lease)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_handed_over() {
@@ -28,7 +40,8 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
     .unwrap();
     // Nobody renews it: it has to last until it was looked at.
     let timing = ScopeTiming::new(Duration::from_secs(8), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
-    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], timing).unwrap();
+    let vouchers = handed_over(&place, &name).await;
+    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
     let mut runtime = place.runtime(Switch::Off);
     runtime.scope = Scope::cluster_wide(scopes.clone());
     let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
@@ -57,7 +70,8 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);
     let timing = ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), PATIENCE).unwrap();
-    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], timing).unwrap();
+    let vouchers = handed_over(&place, &name).await;
+    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
     let mut runtime = place.runtime(Switch::On);
     runtime.scope = Scope::cluster_wide(scopes.clone());
     let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));

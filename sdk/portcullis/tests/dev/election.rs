@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use portcullis_lease::Vouchers;
+use portcullis_manifest::ScopePolicy;
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::json;
 use tokio::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use crate::fixture::{cluster, controllers_alone, entities, entity};
 use crate::process::{Dev, ENTITIES, PATIENCE};
 
 /// Durations of all leases here: seconds where an operator has many.
-const TIMING: [&str; 2] = ["--lease-timing", "3s,2s,400ms,1200ms,1s,1s"];
+const TIMING: [&str; 2] = ["--lease-timing", "3s,2s,400ms,3600ms,1s,3s"];
 /// The Leases of the example.
 pub(crate) const LEADER: &str = "entity-operator-leader";
 const SCOPE: &str = "entity-operator-namespace-scope";
@@ -48,6 +50,16 @@ impl Place {
         let fixed = ["run", "--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", &self.home];
         let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--webhooks", "off"];
         Dev::spawn(ENTITIES, &[&fixed[..], &listen, &TIMING, arguments].concat())
+    }
+
+    /// What an administrator applies with a restricted operator: the policy that hands the namespace of objects over.
+    pub(crate) async fn hand_over(&self) {
+        let (name, namespace) = (Vouchers::policy(SCOPE, &self.team), self.team.clone());
+        let mut manifests = ScopePolicy { name, namespace, leases: vec![SCOPE.to_owned()] }.manifests();
+        for manifest in &mut manifests {
+            manifest["metadata"]["labels"] = json!({ "app.kubernetes.io/name": "entity-operator" });
+        }
+        self.cluster.apply(&manifests).await;
     }
 
     /// A session with controllers; its webhooks are called for nobody, where they are not for one namespace.
@@ -166,6 +178,7 @@ async fn a_session_keeps_to_the_namespaces_of_restricted_operators_and_a_restric
     let place = Place::new().await;
     let others = place.cluster.namespace("others").await;
     let restrict = ["--restrict-to-namespace", &place.team];
+    place.hand_over().await;
     let mut restricted = place.installed(&restrict);
     restricted.says("leading: this replica runs the controllers").await;
     let mark = place.cluster.audit().mark();

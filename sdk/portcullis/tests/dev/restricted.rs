@@ -14,6 +14,7 @@ async fn the_webhooks_of_a_session_leave_the_namespaces_of_restricted_operators_
     let place = Place::new().await;
     let others = place.cluster.namespace("others").await;
     let (in_team, in_others) = (entities(place.cluster, &place.team), entities(place.cluster, &others));
+    place.hand_over().await;
     let mut restricted = place.installed(&["--restrict-to-namespace", &place.team]);
     restricted.says("leading: this replica runs the controllers").await;
 

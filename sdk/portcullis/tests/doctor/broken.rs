@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::{SignedDuration, Timestamp};
+use portcullis_manifest::ScopePolicy;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use serde_json::{Value, json};
 
@@ -44,6 +45,15 @@ impl Variant {
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const LEASE: Sort = ("coordination.k8s.io", "v1", "Lease", "leases", true);
+const POLICY: Sort =
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false);
+const BINDING: Sort = (
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    false,
+);
 const JOB: Sort = ("batch", "v1", "Job", "jobs", true);
 const CERTIFICATE: Sort = ("cert-manager.io", "v1", "Certificate", "certificates", true);
 
@@ -125,6 +135,16 @@ fn lease(clinic: &Clinic, holder: &str, renewed: Timestamp) -> Act {
         LEASE,
         json!({ "metadata": { "name": "shop-namespace-scope", "namespace": clinic.namespace }, "spec": spec }),
     )
+}
+
+/// The policy that hands the namespace over, or its binding.
+fn handed_over(clinic: &Clinic, sort: Sort) -> Act {
+    let lease = "shop-namespace-scope".to_owned();
+    let name = format!("{lease}.{}", clinic.namespace);
+    let policy = ScopePolicy { name, namespace: clinic.namespace.clone(), leases: vec![lease] };
+    let mut manifest = policy.manifests().into_iter().find(|manifest| manifest["kind"] == sort.2).unwrap();
+    manifest["metadata"]["labels"] = json!({ "app.kubernetes.io/name": "shop" });
+    Create(sort, manifest)
 }
 
 /// The Lease of the leader of a cluster-wide installation.
@@ -418,9 +438,13 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
             "Lease without a configuration",
             vec![lease(clinic, "pod-a", Timestamp::now())],
             &[
-                ("L2", "FAIL", "is validated by nobody: lease shop-namespace-scope held by pod-a, no configuration", "delete lease"),
-                ("W7", "INFO", "is excluded by Lease shop-namespace-scope, holder pod-a", ""),
+                ("L2", "WARN", "held by pod-a, is ignored: no webhook configuration and no admission policy hands the namespace over", "delete lease"),
             ],
+        ),
+        variant(
+            "Lease that a policy vouches for",
+            vec![handed_over(clinic, POLICY), handed_over(clinic, BINDING), lease(clinic, "pod-a", Timestamp::now())],
+            &[("W7", "INFO", "is excluded by Lease shop-namespace-scope, holder pod-a", "")],
         ),
         variant(
             "Lease of tomorrow",

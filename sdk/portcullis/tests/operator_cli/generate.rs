@@ -257,8 +257,13 @@ async fn rights_are_those_of_the_controllers_and_what_certificates_take() {
             json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"] }),
             admission("validatingwebhookconfigurations", "entity-operator-validating"),
             admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
-            // Tenants' claims, and the leaders of other cluster-wide installations, whose names nobody knows.
+            // The leaders of other cluster-wide installations, whose names nobody knows, and tenants' claims.
             json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "watch"] }),
+            // What vouches for those.
+            json!({
+                "apiGroups": ["admissionregistration.k8s.io"], "verbs": ["list", "watch"],
+                "resources": ["validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            }),
         ]
     );
     let names = json!(["entity-operator-webhook-tls", "entity-operator-webhook-tls-ca"]);

@@ -82,12 +82,22 @@ async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kind
     assert_eq!(named("ClusterRole"), [(Value::Null, json!("blue:here"))]);
     assert_eq!(named("Role"), [(json!("here"), json!("blue")), (json!("team"), json!("blue"))]);
     assert_eq!(named("Deployment"), [(json!("here"), json!("blue"))]);
+    // What hands the namespace over, and the right that it asks for: on the whole cluster, where nobody in a namespace can
+    // grant it.
+    let policy = json!("entity-operator-namespace-scope.team");
+    for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
+        assert_eq!(named(kind), [(Value::Null, policy.clone())]);
+    }
+    let held = json!({
+        "apiGroups": ["portcullis.dev"], "resources": ["namespacescopes"], "resourceNames": [policy], "verbs": ["hold"],
+    });
     let configurations = objects.iter().filter(|object| object.get("webhooks").is_some());
     for webhook in configurations.flat_map(|object| object["webhooks"].as_array().unwrap()) {
         assert_eq!(webhook["namespaceSelector"], json!({ "matchLabels": { "kubernetes.io/metadata.name": "team" } }));
         assert_eq!(webhook["clientConfig"]["service"]["namespace"], "here");
     }
     let everywhere = objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+    assert!(everywhere["rules"].as_array().unwrap().contains(&held), "{everywhere}");
     for rule in everywhere["rules"].as_array().unwrap() {
         assert_ne!(rule["apiGroups"], json!(["demo.example"]), "entities of others are none of its business");
     }

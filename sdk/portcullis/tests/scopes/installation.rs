@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
 use portcullis_testing::{ControlPlane, wait_until};
@@ -28,18 +26,28 @@ fn words(words: &[&str]) -> Vec<String> {
 
 impl Installation {
     /// With the rights and kinds that it generates, and no configuration in force yet. It calls itself by its release, or
-    /// by the `--tag` that is given. Leaders' Leases that tests before this one left are taken away.
+    /// by the `--tag` that is given.
     pub(crate) async fn new(
         cluster: &'static ControlPlane,
         release: &'static str,
         restricted_to: Option<&str>,
         more: &[&str],
     ) -> Self {
-        forget_leaders(cluster).await;
         let namespace = match restricted_to {
             Some(namespace) => namespace.to_owned(),
             None => cluster.namespace(release).await,
         };
+        Self::living_in(cluster, release, namespace, restricted_to, more).await
+    }
+
+    /// The same in this namespace.
+    pub(crate) async fn living_in(
+        cluster: &'static ControlPlane,
+        release: &'static str,
+        namespace: String,
+        restricted_to: Option<&str>,
+        more: &[&str],
+    ) -> Self {
         let mut place = words(&["--release", release, "--namespace", &namespace]);
         if !more.contains(&"--tag") {
             place.extend(words(&["--tag", release]));
@@ -102,14 +110,6 @@ impl Installation {
                 assert!(matches!(&error, kube::Error::Api(status) if status.code == 404), "{error}");
             }
         }
-    }
-}
-
-async fn forget_leaders(cluster: &ControlPlane) {
-    let labelled = ListParams::default().labels("portcullis.dev/operator=scopes");
-    for lease in Api::<Lease>::all(cluster.admin()).list(&labelled).await.unwrap() {
-        let leases: Api<Lease> = Api::namespaced(cluster.admin(), &lease.namespace().unwrap());
-        leases.delete(&lease.name_any(), &DeleteParams::default()).await.unwrap();
     }
 }
 

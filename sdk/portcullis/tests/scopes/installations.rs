@@ -13,7 +13,7 @@ use crate::faults::{Prober, row};
 use crate::installation::{Installation, checked_by, try_widget};
 use crate::process::Process;
 use crate::turn::Turn;
-use crate::{DURATION, GRACE, PATIENCE, SETTLE, SLACK};
+use crate::{DURATION, GRACE, PATIENCE, SLACK, TURN};
 
 const BACK: &str = "standing back: this cluster-wide operator was installed before";
 
@@ -67,7 +67,7 @@ async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone
     let actors = [old.acted(&team), new.acted(&team), twin.acted(&team)];
     assert!(actors[2].is_empty(), "the second had a turn in a rolling update");
     // The next one looks every 0.4 s, and gives the second time to find out.
-    row("rolling update of the first", &actors, begun, SETTLE + GRACE, None);
+    row("rolling update of the first", &actors, begun, TURN + GRACE, None);
 
     let (begun, prober) = (Instant::now(), Prober::start(client.clone(), &team));
     new.signal("KILL").await;
@@ -87,7 +87,7 @@ async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone
     stands_back(&twin, (first.release, &first.namespace), 2).await;
     checked_by(&client, &team, &["platform", "twin"]).await;
     let checks = prober.windows().await;
-    row("the first comes back", &[back.acted(&team), twin.acted(&team)], begun, SETTLE, Some(checks));
+    row("the first comes back", &[back.acted(&team), twin.acted(&team)], begun, TURN, Some(checks));
     assert!(checks.1 <= SLACK, "nobody checked for {checks:?}");
     first.uninstall().await;
     second.uninstall().await;
@@ -147,7 +147,7 @@ impl Forged {
         let later = || async { (Timestamp::now().as_second() > created.as_second()).then_some(()) };
         wait_until("the next second", PATIENCE, later).await;
         Self(tokio::spawn(async move {
-            let mut turns = tokio::time::interval(SETTLE / 3);
+            let mut turns = tokio::time::interval(TURN / 3);
             loop {
                 turns.tick().await;
                 let renewal = json!({ "spec": { "renewTime": format!("{:.6}", Timestamp::now()) } });
@@ -205,11 +205,11 @@ async fn whatever_a_user_does_to_the_lease_of_the_first_two_never_write_and_one_
     let give = json!({ "spec": { "holderIdentity": "somebody" } });
     let young = json!({ "spec": { "leaseTransitions": 0 } });
     for (what, patch, none) in [
-        ("the first's Lease loses its label", Some(strip), SETTLE),
-        ("it is freed", Some(free), 2 * SETTLE),
-        ("its number is set back", Some(young), 2 * SETTLE),
-        ("it is given to somebody", Some(give), DURATION + 2 * SETTLE),
-        ("it is deleted", None, DURATION + GRACE + SETTLE),
+        ("the first's Lease loses its label", Some(strip), TURN),
+        ("it is freed", Some(free), 2 * TURN),
+        ("its number is set back", Some(young), 2 * TURN),
+        ("it is given to somebody", Some(give), DURATION + 2 * TURN),
+        ("it is deleted", None, DURATION + GRACE + TURN),
     ] {
         let begun = Instant::now();
         match patch {
@@ -222,7 +222,7 @@ async fn whatever_a_user_does_to_the_lease_of_the_first_two_never_write_and_one_
             None => _ = leases(&first).delete("platform-leader", &DeleteParams::default()).await.unwrap(),
         }
         // Whoever was to write after that does by now.
-        let end = begun + DURATION + GRACE + 2 * SETTLE;
+        let end = begun + DURATION + GRACE + 2 * TURN;
         let acted = || processes.each_ref().map(|process| process.acted(&team));
         let written = || async { acted().iter().flatten().any(|at| *at > end).then_some(()) };
         wait_until("one to act again", PATIENCE, written).await;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+mod claims;
 mod faults;
 mod installation;
 mod installations;
@@ -20,12 +21,14 @@ use std::time::Duration;
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(45);
 /// Duration, deadline, renewal, settling, grace and freshness: a sixth of the real ones or so.
-const TIMING: &str = "3s,2s,400ms,1200ms,1s,1s";
+const TIMING: &str = "3s,2s,400ms,3600ms,1s,3s";
 /// After it, others take over.
 const DURATION: Duration = Duration::from_secs(3);
 /// The cluster-wide operator waits for so much longer.
 const GRACE: Duration = Duration::from_secs(1);
 /// A new restricted operator begins after it.
-const SETTLE: Duration = Duration::from_millis(1200);
+const SETTLE: Duration = Duration::from_millis(3600);
+/// An installation that was there first and comes back begins after it.
+const TURN: Duration = Duration::from_millis(1250);
 /// What a busy machine and this measurement add.
 const SLACK: Duration = Duration::from_millis(1500);

@@ -102,6 +102,8 @@ async fn leases_under_other_names_are_respected_too() {
     let client = cluster.admin();
     for name in ["dynamo-operator-namespace-scope", "dynamo-operator-ns-lock"] {
         let team = cluster.namespace("dynamo").await;
+        // What an administrator applies to hand the namespace over; there, the other operator has another account.
+        Installation::new(cluster, "tenant", Some(&team), &[]).await;
         checked_by(&client, &team, &["platform"]).await;
         let leases: Api<Lease> = Api::namespaced(client.clone(), &team);
         let lease = json!({

@@ -19,7 +19,7 @@ async fn without_the_rights_on_leases_it_is_not_ready_and_says_what_to_grant() {
         let said = || async {
             let (status, body) = process.health("/readyz").await;
             assert_eq!(status, 503, "{body}");
-            (body.contains(what) && body.contains("grant get, create and patch on leases")).then_some(())
+            (body.contains(what) && body.contains("get, create and patch on leases")).then_some(())
         };
         wait_until("the right that is missing", PATIENCE, said).await;
         assert!(process.acted(&team).is_empty(), "{} writes on what it does not know", installation.release);
@@ -28,7 +28,7 @@ async fn without_the_rights_on_leases_it_is_not_ready_and_says_what_to_grant() {
     let single = platform.start_by(&nobody, &["--webhooks", "off", "--leader-elect", "off"]);
     let said = || async {
         let (_, body) = single.health("/readyz").await;
-        (body.contains("the Leases of all namespaces") && body.contains("list and watch in all namespaces"))
+        (body.contains("the owners of all namespaces") && body.contains("list and watch in all namespaces"))
             .then_some(())
     };
     wait_until("the right that is missing", PATIENCE, said).await;

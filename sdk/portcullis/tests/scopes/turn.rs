@@ -1,6 +1,13 @@
 //! Tests take turns: configurations of cluster-wide operators are for all namespaces. Most of their time is waiting for
-//! Leases, so two have a turn at once, each with a control plane of its own.
+//! Leases, so two have a turn at once, each with a control plane of its own; with controllers, because it is one of those
+//! that fills the ClusterRoles `edit` and `admin`.
 
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, ListParams};
+use kube::{Client, ResourceExt as _};
 use portcullis_testing::ControlPlane;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
@@ -15,12 +22,32 @@ impl Turn {
         static FIRST: Mutex<()> = Mutex::const_new(());
         static SECOND: Mutex<()> = Mutex::const_new(());
         static OTHER: OnceCell<ControlPlane> = OnceCell::const_new();
-        tokio::select! {
-            alone = FIRST.lock() => Self { cluster: ControlPlane::shared().await, _alone: alone },
+        let turn = tokio::select! {
+            alone = FIRST.lock() => Self { cluster: ControlPlane::shared_with_controllers().await, _alone: alone },
             alone = SECOND.lock() => {
-                let other = OTHER.get_or_init(|| async { ControlPlane::start().await.unwrap() }).await;
+                let other = OTHER.get_or_init(|| async { ControlPlane::builder().controller_manager().start().await.unwrap() }).await;
                 Self { cluster: other, _alone: alone }
             }
-        }
+        };
+        forget(turn.cluster).await;
+        turn
+    }
+}
+
+/// Takes away what tests before this one left: what vouches, and the Leases of leaders.
+async fn forget(cluster: &ControlPlane) {
+    let ours = ListParams::default().labels("app.kubernetes.io/name=scopes");
+    let (delete, client) = (DeleteParams::default(), cluster.admin());
+    Api::<ValidatingAdmissionPolicyBinding>::all(client.clone()).delete_collection(&delete, &ours).await.unwrap();
+    Api::<ValidatingAdmissionPolicy>::all(client.clone()).delete_collection(&delete, &ours).await.unwrap();
+    Api::<ValidatingWebhookConfiguration>::all(client.clone()).delete_collection(&delete, &ours).await.unwrap();
+    forget_leaders(&client).await;
+}
+
+async fn forget_leaders(client: &Client) {
+    let labelled = ListParams::default().labels("portcullis.dev/operator=scopes");
+    for lease in Api::<Lease>::all(client.clone()).list(&labelled).await.unwrap() {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace().unwrap());
+        leases.delete(&lease.name_any(), &DeleteParams::default()).await.unwrap();
     }
 }

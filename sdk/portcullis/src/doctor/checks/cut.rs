@@ -33,6 +33,11 @@ const PARTS: &[Part] = &[
         what: "Leases by which namespaces are claimed",
         checks: &["W7", "L2", "L3", "L4", "L5"],
     },
+    Part {
+        cut: |view| more(&view.snapshot.handed_over),
+        what: "admission policies that hand namespaces over",
+        checks: &["W7", "L2"],
+    },
     Part { cut: |view| more(&view.snapshot.leaders), what: "Leases of leaders", checks: &["L6"] },
     Part {
         cut: |view| more(&view.snapshot.deployments),

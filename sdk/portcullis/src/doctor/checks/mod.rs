@@ -149,7 +149,7 @@ checks! {
     "T4" "no configuration calls what is gone" always deleting::orphans;
     "T5" "foreground deletions end" always deleting::foreground;
     "L1" "every restricted operator holds its namespace" always scopes::lost;
-    "L2" "every claimed namespace is validated" always scopes::unguarded;
+    "L2" "every Lease that claims a namespace is vouched for" always scopes::unguarded;
     "L3" "Leases have the name that operators look for" always scopes::named;
     "L4" "each Lease has one holder" always scopes::holders;
     "L5" "clocks agree" always scopes::clocks;

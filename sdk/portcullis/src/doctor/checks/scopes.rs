@@ -1,6 +1,6 @@
 //! W7 and L: which operator has which namespace?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -62,6 +62,12 @@ fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, &'a Configuration
     Ok(family.filter_map(|one| Some((one.entries.first()?.restricted_to()?, one))).collect())
 }
 
+/// The namespaces that are handed over to restricted operators, by a configuration or by a policy.
+fn handed_over<'a>(view: &View<'a>) -> Result<BTreeSet<&'a str>, Blind> {
+    let policies = view.snapshot.handed_over.known()?.items.iter().map(String::as_str);
+    Ok(restricted(view)?.into_keys().chain(policies).collect())
+}
+
 /// Whether a development session put it there: that claims no namespace, and takes it away again.
 fn is_development(configuration: &Configuration) -> bool {
     configuration.metadata.labels.iter().flatten().any(|(key, _)| key == DEV_OF)
@@ -74,7 +80,9 @@ pub(super) fn claimed(view: &View<'_>) -> Said {
     }
     let asked = view.snapshot.in_namespace.as_ref();
     let claims = claims(view)?;
-    let live = claims.iter().filter(|claim| claim.is_live(view) && asked.is_none_or(|asked| *asked == claim.namespace));
+    let handed_over = handed_over(view)?;
+    let counts = |claim: &Claim<'_>| claim.is_live(view) && handed_over.contains(claim.namespace.as_str());
+    let live = claims.iter().filter(|claim| counts(claim) && asked.is_none_or(|asked| *asked == claim.namespace));
     let note = |claim: &Claim<'_>| {
         info(format!(
             "namespace {} is excluded by Lease {}, holder {}, renewed {} ago; the restricted operator validates it",
@@ -141,22 +149,23 @@ pub(super) fn unguarded(view: &View<'_>) -> Said {
     if view.subject.webhooks.is_empty() {
         return Ok(Vec::new());
     }
-    let restricted = restricted(view)?;
+    let handed_over = handed_over(view)?;
     let mut notes = Vec::new();
     for claim in
-        claims(view)?.iter().filter(|claim| claim.is_live(view) && !restricted.contains_key(claim.namespace.as_str()))
+        claims(view)?.iter().filter(|claim| claim.is_live(view) && !handed_over.contains(claim.namespace.as_str()))
     {
         let (namespace, lease) = (&claim.namespace, claim.lease.name_any());
         let message = format!(
-            "namespace {namespace} is validated by nobody: lease {lease} held by {}, no configuration",
+            "lease {lease} in namespace {namespace}, held by {}, is ignored: no webhook configuration and no admission \
+             policy hands the namespace over, so the cluster-wide operator works there",
             claim.holder()
         );
         let fix = format!(
-            "install what is missing: {0} generate webhooks --restrict-to-namespace {namespace} | kubectl apply --server-side --force-conflicts -f -; \
-             or, when no operator is behind it: kubectl -n {namespace} delete lease {lease}",
-            view.subject.installation.operator
+            "where a restricted operator is behind it, apply what its 'generate rbac' prints, which hands the namespace over; \
+             otherwise see who writes it and delete it: kubectl -n {namespace} delete lease {lease}"
         );
-        notes.push(missing(view.snapshot.configurations.known()?, "webhook configurations", fail(message, fix)));
+        let note = missing(view.snapshot.configurations.known()?, "webhook configurations", warn(message, fix));
+        notes.push(note);
     }
     Ok(notes)
 }

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -159,6 +162,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
             ca_secret,
             leases(reader, subject),
             leaders(reader, subject),
+            handed_over(reader, subject),
             parts::objects(reader, subject, options.in_namespace.as_deref()),
             counters::calls(reader, subject),
             parts::identity(reader, options.denial.is_some()),
@@ -166,7 +170,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
     };
     let (
         (configurations, crds, namespaces, deployments, pods, accounts, jobs, policies, budgets, roles, cluster),
-        (events, secret, ca_secret, leases, leaders, objects, calls, identity),
+        (events, secret, ca_secret, leases, leaders, handed_over, objects, calls, identity),
     ) = tokio::join!(first, second);
     Snapshot {
         configurations,
@@ -185,6 +189,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
         ca_secret,
         leases,
         leaders,
+        handed_over,
         objects,
         calls,
         identity,
@@ -260,6 +265,32 @@ async fn leases(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
         found = both(found, reader.list(api, place, named).await);
     }
     found
+}
+
+/// By policies that have their binding.
+async fn handed_over(reader: &Reader, subject: &Subject) -> Look<Listed<String>> {
+    let vouchers = subject.installation.vouchers();
+    let labelled = || ListParams::default().labels(&vouchers.selector());
+    let policies = Api::<ValidatingAdmissionPolicy>::all(reader.client.clone());
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(reader.client.clone());
+    let (policies, bindings) = tokio::join!(
+        reader.list(policies, "validatingadmissionpolicies", labelled()),
+        reader.list(bindings, "validatingadmissionpolicybindings", labelled()),
+    );
+    let bindings = match bindings {
+        Look::Seen(bindings) => bindings,
+        blind => return blind.map(|_| Listed::default()),
+    };
+    let bound: BTreeSet<_> = bindings.items.iter().filter_map(|binding| vouchers.binding(binding)).collect();
+    policies.map(|policies| Listed {
+        more: policies.more || bindings.more,
+        items: policies
+            .items
+            .iter()
+            .filter_map(|policy| vouchers.admission_policy(policy))
+            .filter(|it| bound.contains(it))
+            .collect(),
+    })
 }
 
 /// A restricted look is not for what others do to the cluster.

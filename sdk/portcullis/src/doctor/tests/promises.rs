@@ -42,6 +42,7 @@ fn a_check_that_finds_nothing_in_a_list_that_was_cut_does_not_say_that_all_is_we
         }),
         (&["L1", "L6", "T2", "T4"], "webhook configurations", |s| cut(&mut s.configurations)),
         (&["W7", "L2", "L3", "L4", "L5"], "Leases by which", |s| cut(&mut s.leases)),
+        (&["W7", "L2"], "policies that hand", |s| cut(&mut s.handed_over)),
         (&["L6"], "Leases of leaders", |s| cut(&mut s.leaders)),
         (&["W9", "C9", "C11"], "Deployments", |s| cut(&mut s.deployments)),
         (&["C3", "C6", "C7", "H2"], "pods", |s| cut(&mut s.pods)),

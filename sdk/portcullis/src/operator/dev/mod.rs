@@ -327,7 +327,7 @@ async fn prepare<A: clap::Args>(
 /// Where sessions may have left their Lease, if it may be looked at.
 async fn left(client: &Client, installation: &Installation) -> anyhow::Result<Option<Seat>> {
     let seat = Seat::new(client, installation);
-    let lack = rights::lacks(client, &rights::to_sweep(&seat.namespace)).await?;
+    let lack = rights::lacks(client, &[rights::to_sweep(&seat.namespace)]).await?;
     if let Some(lack) = &lack {
         say(&format!("Leases that killed sessions left are not removed: {lack}"));
     }

@@ -17,12 +17,19 @@ const ON_LEASES: &[&str] = &["list", "watch"];
 const ON_LEFT_LEASE: &[&str] = &["get", "delete"];
 
 /// To see where restricted operators are.
-pub(super) const TO_STAND_BACK: Need<'static> =
-    Need { group: COORDINATION, resource: "leases", verbs: ON_LEASES, namespace: None };
+pub(super) const TO_STAND_BACK: [Need<'static>; 4] = [
+    Need { group: COORDINATION, resource: "leases", verbs: ON_LEASES, namespace: None },
+    Need { group: ADMISSION, resource: "validatingwebhookconfigurations", verbs: ON_LEASES, namespace: None },
+    Need { group: ADMISSION, resource: POLICIES[0], verbs: ON_LEASES, namespace: None },
+    Need { group: ADMISSION, resource: POLICIES[1], verbs: ON_LEASES, namespace: None },
+];
+
+/// What hands a namespace over.
+const POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 
 /// To take away the Lease that a session left in this namespace.
 pub(super) fn to_sweep(namespace: &str) -> Need<'_> {
-    Need { verbs: ON_LEFT_LEASE, namespace: Some(namespace), ..TO_STAND_BACK }
+    Need { group: COORDINATION, resource: "leases", verbs: ON_LEFT_LEASE, namespace: Some(namespace) }
 }
 
 /// What a session does, beside serving webhooks.
@@ -56,7 +63,9 @@ fn needs(does: Does<'_>) -> Vec<Need<'_>> {
         needs.push(Need { namespace, ..need("", "namespaces", &["get"]) });
         needs.push(Need { namespace, ..need(COORDINATION, "leases", ON_LEASE) });
         if restricted_to.is_none() {
-            needs.push(TO_STAND_BACK);
+            needs.extend(TO_STAND_BACK);
+        } else {
+            needs.extend(POLICIES.map(|policies| need(ADMISSION, policies, &["get"])));
         }
     }
     needs
@@ -77,8 +86,13 @@ pub(super) async fn check(client: &Client, does: Does<'_>) -> anyhow::Result<()>
 }
 
 /// What is missing of something that a session can do without.
-pub(super) async fn lacks(client: &Client, need: &Need<'_>) -> anyhow::Result<Option<String>> {
-    Ok(refused(client, need).await?.as_deref().map(told))
+pub(super) async fn lacks(client: &Client, needs: &[Need<'_>]) -> anyhow::Result<Option<String>> {
+    for need in needs {
+        if let Some(missing) = refused(client, need).await? {
+            return Ok(Some(told(&missing)));
+        }
+    }
+    Ok(None)
 }
 
 fn told(missing: &str) -> String {

@@ -2,8 +2,8 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_manifest::{
-    Account, Deadlock, Labels, Trust, Webhook, WebhookKind, Workload, mutating_configuration, validating_configuration,
-    with_conversion, without_conversion,
+    Account, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, mutating_configuration,
+    validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
 
@@ -30,6 +30,7 @@ pub(super) struct Objects<'a> {
     overruled: Vec<String>,
     left_out: Vec<String>,
     rbac: Vec<Value>,
+    scope_policy: Option<ScopePolicy>,
     own: Vec<String>,
 }
 
@@ -75,6 +76,7 @@ impl<'a> Objects<'a> {
             overruled: names(&|webhook| webhook.namespace_selector.is_some() && kept(webhook)),
             left_out: names(&|webhook| !kept(webhook)),
             webhooks: guarded,
+            scope_policy: operator.scope_policy(&installation),
             rbac: rbac.manifests(&account, |group, plural| cluster_scoped(&operator.crds, group, plural)),
             own,
             installation,
@@ -155,8 +157,10 @@ impl<'a> Objects<'a> {
         Ok(crds)
     }
 
+    /// Who may do what; for a restricted installation, also who may claim its namespace.
     pub(super) fn rbac(&self) -> Vec<Value> {
-        self.rbac.iter().cloned().map(|object| self.finished(object, "rbac")).collect()
+        let policy = self.scope_policy.iter().flat_map(ScopePolicy::manifests);
+        self.rbac.iter().cloned().chain(policy).map(|object| self.finished(object, "rbac")).collect()
     }
 
     pub(super) fn webhooks(&self) -> Result<Vec<Value>, GenerateError> {
