@@ -226,11 +226,15 @@ impl Guards {
         }
     }
 
-    /// What the live proxy enforces, compared with what is asked for. `pods` are those of the Deployment.
+    /// What the live proxy enforces, compared with what is asked for.
+    ///
+    /// Of `pods` those of the Deployment count: one that somebody else made with the labels of a proxy would not go with
+    /// the Deployment, so it must not make the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
     pub fn standing(&self, deployment: Option<&Deployment>, pods: &[&Pod]) -> Standing {
         let Some(deployment) = deployment else { return Standing::NoProxy };
         // A rollout that somebody undid may leave pods that the template does not describe.
-        let living = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let own = pods.iter().filter(|pod| belongs_to(pod, deployment));
+        let living = own.filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let template = template(deployment);
         let told = template.is_none();
         let template = template.map_or_else(|| self.before_the_digest(Some(deployment), true), parse);
@@ -267,7 +271,7 @@ impl Guards {
         } else {
             (true, "Enforced", format!("every proxy pod that serves enforces {}", self.names()))
         };
-        Some(InForce { asked, reason, message })
+        Some(InForce { asked, message, reason })
     }
 
     /// The hash of a kind's configuration that is in force: of the pods that serve, an older one first; where none
@@ -325,6 +329,14 @@ impl Guards {
         });
         told.collect()
     }
+}
+
+/// Whether a ReplicaSet of the Deployment controls the pod: it is called `DEPLOYMENT-HASH`.
+fn belongs_to(pod: &Pod, deployment: &Deployment) -> bool {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    let set = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "ReplicaSet");
+    let set = set.and_then(|set| set.name.rsplit_once('-')).map(|(of, _)| of);
+    set.is_some() && set == deployment.metadata.name.as_deref()
 }
 
 fn template(deployment: &Deployment) -> Option<&str> {

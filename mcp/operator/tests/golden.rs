@@ -1,24 +1,39 @@
 //! What we make of upstream's inputs, compared leaf by leaf with what upstream's operator and runner made of them
-//! (snapshot e25de16c on a real API server). Every difference that is meant stands in [`DIFFERENCES`] with its reason;
+//! (snapshot e25de16c on a real API server; RunConfigs those of v0.63.0). Every difference that is meant stands in [`DIFFERENCES`] with its reason;
 //! an entry that nothing needs any more fails the test, as does a difference that no entry names.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
-#[path = "plan/world.rs"]
-mod planning;
+#[path = "support/pem.rs"]
+mod pem;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use mcp_operator::plan::{ConfigInputs, digest, plan_webhook_config};
-use planning::World;
+use mcp_api::{
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPServer, MCPToolConfig},
+};
+use mcp_operator::{
+    config::{Config, ConfigInputs, ConfigKind, plan_config},
+    digest::DigestKey,
+    guards::Configs,
+    reference::{Referrer, SecretValue, Secrets},
+    settings::Settings,
+    workload::{ChildKind, Inputs, Workload, plan_workload},
+};
+use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
 use serde_json::Value;
 
-const CASES: [(&str, &str); 5] = [
-    ("01-minimal", "minimal"),
-    ("02-streamable", "streamable"),
-    ("03-sse-secrets-volumes", "sse"),
-    ("04-overrides", "overrides"),
-    ("05-webhooks", "gated"),
+const CASES: [&str; 5] = ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks"];
+
+/// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
+const PENDING: [(&str, &str); 3] = [
+    ("06-oidc", "the kind MCPOIDCConfig and the guard spec.oidcConfigRef"),
+    ("07-remote", "the kind MCPRemoteProxy"),
+    ("08-audit-authz-telemetry", "telemetry, audit, authorization, rate limits, and the tool filter in the proxy"),
 ];
 
 /// Leaves that upstream's objects have because the API server filled them in; we do not own them.
@@ -52,7 +67,7 @@ const DEFAULTS: [&str; 26] = [
 ];
 
 /// `- ` is a leaf that only upstream has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 29] = [
+const DIFFERENCES: [(&str, &str); 31] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -79,6 +94,8 @@ const DIFFERENCES: [(&str, &str); 29] = [
     ("+ StatefulSet/sse: spec.template.spec.*[*data]*", VOLUMES),
     ("+ Service/mcp-*: spec.selector[toolhive-basename] = *", SELECTOR),
     ("+ Deployment/gated: metadata.annotations[toolhive.stacklok.dev/webhook-config] = *", GATE),
+    ("+ Deployment/gated: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ NetworkPolicy/mcp-*: *", SIDE_DOOR),
     ("+ StatefulSet/sse: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
     ("- MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
     ("+ MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
@@ -95,16 +112,16 @@ const DIRECTORIES: &str =
     "a subPath mount never sees a rotated Secret; the files have the same paths in a directory mount";
 const VOLUMES: &str = "spec.volumes is for the MCP server's container; upstream mounts it into the proxy alone";
 const SELECTOR: &str = "`app` alone also selects every proxy pod when a server is called mcpserver";
-const GATE: &str = "tells which guard the running proxy has";
+const GATE: &str = "tells which guards the running proxy has, the older versions of this operator too";
+const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
 const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
 const CONFIG_HASH: &str = "hash values are opaque";
 
 #[test]
 fn children_are_upstreams_but_for_the_differences_that_are_meant() {
     let mut differences = BTreeSet::new();
-    for (case, name) in CASES {
-        let theirs = theirs(case, name);
-        let ours = ours(case, name);
+    for case in CASES {
+        let (theirs, ours) = (theirs(case), ours(case));
         for leaf in theirs.difference(&ours) {
             if !DEFAULTS.iter().any(|default| matches(default, leaf)) {
                 differences.insert(format!("- {leaf}"));
@@ -122,31 +139,64 @@ fn children_are_upstreams_but_for_the_differences_that_are_meant() {
 
 #[test]
 fn every_default_that_is_left_to_the_api_server_is_one_it_set() {
-    let all: BTreeSet<String> = CASES.iter().flat_map(|(case, name)| theirs(case, name)).collect();
+    let all: BTreeSet<String> = CASES.iter().flat_map(|case| theirs(case)).collect();
     let unused: Vec<_> = DEFAULTS.iter().filter(|default| !all.iter().any(|leaf| matches(default, leaf))).collect();
     assert!(unused.is_empty(), "{unused:#?}");
 }
 
 #[test]
 fn run_configs_are_upstreams_to_the_byte_but_for_the_generation() {
-    for (case, name) in CASES {
-        let upstream = file(case, &format!("{name}.runconfig.json"));
-        let plan = world(case).plan();
-        let map = planning::child(&plan, mcp_operator::plan::ChildKind::ConfigMap, &format!("{name}-runconfig"));
-        let document = map.unwrap()["data"]["runconfig.json"].as_str().unwrap();
-        assert_eq!(document, upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1), "{case}");
+    for case in CASES {
+        for (name, planned) in &cluster(case).planned {
+            let upstream = file(case, &format!("{name}.runconfig.json"));
+            let document = planned.run_config.as_deref().unwrap();
+            assert_eq!(document, upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1), "{case}");
+        }
     }
 }
 
 #[test]
-fn a_valid_webhook_config_reports_what_upstream_reports() {
-    let world = world("05-webhooks");
-    let plan = plan_webhook_config(&ConfigInputs {
-        config: world.webhook_config.as_ref().unwrap(),
-        referencing_servers: &["gated".to_owned()],
-        now: world.now,
-    });
-    let condition = &plan.status.conditions.unwrap()[0];
+fn a_case_that_waits_for_nothing_any_more_is_not_pending() {
+    for (case, what) in PENDING {
+        let Cluster { planned, unplanned, .. } = cluster(case);
+        let without_proxy = planned.iter().filter(|(_, planned)| planned.run_config.is_none()).count();
+        assert!(without_proxy > 0 || !unplanned.is_empty(), "{case} does not wait for {what}");
+    }
+}
+
+/// The tool filter's part of case 08, which waits for the rest.
+#[test]
+fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
+    let (case, name) = ("08-audit-authz-telemetry", "full");
+    let upstream: Value = serde_json::from_str(&file(case, &format!("{name}.runconfig.json"))).unwrap();
+    let inputs = documents(&file(case, "input.yaml"));
+    let config = inputs.iter().find(|object| object["kind"] == "MCPToolConfig").unwrap();
+    let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
+    let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
+    ConfigKind::enforce(&config, &mut document);
+    chain::sort(&mut document.middleware_configs);
+    let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
+    for member in ["tools_filter", "tools_override"] {
+        assert_eq!(ours[member], upstream[member], "{member}");
+    }
+    let filters = |document: &Value| -> Vec<Value> {
+        let chain = document["middleware_configs"].as_array().unwrap().iter();
+        chain
+            .filter(|entry| [TOOL_FILTER, TOOL_CALL_FILTER].contains(&entry["type"].as_str().unwrap()))
+            .cloned()
+            .collect()
+    };
+    assert_eq!((filters(&ours), filters(&ours).len()), (filters(&upstream), 2));
+}
+
+#[test]
+fn a_valid_config_reports_what_upstream_reports() {
+    let inputs = documents(&file("05-webhooks", "input.yaml"));
+    let config = inputs.into_iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap();
+    let config: MCPWebhookConfig = serde_json::from_value(config).unwrap();
+    let referrer = Referrer { kind: "MCPServer".to_owned(), name: "gated".to_owned() };
+    let plan = plan_config(&ConfigInputs { config: &config, referrers: &[referrer], now: now() });
+    let condition = &plan.report.conditions.unwrap()[0];
     let theirs = documents(&file("05-webhooks", "objects.yaml"));
     let theirs = &theirs.iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap()["status"]["conditions"][0];
     assert_eq!(
@@ -164,56 +214,140 @@ fn documents(yaml: &str) -> Vec<Value> {
     yaml.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
-/// The case's input as a cluster would show it.
-fn world(case: &str) -> World {
-    let inputs = documents(&file(case, "input.yaml"));
-    let find = |kind: &str| inputs.iter().find(|object| object["kind"] == kind);
-    let mut server = find("MCPServer").unwrap().clone();
-    server["metadata"]["uid"] = "u".into();
-    server["metadata"]["generation"] = 1.into();
-    let mut world = World::around(server);
-    world.webhook_config = find("MCPWebhookConfig").map(|config| serde_json::from_value(config.clone()).unwrap());
-    for secret in inputs.iter().filter(|object| object["kind"] == "Secret") {
-        let keys = secret["stringData"].as_object().unwrap();
-        let digests = keys.iter().map(|(key, value)| (key.clone(), digest(value.to_string().as_bytes())));
-        world.secrets.insert(secret["metadata"]["name"].as_str().unwrap().to_owned(), digests.collect());
-    }
-    world
+/// A case's input as a cluster shows it, and what is planned for its workloads.
+struct Cluster {
+    planned: BTreeMap<String, Planned>,
+    /// Objects of kinds that this version does not plan.
+    unplanned: Vec<String>,
 }
 
-fn ours(case: &str, name: &str) -> BTreeSet<String> {
-    let world = world(case);
-    let plan = world.plan();
-    let mut leaves = BTreeSet::new();
-    for child in &plan.children {
-        collect(&child.object, &mut leaves);
+/// What is planned for a workload.
+struct Planned {
+    kind: String,
+    children: Vec<Value>,
+    run_config: Option<String>,
+    status: Value,
+}
+
+fn now() -> jiff::Timestamp {
+    "2026-11-21T00:00:00Z".parse().unwrap()
+}
+
+fn cluster(case: &str) -> Cluster {
+    let inputs = documents(&file(case, "input.yaml"));
+    let (mut configs, mut secrets) = (Configs::new(), Secrets::new());
+    let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
+    for object in &inputs {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        match object["kind"].as_str().unwrap() {
+            "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
+            "MCPToolConfig" => configs.extend([config::<MCPToolConfig>(name, object)]),
+            "Secret" => _ = secrets.insert(name, values(object)),
+            _ => {}
+        }
     }
-    let map = planning::child(&plan, mcp_operator::plan::ChildKind::ConfigMap, &format!("{name}-runconfig"));
-    let document = map.unwrap()["data"]["runconfig.json"].as_str().unwrap();
-    flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
-    let status = serde_json::to_value(&plan.status).unwrap();
-    for key in ["url", "webhookConfigHash"] {
-        flatten(&status[key], &format!("MCPServer/{name}: status.{key}"), &mut leaves);
+    for object in &inputs {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let planned = match object["kind"].as_str().unwrap() {
+            "MCPServer" => plan::<MCPServer>(object, &configs, &secrets),
+            "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
+            unknown => {
+                found.unplanned.push(format!("{unknown} {name}"));
+                continue;
+            }
+        };
+        found.planned.insert(name, planned);
+    }
+    found
+}
+
+fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'static, str>, String), Arc<dyn Config>) {
+    let config: K = serde_json::from_value(object.clone()).unwrap();
+    ((K::kind(&()), name), Arc::new(config))
+}
+
+/// Upstream looks at no value of a Secret; here, what is called a certificate or a key has to be one.
+fn values(secret: &Value) -> BTreeMap<String, SecretValue> {
+    let pair = pem::client();
+    let real = |written: &str| match written {
+        "CA" => pem::authority(),
+        "CRT" => pair.cert_pem.clone(),
+        "KEY" => pair.key_pem.clone(),
+        other => other.to_owned(),
+    };
+    let key = DigestKey::new(b"the key of tests");
+    let values = secret["stringData"].as_object().unwrap().iter();
+    values
+        .map(|(name, value)| (name.clone(), SecretValue::of(real(value.as_str().unwrap()).as_bytes(), &key)))
+        .collect()
+}
+
+fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Planned {
+    let mut object = object.clone();
+    object["metadata"]["uid"] = "u".into();
+    object["metadata"]["generation"] = 1.into();
+    let workload: W = serde_json::from_value(object).unwrap();
+    let settings = Settings {
+        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+        proxy_host: "0.0.0.0".into(),
+        default_image_pull_secrets: Vec::new(),
+        runner_middleware: chain::BUILT,
+    };
+    let plan = plan_workload(&Inputs {
+        workload: &workload,
+        configs,
+        secrets,
+        deployment: None,
+        children: &BTreeSet::new(),
+        pods: &[],
+        settings: &settings,
+        now: now(),
+    });
+    let document = plan.children.iter().find(|child| child.reference.kind == ChildKind::ConfigMap);
+    let document = document.and_then(|map| map.object["data"]["runconfig.json"].as_str());
+    Planned {
+        kind: W::kind(&()).into_owned(),
+        run_config: document.map(str::to_owned),
+        children: plan.children.into_iter().map(|child| child.object).collect(),
+        status: serde_json::to_value(W::status_of(plan.report)).unwrap(),
+    }
+}
+
+fn ours(case: &str) -> BTreeSet<String> {
+    let mut leaves = BTreeSet::new();
+    for (name, Planned { kind, children, run_config, status }) in &cluster(case).planned {
+        for child in children {
+            collect(child, &mut leaves);
+        }
+        let document = run_config.as_deref().unwrap();
+        flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
+        for key in ["url", "webhookConfigHash"] {
+            flatten(&status[key], &format!("{kind}/{name}: status.{key}"), &mut leaves);
+        }
     }
     leaves
 }
 
-fn theirs(case: &str, name: &str) -> BTreeSet<String> {
+fn theirs(case: &str) -> BTreeSet<String> {
     let mut leaves = BTreeSet::new();
+    let planned = cluster(case).planned;
     for object in documents(&file(case, "objects.yaml")) {
-        if object["kind"] == "MCPServer" {
+        let (kind, name) = (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+        if planned.get(name).is_some_and(|planned| planned.kind == kind) {
             // Conditions are each operator's own words; url and hash are the contract.
             let mut status = object["status"].clone();
             for own in ["conditions", "message"] {
                 status.as_object_mut().unwrap().remove(own);
             }
-            flatten(&status, &format!("MCPServer/{name}: status"), &mut leaves);
-        } else if object["kind"] != "MCPWebhookConfig" {
+            flatten(&status, &format!("{kind}/{name}: status"), &mut leaves);
+        } else if !kind.ends_with("Config") {
             collect(&object, &mut leaves);
         }
     }
-    let document = file(case, &format!("{name}.runconfig.json"));
-    flatten(&serde_json::from_str(&document).unwrap(), "RunConfig:", &mut leaves);
+    for name in planned.keys() {
+        let document = file(case, &format!("{name}.runconfig.json"));
+        flatten(&serde_json::from_str(&document).unwrap(), "RunConfig:", &mut leaves);
+    }
     leaves
 }
 

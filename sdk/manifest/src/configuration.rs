@@ -89,10 +89,9 @@ fn client_config(webhook: &Webhook, service: &ServiceRef) -> WebhookClientConfig
 }
 
 fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
-    let conditions = webhook.match_conditions.iter();
-    let conditions: Vec<_> = conditions
-        .map(|condition| MatchCondition { name: condition.name.clone(), expression: condition.expression.clone() })
-        .collect();
+    let conditions = webhook.match_conditions.iter().cloned().chain(webhook.exemptions());
+    let conditions: Vec<_> =
+        conditions.map(|condition| MatchCondition { name: condition.name, expression: condition.expression }).collect();
     (!conditions.is_empty()).then_some(conditions)
 }
 

@@ -27,6 +27,7 @@ mod cert_manager;
 mod configuration;
 mod crd;
 mod deadlock;
+mod deletion;
 mod kustomization;
 mod labels;
 mod rbac;
@@ -39,6 +40,7 @@ pub use cert_manager::{INJECT_CA_FROM, IssuedCertificate, IssuerRef};
 pub use configuration::{ServiceRef, mutating_configuration, validating_configuration};
 pub use crd::{with_conversion, without_conversion};
 pub use deadlock::{Deadlock, NAMESPACE_NAME};
+pub use deletion::{MAX_MATCH_CONDITIONS, exempts_finalizer_removal};
 pub use kustomization::kustomization;
 pub use labels::Labels;
 /// What a rule names is what a review says.

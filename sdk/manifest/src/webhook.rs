@@ -30,7 +30,8 @@ pub struct Webhook {
     pub namespace_selector: Option<LabelSelector>,
     /// Only objects with these labels.
     pub object_selector: Option<LabelSelector>,
-    /// Only requests for which all of these are true.
+    /// Only requests for which all of these are true. Its configuration also has those of
+    /// [`exemptions`](Self::exemptions).
     pub match_conditions: Vec<MatchCondition>,
 }
 

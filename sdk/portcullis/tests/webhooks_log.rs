@@ -80,7 +80,16 @@ async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_obje
             "name may not be",
         ),
         ("/mutate/defaults", "CREATE", object(json!({"username": "overwrite"})), none(), "INFO", "patch", ""),
-        ("/validate/username", "UPDATE", going.clone(), going, "INFO", "allow", "the object is being deleted"),
+        (
+            "/validate/username",
+            "UPDATE",
+            going.clone(),
+            going.clone(),
+            "INFO",
+            "allow",
+            "the object is being deleted; only metadata or status change",
+        ),
+        ("/validate/username", "DELETE", none(), going, "INFO", "allow", "the object is being deleted already"),
         (
             "/validate/username",
             "CREATE",

@@ -47,7 +47,7 @@ pub use envelope::{
     EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion, UserInfo,
 };
 pub use field::Field;
-pub use object::is_being_deleted;
+pub use object::{changes_only_metadata_and_status, is_being_deleted};
 pub use patch::{Patch, PatchError, diff};
 // For the conversion engine, which reads objects in the same way.
 #[doc(hidden)]

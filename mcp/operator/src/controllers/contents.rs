@@ -106,9 +106,22 @@ async fn kept_key(api: &Api<Secret>, namespace: &str, name: &str) -> Result<Dige
     };
     match in_time("create", object, api.create(&PostParams::default(), &made)).await {
         Ok(_) => Ok(DigestKey::new(&bytes)),
+        // The process does not run in the cluster: there is nowhere to keep the key, and nobody to share it with.
+        Err(ControllerError::Request { source, .. }) if is_not_found(&source) => {
+            tracing::warn!(
+                namespace,
+                name,
+                "the namespace does not exist, so the key of digests ends with this process"
+            );
+            Ok(DigestKey::new(&bytes))
+        }
         // Another replica was faster, or the Secret holds no key that can be used.
         Err(error) => find().await?.ok_or(error),
     }
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 async fn in_time<T>(

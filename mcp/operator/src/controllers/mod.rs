@@ -91,7 +91,9 @@ impl Controllers {
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
         follow_built_in(&feeds, &stores, &wake);
-        controllers.iter().for_each(|controller| controller.follow(&feeds));
+        for controller in &controllers {
+            controller.follow(&feeds);
+        }
         let all = Arc::new(Watched { feeds, controllers });
         watched.send_replace(Some(all.clone()));
         if all.feeds.ready().await {

@@ -19,7 +19,6 @@ use portcullis::controller::{
     apply::{Desired, Live, Marks, version_number},
 };
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::reference::SecretValue;
@@ -93,19 +92,19 @@ impl Resource for DeploymentTrace {
     type DynamicType = ();
     type Scope = <Deployment as Resource>::Scope;
 
-    fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
         Deployment::kind(&())
     }
 
-    fn group(_: &()) -> std::borrow::Cow<'_, str> {
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
         Deployment::group(&())
     }
 
-    fn version(_: &()) -> std::borrow::Cow<'_, str> {
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
         Deployment::version(&())
     }
 
-    fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
         Deployment::plural(&())
     }
 
@@ -183,7 +182,7 @@ impl ChildTrace for Trace {
     fn written(desired: &Desired, live: Live) -> Self {
         let document = desired.document();
         let at = |pointer| document.pointer(pointer).and_then(|all| Annotations::deserialize(all).ok());
-        let annotations = (document["kind"] == Value::from("Deployment")).then(|| {
+        let annotations = (document["kind"] == "Deployment").then(|| {
             let [own, template] = ["/metadata/annotations", "/spec/template/metadata/annotations"].map(at);
             (read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default()))
         });
@@ -233,6 +232,7 @@ impl PodTrace {
                     name: metadata.name,
                     namespace: metadata.namespace,
                     annotations: metadata.annotations.map(read_by_plans),
+                    owner_references: metadata.owner_references,
                     deletion_timestamp: metadata.deletion_timestamp,
                     ..ObjectMeta::default()
                 },

@@ -59,7 +59,7 @@ impl SecretValue {
     }
 
     /// What keeps the value from being used as `content`, if anything. `at` finds the value of another Secret and key.
-    pub fn problem<'a>(&self, content: &Content, at: impl Fn(&str, &str) -> Option<&'a SecretValue>) -> Option<String> {
+    pub fn problem<'a>(&self, content: &Content, at: impl Fn(&str, &str) -> Option<&'a Self>) -> Option<String> {
         if self.empty {
             return Some("is empty".to_owned());
         }

@@ -233,6 +233,10 @@ fn events<W: Workload>(
         };
         events.push(event);
     }
+    // That it is being created is worth a write of its own only where there is nothing else to say.
+    if events.len() > 1 {
+        events.retain(|event| event.reason != Phase::Pending.as_str());
+    }
     events
 }
 

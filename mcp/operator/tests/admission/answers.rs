@@ -106,13 +106,14 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
     for admission in ["deny", "warn"] {
         let operator = gate.serving(&["--admission", admission]).await;
         let name = |suffix: &str| format!("{admission}-{suffix}");
+        // Upstream's operator takes it and does nothing with it.
         let profile = json!({"permissionProfile": {"type": "configmap", "name": "absent-profile", "key": "p.json"}});
         let secret = json!({"secrets": [{"name": "absent-secret", "key": "k"}]});
         let reference = json!({"name": "absent-secret", "key": "k"});
         let cases = [
             (labelled(&name("ref"), json!({"webhookConfigRef": {"name": "absent"}})), "MCPWebhookConfig \"absent\""),
             (labelled(&name("secret"), secret), "Secret \"absent-secret\""),
-            (labelled(&name("profile"), profile), "ConfigMap \"absent-profile\""),
+            (labelled(&name("profile"), profile), "it has no effect"),
             (webhook_config(&name("hmac"), json!({"hmacSecretRef": reference})), "Secret \"absent-secret\""),
             (labelled(&name("guard"), json!({"toolConfigRef": {"name": "t"}})), "spec.toolConfigRef"),
         ];

@@ -1,4 +1,4 @@
-//! D9: objects being deleted are not validated, so that finalizers can go.
+//! D9: of objects that are being deleted, metadata and status are not validated, so that finalizers can go; the rest is.
 
 use kube::api::DeleteParams;
 use portcullis_testing::wait_until;
@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_being_deleted_is_not_validated_and_its_finalizers_go() {
+async fn an_object_being_deleted_takes_no_forbidden_value_and_its_finalizers_go_also_without_an_operator() {
     let gate = Gate::new("finalizers").await;
     // Stored while only warnings were given; whoever cleans up meets an operator that refuses.
     let lenient = gate.serving(&["--admission", "warn"]).await;
@@ -22,17 +22,27 @@ async fn an_object_being_deleted_is_not_validated_and_its_finalizers_go() {
     gate.objects.create(config).await;
     gate.objects.phase("web", "Failed").await;
     lenient.terminate().await;
-    let _strict = gate.serving(&[]).await;
+    let strict = gate.serving(&[]).await;
     let refused = gate.objects.patch("MCPServer", "web", json!({"spec": {"image": "c d"}})).await;
     assert_eq!(refused.code, 422, "the webhook is in the way: {}", refused.body);
 
     gate.objects.servers().delete("web", &DeleteParams::default()).await.unwrap();
     gate.objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
-    // Even a change of the spec that keeps it as broken as it was passes now.
-    let passed = gate.objects.patch("MCPServer", "web", json!({"spec": {"image": "e f"}})).await;
-    assert_eq!(passed.code, 200, "{}", passed.body);
-    for kind in ["MCPServer", "MCPWebhookConfig"] {
-        let name = if kind == "MCPServer" { "web" } else { "gate" };
+    let elsewhere = webhook_config("gate", json!({"url": "ftp://elsewhere"}));
+    let edits = [
+        ("MCPServer", "web", json!({"spec": {"image": "e f"}})),
+        ("MCPWebhookConfig", "gate", json!({"spec": elsewhere["spec"]})),
+    ];
+    for (kind, name, edit) in &edits {
+        let refused = gate.objects.patch(kind, name, edit.clone()).await;
+        assert_eq!(refused.code, 422, "{kind}: {}", refused.body);
+        let labelled = gate.objects.patch(kind, name, json!({"metadata": {"labels": {"a": "b"}}})).await;
+        assert_eq!(labelled.code, 200, "{kind}: {}", labelled.body);
+    }
+    strict.terminate().await;
+    for (kind, name, edit) in &edits {
+        let refused = gate.objects.patch(kind, name, edit.clone()).await;
+        assert_eq!(refused.code, 500, "nobody answers: {kind}: {}", refused.body);
         let released = gate.objects.patch(kind, name, json!({"metadata": {"finalizers": null}})).await;
         assert!([200, 404].contains(&released.code), "{kind}: {}", released.body);
     }

@@ -58,8 +58,16 @@ async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_un
     let place = Place::new("withheld").await;
     let (everywhere, here) = shipped_rules();
     let namespace = place.namespace();
-    let withheld =
-        ["serviceaccounts", "roles", "rolebindings", "configmaps", "services", "statefulsets", "deployments"];
+    let withheld = [
+        "serviceaccounts",
+        "roles",
+        "rolebindings",
+        "configmaps",
+        "services",
+        "networkpolicies",
+        "statefulsets",
+        "deployments",
+    ];
     for resource in withheld {
         let rules: Vec<PolicyRule> = everywhere.iter().flat_map(|rule| without(rule.clone(), resource)).collect();
         let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace, rules: &here }];
@@ -87,6 +95,7 @@ async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_un
             let of = |server: &str| match kind {
                 ChildKind::ConfigMap => format!("{server}-runconfig"),
                 ChildKind::Service => format!("mcp-{server}-proxy"),
+                ChildKind::NetworkPolicy => format!("mcp-{server}"),
                 ChildKind::Deployment | ChildKind::StatefulSet => server.to_owned(),
                 _ => format!("{server}-proxy-runner"),
             };

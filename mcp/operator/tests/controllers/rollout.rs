@@ -1,11 +1,12 @@
 //! R1, R2, M3: what rolls the proxy's pods, and what does not.
 
 use mcp_operator::workload::ChildKind;
+use portcullis_pki::Pair;
 use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{children_of, every_override, minimal, nothing_written, quiet},
+    support::{children_of, every_override, minimal, nothing_written, pem, quiet},
 };
 
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
@@ -53,7 +54,8 @@ async fn a_config_edit_rolls_the_template_and_an_edit_of_its_secret_does_not() {
     let hash = place.objects.servers().get("full").await.unwrap().status.unwrap().webhook_config_hash;
 
     let since = place.cluster.audit().mark();
-    let rotated = json!({"stringData": {"hmac": "other", "tls.key": "other"}});
+    let Pair { cert_pem, key_pem } = pem::client();
+    let rotated = json!({"stringData": {"hmac": "other", "tls.crt": cert_pem, "tls.key": key_pem}});
     place.objects.merge("v1", "Secret", "full-keys", rotated).await;
     nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(5), "after a Secret edit").await;
 

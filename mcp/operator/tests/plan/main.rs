@@ -7,6 +7,9 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../support/pem.rs"]
+mod pem;
+
 mod children;
 mod guards;
 mod rollout;

@@ -6,6 +6,7 @@ use mcp_operator::{digest::digest, workload::ChildKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::pem;
 use crate::world::{Plan, World, checksum, child, config, deployment, run_config, stateful_set};
 
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
@@ -71,7 +72,7 @@ fn an_edit_of_anything_the_proxy_reads_rolls_it() {
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let mut world = World::of(spec);
         world.webhook_config = gates(webhook.clone());
-        world.secret("s", "k", "v");
+        world.secret("s", "k", &pem::authority());
         checksum(&world.plan()).to_owned()
     };
     let webhook = json!({"name": "a", "url": "https://a/"});

@@ -186,7 +186,9 @@ pub(crate) fn is_absent(plan: &Plan, kind: ChildKind, name: &str) -> bool {
 pub(crate) fn pod(phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
     let state = waiting.map(|reason| json!({"waiting": {"reason": reason}}));
     serde_json::from_value(json!({
-        "metadata": {"name": "fetch-1"},
+        "metadata": {"name": "fetch-1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fetch-5b8c", "uid": "r", "controller": true},
+        ]},
         "status": {"phase": phase, "containerStatuses": [
             {"name": "toolhive", "ready": ready, "image": "", "imageID": "", "restartCount": 0, "state": state},
         ]},

@@ -3,6 +3,7 @@
 
 mod objects;
 mod operator;
+pub(crate) mod pem;
 
 pub(crate) use objects::{Objects, children_of, every_override, labelled, minimal, ready_pods, webhook_config};
 pub(crate) use operator::{Operator, generated, nothing_written, quiet, shipped_rules, shipped_user, writes};

@@ -15,7 +15,9 @@ use mcp_operator::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
-use super::DEADLINE;
+use portcullis_pki::Pair;
+
+use super::{DEADLINE, pem};
 
 /// An answer of the API server.
 #[derive(Debug)]
@@ -224,9 +226,12 @@ pub(crate) fn webhook_config(name: &str, webhook: Value) -> Value {
 
 /// What a server with every override refers to, and the server.
 pub(crate) fn every_override(name: &str) -> Vec<Value> {
+    let Pair { cert_pem, key_pem } = pem::client();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{name}-keys")},
-        "stringData": {"hmac": "key-bytes", "ca.crt": "CA", "tls.crt": "CRT", "tls.key": "KEY", "token": "t"},
+        "stringData": {
+            "hmac": "key-bytes", "ca.crt": pem::authority(), "tls.crt": cert_pem, "tls.key": key_pem, "token": "t",
+        },
     });
     let profile = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{name}-profile")},
@@ -287,6 +292,7 @@ pub(crate) fn children_of(server: &str) -> Vec<(ChildKind, String)> {
         (ChildKind::Service, format!("mcp-{server}")),
         (ChildKind::Service, format!("mcp-{server}-headless")),
         (ChildKind::Service, format!("mcp-{server}-proxy")),
+        (ChildKind::NetworkPolicy, format!("mcp-{server}")),
         (ChildKind::StatefulSet, server.to_owned()),
         (ChildKind::Deployment, server.to_owned()),
     ]

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta};
-use portcullis_manifest::{NAMESPACE_NAME, WebhookKind};
+use portcullis_manifest::{NAMESPACE_NAME, WebhookKind, exempts_finalizer_removal};
 use serde_json::Value;
 
 const DEFAULT_PORT: i32 = 443;
@@ -37,6 +37,8 @@ pub struct Entry {
     pub rules: Vec<RuleWithOperations>,
     /// Whether a call that fails refuses the request.
     pub fails_closed: bool,
+    /// Whether it leaves alone what takes finalizers off objects that are being deleted.
+    pub exempts_finalizers: bool,
     /// Whether other versions of a resource are left out.
     pub exact: bool,
     /// Which namespaces.
@@ -54,6 +56,11 @@ macro_rules! from {
                     client: webhook.client_config,
                     rules: webhook.rules.unwrap_or_default(),
                     fails_closed: webhook.failure_policy.as_deref() != Some("Ignore"),
+                    exempts_finalizers: webhook
+                        .match_conditions
+                        .iter()
+                        .flatten()
+                        .any(|condition| exempts_finalizer_removal(&condition.name, &condition.expression)),
                     exact: webhook.match_policy.as_deref() == Some("Exact"),
                     namespaces: webhook.namespace_selector,
                     timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT),

@@ -363,6 +363,18 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
             s.objects = deleted(&["x/y"], "2026-01-01T11:00:00Z");
         }),
         ("T1", Verdict::Ok, "deletions end", "", |s| s.objects = deleted(&["x/y"], "2026-01-01T11:59:00Z")),
+        ("T2", Verdict::Ok, "no webhook keeps finalizers", "", |s| {
+            s.objects = deleted(&["x/y"], "2026-01-01T11:00:00Z");
+            s.services = [(subject().place(), Look::Seen(None))].into();
+        }),
+        // Generated before configurations exempted the removal of finalizers.
+        ("T2", Verdict::Fail, "blocks finalizer removal of Order a/b", "generate webhooks", |s| {
+            s.objects = deleted(&["x/y"], "2026-01-01T11:00:00Z");
+            s.services = [(subject().place(), Look::Seen(None))].into();
+            change(&mut s.configurations, |all| {
+                all.iter_mut().flat_map(|one| &mut one.entries).for_each(|entry| entry.exempts_finalizers = false);
+            });
+        }),
         ("T5", Verdict::Warn, "waits for its dependents for 60 min", "ownerReferences with uid", |s| {
             s.objects = deleted(&["foregroundDeletion"], "2026-01-01T11:00:00Z");
         }),

@@ -7,8 +7,8 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use portcullis_manifest::{Scope, Webhook};
 use portcullis_review::{
-    DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, decode,
-    decode_without_managed_fields, is_being_deleted,
+    DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status,
+    decode, decode_without_managed_fields, is_being_deleted,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -91,12 +91,31 @@ pub(super) enum Failure {
     Unstable(String),
 }
 
-/// Allows what happens to an object that waits for its finalizers only. Judging it could keep it from ever going, and
-/// with it its namespace; so it is not even decoded. Only what is stored says that it is going: in what a client sends,
-/// the time of deletion is a claim (and a way past every webhook) or left out.
-pub(super) fn being_deleted(request: &Request<'_>) -> Option<Decision> {
-    let going = request.old_object.is_some_and(is_being_deleted);
-    going.then(|| Decision::skipped("the object is being deleted"))
+/// Allows what keeps no rule: an update of an object that is being deleted which changes only `metadata` or `status`, so
+/// that finalizers can always go, and with them the object and its namespace. The object is not even decoded. An update
+/// of anything else is judged like any other. So is the match condition of the generated configurations
+/// (`portcullis_manifest`, `deletion.rs`), which exempts the same while the webhook is down.
+///
+/// A further DELETE is allowed too: the first one was judged, and all that another changes is metadata.
+///
+/// Only what is stored says that an object is being deleted: in what a client sends, `deletionTimestamp` is a claim.
+pub(super) fn exempt(request: &Request<'_>) -> Option<Decision> {
+    let old = request.old_object.filter(|old| is_being_deleted(old))?;
+    let why = match request.operation {
+        Operation::Delete => "the object is being deleted already",
+        Operation::Update if is_finalize(request) => "the object is being deleted; only finalizers change",
+        Operation::Update if changes_only_metadata_and_status(old, request.object?) => {
+            "the object is being deleted; only metadata or status change"
+        }
+        _ => return None,
+    };
+    Some(Decision::skipped(why))
+}
+
+/// Whether it is an update of `namespaces/finalize`, which changes nothing but the finalizers that Namespaces alone keep
+/// in `spec`.
+fn is_finalize(Request { resource, sub_resource, .. }: &Request<'_>) -> bool {
+    resource.group.is_empty() && resource.resource == "namespaces" && sub_resource == "finalize"
 }
 
 /// An object of the request as text.

@@ -70,7 +70,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_manifest::{Rule, Webhook};
+use portcullis_manifest::{MAX_MATCH_CONDITIONS, Rule, Webhook};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -135,6 +135,16 @@ pub enum RegistrationError {
     /// It would answer nothing.
     #[error("webhook {0} admits no request at a time: set its concurrency to 1 at least")]
     Concurrency(String),
+    /// Kubernetes refuses it.
+    #[error("webhook {name} has {given} match conditions: {most} is the most, beside those that the generator adds")]
+    MatchConditions {
+        /// The webhook.
+        name: String,
+        /// How many it has.
+        given: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// It would never warn.
     #[error(
         "webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`; add one or leave it out"
@@ -268,6 +278,10 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     }
     if settings.concurrency == 0 {
         return Err(RegistrationError::Concurrency(name.clone()));
+    }
+    let (given, most) = (manifest.match_conditions.len(), MAX_MATCH_CONDITIONS - manifest.exemptions().len());
+    if given > most {
+        return Err(RegistrationError::MatchConditions { name: name.clone(), given, most });
     }
     Ok(())
 }

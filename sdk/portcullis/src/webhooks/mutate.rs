@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, decoded, new_object, old_object, text};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, old_object, text};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -94,7 +94,8 @@ type OnDelete<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + 
 /// server may call them again on their own result. Give sets an order (`BTreeSet`): a `HashSet` is written in another one
 /// each time, which is an edit as any other.
 ///
-/// As with [`Validate`](super::Validate), objects that are being deleted never reach a handler.
+/// As with [`Validate`](super::Validate), an update of an object that is being deleted reaches no handler, and gets no
+/// patch, if it changes only `metadata` or `status`.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
@@ -205,7 +206,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = being_deleted(request) {
+            if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());

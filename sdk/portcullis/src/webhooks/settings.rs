@@ -89,7 +89,8 @@ macro_rules! settings {
         }
 
         /// Only requests for which this CEL expression is true; several are joined by "and". `name` shows up in the
-        /// API server's messages and metrics.
+        /// API server's messages and metrics. Kubernetes takes 64; a webhook for updates has one or two more than these,
+        /// which exempt the removal of finalizers (`Webhook::exemptions` in `portcullis::manifest`).
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.match_conditions.push(condition);

@@ -10,7 +10,7 @@ use portcullis_manifest::{Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, being_deleted, new_object, old_object};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object, old_object};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -64,9 +64,13 @@ type OfTwo<K> = Box<dyn Fn(Arc<K>, Arc<K>, Context) -> BoxFuture<'static, Verdic
 /// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
 /// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
 ///
-/// An object that is being deleted (its stored `metadata.deletionTimestamp` is set) never reaches a handler, so that
-/// its finalizers can go. Whoever may delete an object can thus change it unjudged until it is gone: a controller must do
-/// no more for such an object than clean up. One that does not decode as `T` is denied with the path of the field.
+/// An update of an object that is being deleted (its stored `metadata.deletionTimestamp` is set) reaches no handler if it
+/// changes only `metadata` or `status`, so that finalizers can go whatever the object looks like. The generated
+/// configuration exempts it by a match condition, so that they go while the webhook is down as well. An update of
+/// anything else is judged like any other; a further deletion is not. So rules about labels, annotations and the status
+/// do not hold for an object once it is being deleted.
+///
+/// An object that does not decode as `T` is denied with the path of the field.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,
@@ -225,7 +229,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = being_deleted(request) {
+            if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());

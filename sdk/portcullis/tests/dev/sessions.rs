@@ -1,5 +1,6 @@
 //! Sessions from their start to their end.
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
@@ -26,6 +27,11 @@ async fn a_session_judges_and_defaults_until_it_is_ended_and_leaves_nothing() {
         found.sort();
         let name = |what: &str| format!("entity-operator-dev-{owner}-{what}");
         assert_eq!(found, [name("mutating"), name("validating")]);
+        // A session that is killed leaves webhooks that nobody answers: finalizers can go even so.
+        let installed: Api<ValidatingWebhookConfiguration> = Api::all(cluster.admin());
+        let entry = installed.get(&name("validating")).await.unwrap().webhooks.unwrap().remove(0);
+        let conditions: Vec<_> = entry.match_conditions.into_iter().flatten().map(|one| one.name).collect();
+        assert_eq!(conditions, ["portcullis.dev/exclude-finalizer-removal"]);
 
         judged(&entities, true).await;
         let refusal = try_create(&entities, "forbidden").await.unwrap_err();

@@ -84,6 +84,19 @@ fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
         assert!(error.to_string().contains(said), "{error}");
         assert!(webhooks.routes().is_err(), "what cannot be registered is not served");
     }
+    for (updates, given, taken) in [(true, 63, true), (true, 64, false), (false, 64, true), (false, 65, false)] {
+        let mut webhook = named("a");
+        if updates {
+            webhook = webhook.on_update(|_: Arc<ConfigMap>, _, _: Context| async { Verdict::allow() });
+        }
+        for index in 0..given {
+            webhook = webhook.match_condition(format!("c{index}"), "true");
+        }
+        let refused = Webhooks::new().validate(webhook).manifests().map_err(|error| error.to_string()).err();
+        let said = format!("webhook a has {given} match conditions: {} is the most", if updates { 63 } else { 64 });
+        assert_eq!(refused.is_none(), taken, "{given}");
+        assert!(refused.is_none_or(|refused| refused.starts_with(&said)), "{said}");
+    }
     // As the API server has it.
     for (path, taken) in [
         ("", false),

@@ -4,6 +4,7 @@
 
 mod admission;
 mod decisions;
+mod deletion;
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 #[path = "../wire/fixture.rs"]
 mod fixture;

@@ -146,23 +146,35 @@ async fn a_deletion_is_never_patched() {
 
 /// D9
 #[tokio::test]
-async fn an_object_being_deleted_reaches_no_handler_even_if_it_does_not_decode() {
+async fn an_update_of_the_metadata_or_status_of_an_object_being_deleted_reaches_no_handler_and_of_the_rest_it_does() {
     let serving = serve_webhooks().await;
     let going = |spec: Value| {
         let mut object = entity(spec);
         object["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
         object
     };
-    let old = going(json!({"username": "fine"}));
+    let (fine, broken) = (going(json!({"username": "fine"})), going(json!({"username": 7})));
+    let mut touched = broken.clone();
+    touched["metadata"]["labels"] = json!({"a": "b"});
+    touched["status"] = json!({"phase": "x"});
+    // Nor does it matter what the client leaves out.
+    let unclaimed = entity(json!({"username": 7}));
     for (path, operation, object, old) in [
-        ("/validate/username", "UPDATE", going(json!({"username": "forbidden"})), old.clone()),
-        ("/validate/username", "UPDATE", going(json!({"username": 7})), old.clone()),
-        ("/validate/username", "UPDATE", entity(json!({"username": "forbidden"})), old.clone()),
+        ("/validate/username", "UPDATE", touched, broken.clone()),
+        ("/validate/username", "UPDATE", unclaimed, broken.clone()),
         ("/validate/username", "DELETE", Value::Null, going(json!({}))),
-        ("/mutate/defaults", "DELETE", Value::Null, old),
+        ("/mutate/defaults", "DELETE", Value::Null, fine.clone()),
     ] {
         let response = ask(&serving, path, &review(operation, object, old)).await.response();
         assert_eq!(response, json!({"uid": UID, "allowed": true}), "{path} {operation}");
+    }
+    for (edit, old) in [
+        (going(json!({"username": "forbidden"})), fine.clone()),
+        (entity(json!({"username": "forbidden"})), fine.clone()),
+        (broken, fine),
+    ] {
+        let response = ask(&serving, "/validate/username", &review("UPDATE", edit.clone(), old)).await.response();
+        assert_eq!(response["allowed"], false, "{edit}");
     }
 
     // Only what is stored says so.

@@ -6,6 +6,7 @@ use kube::api::DynamicObject;
 
 use super::answers::unreachable;
 use super::{Said, View, fail, info, warn};
+use crate::doctor::configuration::Entry;
 use crate::doctor::snapshot::Blind;
 use crate::doctor::subject::Kind;
 use crate::doctor::trust::span;
@@ -45,7 +46,7 @@ pub(super) fn exempt(view: &View<'_>) -> Said {
     let found = terminating(view)?;
     let note = |(kind, object, age): &(&Kind, &DynamicObject, SignedDuration)| {
         let message = format!(
-            "{} is being deleted for {}; what happens to it then is not validated by design of many rules",
+            "{} is being deleted for {}; updates of its metadata and status are not validated, an edit of the rest is",
             called(kind, object),
             span(*age)
         );
@@ -82,7 +83,8 @@ pub(super) fn blocked(view: &View<'_>) -> Said {
     snapshot.configurations.known()?;
     let terminating = terminating(view)?;
     let mut notes = Vec::new();
-    for (configuration, entry) in snapshot.related(subject).filter(|(_, entry)| entry.fails_closed) {
+    let in_the_way = |entry: &Entry| entry.fails_closed && !entry.exempts_finalizers;
+    for (configuration, entry) in snapshot.related(subject).filter(|(_, entry)| in_the_way(entry)) {
         let waiting = terminating.iter().find(|(kind, object, _)| {
             let namespace = object.namespace();
             let elsewhere = entry.restricted_to().is_some_and(|only| namespace.as_deref() != Some(only));
