@@ -1,20 +1,26 @@
-//! The operator with N MCPServers (300, or the number given): time to all children, writes per server by resource, CPU and memory until quiet, then writes at
-//! rest, after a foreign client has annotated every Deployment, and after a restart with nothing changed. Writes are counted in the API server's audit log.
-#![allow(clippy::print_stdout, reason = "the figures are the result")]
+//! The MCP operator with N MCPServers: writes per server by resource, CPU time and memory until quiet, then writes and CPU time at rest, after a foreign
+//! client has annotated every Deployment, and after a restart with nothing changed. With `--baseline`, first all of it with an older binary, on a control
+//! plane with the CRDs, roles and webhooks that the older binary generates. Writes are counted in the API server's audit log.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are the result")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use clap::Parser;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use portcullis_benches::proc;
+use portcullis_benches::webhook::figures::mebibytes;
 use portcullis_e2e::apply::apply;
+use portcullis_e2e::process::binary;
 use portcullis_e2e::stage::{OPERATOR_USER, Stage, settled};
 use portcullis_testing::Mark;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -23,47 +29,98 @@ const QUIET: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "bench";
 
+/// Writes, CPU time and memory of the MCP operator
+#[derive(Parser, Debug)]
+struct Flags {
+    /// MCPServers to create
+    #[arg(default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    servers: u32,
+    /// Binary of an older operator to compare with
+    #[arg(long, value_name = "PATH")]
+    baseline: Option<PathBuf>,
+    /// How to write the figures
+    #[arg(long, value_enum, default_value = "table")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// What one operator cost.
+#[derive(Debug, Serialize)]
+struct Figures {
+    operator: &'static str,
+    servers: u32,
+    /// From the first create until all children are there, in seconds.
+    children_after: f64,
+    until_quiet: Cost,
+    at_rest: Cost,
+    after_annotations: Cost,
+    after_restart: Cost,
+}
+
+/// What one phase cost.
+#[derive(Debug, Serialize)]
+struct Cost {
+    /// CPU time of the operator, in seconds.
+    cpu: f64,
+    /// The most that was resident since the operator started, in MiB.
+    peak: f64,
+    /// Number of writes, Leases aside, by verb and resource.
+    writes: BTreeMap<String, u32>,
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
-    let servers: usize = std::env::args()
-        .nth(1)
-        .map_or(Ok(300), |number| number.parse())
-        .context("usage: operator [NUMBER OF SERVERS]")?;
-    let stage = Stage::start(|step| println!("- {step}")).await?;
+    let Flags { servers, baseline, output } = Flags::parse();
+    let mut all = Vec::new();
+    if let Some(baseline) = baseline {
+        all.push(measure("baseline", baseline, servers).await?);
+    }
+    all.push(measure("this build", binary("mcp-operator")?, servers).await?);
+    match output {
+        Output::Table => println!("{}", table(&all, servers)),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&all)?),
+    }
+    Ok(())
+}
+
+async fn measure(operator: &'static str, path: PathBuf, servers: u32) -> Result<Figures> {
+    eprintln!("{operator}: {}", path.display());
+    let stage = Stage::start_binary(path, |step| eprintln!("- {step}")).await?;
     let client = stage.cluster.admin();
     let namespace = stage.cluster.namespace(NAMESPACE).await;
-    let pid = stage.operator_pid().context("the operator has no pid")?;
 
-    println!("- creating {servers} MCPServers at once");
-    let (mark, cpu, start) = (stage.cluster.audit().mark(), proc::cpu(pid)?, Instant::now());
+    eprintln!("- creating {servers} MCPServers at once");
+    let (phase, start) = (Phase::begin(&stage)?, Instant::now());
     create(&client, &namespace, servers).await?;
-    wait_for_children(&client, &namespace, servers).await?;
-    println!("all children present     {:.1} s", start.elapsed().as_secs_f64());
-    quiet(&stage, mark).await;
-    let (_, peak) = proc::memory_kib(pid)?;
-    let used = proc::cpu(pid)?.saturating_sub(cpu);
-    report_writes(&stage, mark, servers).await;
-    println!("CPU until quiet          {:.2} s", used.as_secs_f64());
-    println!("peak RSS                 {} MiB", peak / 1024);
+    wait_for_children(&client, &namespace, usize::try_from(servers)?).await?;
+    let children_after = start.elapsed().as_secs_f64();
+    let until_quiet = phase.quiet(&stage).await?;
 
-    let mark = stage.cluster.audit().mark();
+    eprintln!("- leaving them alone for {} s", REST.as_secs());
+    let phase = Phase::begin(&stage)?;
     tokio::time::sleep(REST).await;
-    println!("writes in {} s at rest   {}", REST.as_secs(), writes(&stage, mark).await.len());
+    let at_rest = phase.end(&stage).await?;
 
-    let mark = stage.cluster.audit().mark();
+    eprintln!("- annotating every Deployment");
+    let phase = Phase::begin(&stage)?;
     annotate(&client, &namespace).await?;
-    quiet(&stage, mark).await;
-    println!("writes after a foreign annotation on each Deployment   {}", writes(&stage, mark).await.len());
+    let after_annotations = phase.quiet(&stage).await?;
 
+    eprintln!("- restarting the operator");
     let mark = stage.cluster.audit().mark();
     let stage = stage.restart_operator().await?;
     tokio::time::sleep(QUIET).await;
-    quiet(&stage, mark).await;
-    println!("writes after a restart with nothing changed            {}", writes(&stage, mark).await.len());
-    stage.stop().await
+    let after_restart = Phase { mark, cpu: Duration::ZERO }.quiet(&stage).await?;
+    stage.stop().await?;
+    Ok(Figures { operator, servers, children_after, until_quiet, at_rest, after_annotations, after_restart })
 }
 
-async fn create(client: &Client, namespace: &str, servers: usize) -> Result<()> {
+async fn create(client: &Client, namespace: &str, servers: u32) -> Result<()> {
     let created = (0..servers).map(|index| async move {
         let server = json!({
             "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer",
@@ -75,7 +132,7 @@ async fn create(client: &Client, namespace: &str, servers: usize) -> Result<()> 
     stream::iter(created).buffer_unordered(16).try_collect::<Vec<_>>().await.map(drop)
 }
 
-/// Each server has a Deployment, a StatefulSet, three Services, a ConfigMap and two ServiceAccounts.
+/// What a server has in every version: a Deployment, a StatefulSet, three Services, a ConfigMap and two ServiceAccounts.
 async fn wait_for_children(client: &Client, namespace: &str, servers: usize) -> Result<()> {
     at_least::<Deployment>(client, namespace, servers).await?;
     at_least::<StatefulSet>(client, namespace, servers).await?;
@@ -108,44 +165,101 @@ async fn annotate(client: &Client, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// `group/resource[/subresource]` of each of the operator's writes, Leases aside.
+/// A phase that is being measured: where it began.
+struct Phase {
+    mark: Mark,
+    cpu: Duration,
+}
+
+// === impl Phase ===
+
+impl Phase {
+    fn begin(stage: &Stage) -> Result<Self> {
+        Ok(Self { mark: stage.cluster.audit().mark(), cpu: proc::cpu(pid(stage)?)? })
+    }
+
+    /// Waits until the operator is quiet.
+    async fn quiet(self, stage: &Stage) -> Result<Cost> {
+        let mut before = usize::MAX;
+        loop {
+            let now = writes(stage, self.mark).await.len();
+            if now == before {
+                return self.end(stage).await;
+            }
+            before = now;
+            tokio::time::sleep(QUIET).await;
+        }
+    }
+
+    async fn end(self, stage: &Stage) -> Result<Cost> {
+        let pid = pid(stage)?;
+        let cpu = proc::cpu(pid)?.saturating_sub(self.cpu).as_secs_f64();
+        let (_, peak) = proc::memory_kib(pid)?;
+        let mut by_resource = BTreeMap::new();
+        for write in writes(stage, self.mark).await {
+            *by_resource.entry(write).or_default() += 1;
+        }
+        Ok(Cost { cpu, peak: mebibytes(peak), writes: by_resource })
+    }
+}
+
+fn pid(stage: &Stage) -> Result<u32> {
+    stage.operator_pid().context("the operator has no pid")
+}
+
+/// Verb and `resource[/subresource]` of each of the operator's writes, Leases aside.
 async fn writes(stage: &Stage, mark: Mark) -> Vec<String> {
     let events = stage.cluster.audit().writes_by(OPERATOR_USER, mark).await;
     let events = events.into_iter().filter(|event| event.resource != "leases");
     events
         .map(|event| {
-            format!(
-                "{} {}{}{}",
-                event.verb,
-                event.resource,
-                if event.subresource.is_empty() { "" } else { "/" },
-                event.subresource
-            )
+            let slash = if event.subresource.is_empty() { "" } else { "/" };
+            format!("{} {}{slash}{}", event.verb, event.resource, event.subresource)
         })
         .collect()
 }
 
-async fn quiet(stage: &Stage, mark: Mark) {
-    let mut before = usize::MAX;
-    loop {
-        let now = writes(stage, mark).await.len();
-        if now == before {
-            return;
-        }
-        before = now;
-        tokio::time::sleep(QUIET).await;
+// === impl Cost ===
+
+impl Cost {
+    fn all_writes(&self) -> f64 {
+        f64::from(self.writes.values().sum::<u32>())
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures to look at")]
-async fn report_writes(stage: &Stage, mark: Mark, servers: usize) {
-    let all = writes(stage, mark).await;
-    println!("writes per server        {:.1}", all.len() as f64 / servers as f64);
-    let mut by_resource: BTreeMap<String, usize> = BTreeMap::new();
-    for write in all {
-        *by_resource.entry(write).or_default() += 1;
+/// The figures side by side; with two operators, the ratio of the second to the first.
+fn table(all: &[Figures], servers: u32) -> String {
+    let per_server = |writes: f64| writes / f64::from(servers);
+    let mut lines = vec![row(&format!("{servers} servers"), all.iter().map(|it| it.operator.to_owned()), "ratio")];
+    let mut add = |name: &str, digits: usize, of: &dyn Fn(&Figures) -> f64| {
+        let figures: Vec<f64> = all.iter().map(of).collect();
+        let ratio = match figures[..] {
+            [baseline, this] if baseline > 0.0 => format!("{:.2}", this / baseline),
+            _ => String::new(),
+        };
+        lines.push(row(name, figures.iter().map(|figure| format!("{figure:.digits$}")), &ratio));
+    };
+    let rest = REST.as_secs();
+    add("all children present after, s", 1, &|it| it.children_after);
+    add("CPU until quiet, s", 2, &|it| it.until_quiet.cpu);
+    add(&format!("CPU in {rest} s at rest, s"), 2, &|it| it.at_rest.cpu);
+    add("CPU after foreign annotations, s", 2, &|it| it.after_annotations.cpu);
+    add("CPU after a restart, s", 2, &|it| it.after_restart.cpu);
+    add("peak RSS, MiB", 1, &|it| it.after_annotations.peak);
+    add("peak RSS after a restart, MiB", 1, &|it| it.after_restart.peak);
+    add("writes per server until quiet", 2, &|it| per_server(it.until_quiet.all_writes()));
+    let kinds: BTreeSet<&String> = all.iter().flat_map(|it| it.until_quiet.writes.keys()).collect();
+    for kind in kinds {
+        let of = |it: &Figures| per_server(it.until_quiet.writes.get(kind).copied().unwrap_or_default().into());
+        add(&format!("  {kind}"), 2, &of);
     }
-    for (write, count) in by_resource {
-        println!("  {write:<40} {:.2}", count as f64 / servers as f64);
-    }
+    add(&format!("writes in {rest} s at rest"), 0, &|it| it.at_rest.all_writes());
+    add("writes after foreign annotations", 0, &|it| it.after_annotations.all_writes());
+    add("writes after a restart", 0, &|it| it.after_restart.all_writes());
+    lines.join("\n")
+}
+
+fn row(name: &str, cells: impl Iterator<Item = String>, ratio: &str) -> String {
+    let cells: Vec<String> = cells.map(|cell| format!("{cell:>11}")).collect();
+    format!("{name:<40} {} {ratio:>7}", cells.join(" ")).trim_end().to_owned()
 }

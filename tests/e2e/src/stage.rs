@@ -34,6 +34,7 @@ pub struct Stage {
 /// How the operator is started.
 #[derive(Debug)]
 struct Launch {
+    binary: PathBuf,
     kubeconfig: PathBuf,
     webhooks: SocketAddr,
     health: SocketAddr,
@@ -43,7 +44,11 @@ impl Stage {
     /// Starts a control plane, installs what `mcp-operator generate` prints, and starts the operator under the shipped roles. Calls `step` before
     /// each step with what it does.
     pub async fn start(step: impl Fn(&str)) -> Result<Self> {
-        let operator = binary("mcp-operator")?;
+        Self::start_binary(binary("mcp-operator")?, step).await
+    }
+
+    /// [`start`](Self::start) with the operator at this path, which may be of another version: what is installed is what it generates.
+    pub async fn start_binary(operator: PathBuf, step: impl Fn(&str)) -> Result<Self> {
         step("starting etcd, kube-apiserver and kube-controller-manager on free loopback ports");
         let cluster = ControlPlane::builder().controller_manager().start().await?;
         let folder = cluster.directory().join("stage");
@@ -70,7 +75,7 @@ impl Stage {
 
         step("starting the operator as its ServiceAccount, and waiting for a TLS call to its webhooks to succeed");
         let kubeconfig = cluster.kubeconfig_as(OPERATOR_USER, &["system:serviceaccounts", "system:authenticated"]);
-        let launch = Launch { kubeconfig, webhooks, health };
+        let launch = Launch { binary: operator, kubeconfig, webhooks, health };
         let operator = launch.start(&folder).await?;
         Ok(Self { cluster, folder, operator, launch })
     }
@@ -103,7 +108,7 @@ impl Stage {
 
 impl Launch {
     async fn start(&self, folder: &Path) -> Result<Process> {
-        let mut command = Command::new(binary("mcp-operator")?);
+        let mut command = Command::new(&self.binary);
         command.arg("run").arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", OPERATOR_NAMESPACE]);
         command.args(["--bind", &self.webhooks.to_string(), "--health-bind", &self.health.to_string()]);
         let mut operator = Process::start("mcp-operator", folder, command)?;
