@@ -81,12 +81,11 @@ proptest! {
         events.sort_by_key(|(at, _)| *at);
         for (at, event) in events {
             world.run_until(at);
-            match event {
-                Some((index, fault)) => meet(&mut world, at, index, fault),
-                None => {
-                    let vouched = world.server.voucher.is_some();
-                    world.server.vouch(!vouched);
-                }
+            if let Some((index, fault)) = event {
+                meet(&mut world, at, index, fault);
+            } else {
+                let vouched = world.server.voucher.is_some();
+                world.server.vouch(!vouched);
             }
         }
         world.run_until(FAULTS + Duration::from_mins(1));
