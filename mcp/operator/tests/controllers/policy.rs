@@ -98,8 +98,8 @@ async fn serving(place: &Place) -> Value {
 
 /// What holds at every moment, whatever changes:
 ///
-/// - where the status says `GuardsEnforced=True`, a pod serves, and every pod that serves was made with the guards that
-///   the status names by their hash;
+/// - where the status says `GuardsEnforced=True`, every pod that serves was made with the guard that the status names by
+///   its hash (the status follows the pods: when the last one has just gone, none serves);
 /// - a pod that lacks a guard which the Deployment's template has never serves beside that template.
 fn always(moments: &[Moment]) {
     for (at, moment) in moments.iter().enumerate() {
@@ -107,7 +107,6 @@ fn always(moments: &[Moment]) {
         let pods = moment.serving();
         if enforced(server).is_some_and(|condition| condition["status"] == "True") {
             let hash = server["status"]["webhookConfigHash"].as_str().expect("what is enforced has a hash");
-            assert!(!pods.is_empty(), "moment {at}: enforced by nobody: {server}");
             for pod in &pods {
                 let named = guards(&pod["metadata"]).ends_with(&format!("/{hash}"));
                 assert!(named, "moment {at}: the status says {hash}, a pod that serves has {}", pod["metadata"]);
