@@ -3,7 +3,7 @@
 //! Every controller is observe → plan → apply, with the kit of [`portcullis::controller`]. What all kinds share is apart
 //! from what is particular to one:
 //!
-//! - [`subject`], [`reference`]: what a kind says of itself, and what it refers to;
+//! - [`subject`], [`mod@reference`]: what a kind says of itself, and what it refers to;
 //! - [`config`], [`workload`]: what all configurations share and what all workloads share, each with one pure plan: the
 //!   only place where desired state is derived;
 //! - [`guards`]: what a workload asks to stand in front of it, and what stands there;

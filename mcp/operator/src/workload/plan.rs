@@ -102,7 +102,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
 
     let Findings { conditions, blocks } = findings;
     let mut events = events::<W>(&conditions, previous, &state, blocks.first(), stuck);
-    events.extend(removal_event(inputs, &absent, standing));
+    if standing == Standing::Missing || !blocks.is_empty() {
+        events.extend(removal_event(inputs, &absent));
+    }
     if metadata.generation != previous.observed_generation {
         events.extend(workload.events());
     }
@@ -240,12 +242,12 @@ fn events<W: Workload>(
     events
 }
 
-/// A proxy that is taken away because it lacks a guard is worth an event of its own.
-fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef], standing: Standing) -> Option<PlannedEvent> {
+/// A proxy that is taken away because of its guards is worth an event of its own.
+fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef]) -> Option<PlannedEvent> {
     let live = inputs.deployment.filter(|live| live.metadata.deletion_timestamp.is_none())?;
     let gone = ChildRef::new(ChildKind::Deployment, live.metadata.name.clone().unwrap_or_default());
-    (standing > Standing::Current && absent.contains(&gone)).then(|| {
-        let note = "the running proxy lacks a guard that the spec asks for and is removed";
+    absent.contains(&gone).then(|| {
+        let note = "the running proxy does not enforce the guards that the spec asks for and is removed";
         PlannedEvent::new(EventType::Warning, "ProxyRemoved", note)
     })
 }
