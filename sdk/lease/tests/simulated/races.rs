@@ -298,6 +298,23 @@ fn race_8_nobody_acts_in_a_namespace_that_is_not_handed_over_and_whose_voucher_g
     }
 }
 
+// The cluster-wide operator lists every six seconds and sees none of them: so a hold ends with the voucher it began under.
+#[test]
+fn race_8_vouchers_that_come_and_go_between_two_lists_let_nobody_act() {
+    let mut world = one_restricted([0, 0]);
+    world.cluster.as_mut().unwrap().watch = false;
+    world.server.vouch(false);
+    for (millis, vouched) in
+        [(36_300, true), (41_700, false), (42_300, true), (47_700, false), (48_300, true), (53_700, false)]
+    {
+        world.run_until(Duration::from_millis(millis));
+        world.server.vouch(vouched);
+    }
+    world.run_until(at(60));
+    assert_eq!(world.first(at(0), |tick| !tick.holders.is_empty()), None);
+    assert_eq!(world.longest(at(10), |tick| !tick.cluster_writes), Duration::ZERO, "it saw no voucher");
+}
+
 // A watch on vouchers that has died is noticed by the lists: nothing that is older than twelve seconds counts.
 #[test]
 fn a_dead_watch_on_vouchers_lets_nobody_write_on_what_is_older_than_its_bound() {
