@@ -297,6 +297,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Pl
         workload: &workload,
         configs,
         secrets,
+        unreadable: None,
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],

@@ -72,6 +72,13 @@ impl Subject for MCPServer {
         {
             warnings.push(checks::ignored_fields(&template.ignored));
         }
+        if backend::uses_host_network(spec) {
+            warnings.push(
+                "spec.podTemplateSpec.spec.hostNetwork: no NetworkPolicy applies to such pods, so the MCP server can be reached \
+                 around its proxy"
+                    .to_owned(),
+            );
+        }
         if spec.permission_profile.is_some() {
             warnings.push(NO_PERMISSION_PROFILE.to_owned());
         }
@@ -177,7 +184,6 @@ impl Workload for MCPServer {
             ChildRef::new(ChildKind::ConfigMap, shared::run_config(name)),
             ChildRef::new(ChildKind::RoleBinding, account.clone()),
             ChildRef::new(ChildKind::Role, account.clone()),
-            // Last: it closes the way to pods that are still ending.
             ChildRef::new(ChildKind::NetworkPolicy, names::network_policy(name)),
             ChildRef::new(ChildKind::ServiceAccount, account),
             ChildRef::new(ChildKind::ServiceAccount, names::workload_account(name)),
