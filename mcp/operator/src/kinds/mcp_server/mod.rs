@@ -242,7 +242,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         app: MCPServer::APP,
         image: &settings.runner_image,
         args: vec!["run".to_owned(), spec.image.clone()],
-        env: proxy::environment(own_environment(spec)),
+        env: proxy::run_environment(own_environment(spec)),
         port: spec.proxy_port,
         replicas: server.replicas(),
         session_affinity: spec.session_affinity.as_str(),
