@@ -55,9 +55,10 @@ impl<'a> Backend<'a> {
         if let Some(Ok(user)) = spec.pod_template_spec.as_ref().map(pod_template::decode) {
             pod_template::merge(&mut template, user.known);
         }
-        // With it, the pods of a server that is called like its kind would be selected as its proxy's.
-        if let Some(labels) = template.metadata.as_mut().and_then(|metadata| metadata.labels.as_mut()) {
+        if let Some(ObjectMeta { labels: Some(labels), annotations, .. }) = &mut template.metadata {
+            // With it, the pods of a server that is called like its kind would be selected as its proxy's.
             labels.remove(label::APP_NAME);
+            annotations.iter_mut().for_each(|all| all.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key)));
         }
         if let Some(account) = own_account(spec)
             && let Some(pod) = &mut template.spec
