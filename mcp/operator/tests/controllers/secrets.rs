@@ -138,7 +138,8 @@ async fn an_unguarded_proxy_does_not_go_on_serving_a_gated_server_whose_secrets_
     let status = objects.phase("web", "Failed").await.status.unwrap();
     assert!(status.message.unwrap().contains("cannot read Secret"), "{:?}", status.conditions);
     let enforced = status.conditions.unwrap().into_iter().find(|it| it.type_ == "GuardsEnforced").unwrap();
-    assert_eq!((&*enforced.status, &*enforced.reason), ("False", "GuardMissing"));
+    // Missing while the old pod ends, then nothing serves.
+    assert_eq!(&*enforced.status, "False", "{enforced:?}");
 
     operator.kill().await;
     let _operator = place.operator();

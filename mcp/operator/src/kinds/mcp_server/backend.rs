@@ -58,7 +58,9 @@ impl<'a> Backend<'a> {
         if let Some(ObjectMeta { labels: Some(labels), annotations, .. }) = &mut template.metadata {
             // With it, the pods of a server that is called like its kind would be selected as its proxy's.
             labels.remove(label::APP_NAME);
-            annotations.iter_mut().for_each(|all| all.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key)));
+            if let Some(annotations) = annotations {
+                annotations.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key));
+            }
         }
         if let Some(account) = own_account(spec)
             && let Some(pod) = &mut template.spec
