@@ -64,12 +64,17 @@ impl Place {
 
     /// A session with controllers; its webhooks are called for nobody, where they are not for one namespace.
     pub(crate) fn session(&self, arguments: &[&str]) -> Dev {
+        self.session_of("ann", arguments)
+    }
+
+    /// The same under another owner's name.
+    fn session_of(&self, owner: &str, arguments: &[&str]) -> Dev {
         let home: &[&str] = if arguments.contains(&"--namespace") { &[] } else { &["--namespace", &self.home] };
         // A restricted one is called for its own alone, and may not be told another.
         let restricted = arguments.contains(&"--restrict-to-namespace");
         let only: &[&str] = if restricted { &[] } else { &["--only-namespace", "nobody-s"] };
         let arguments = [&["--controllers"], only, home, &TIMING, arguments].concat();
-        Dev::start(ENTITIES, &self.ann.kubeconfig, "ann", &arguments)
+        Dev::start(ENTITIES, &self.ann.kubeconfig, owner, &arguments)
     }
 
     /// Makes an entity, and waits until somebody has greeted it.
@@ -192,7 +197,7 @@ async fn a_session_keeps_to_the_namespaces_of_restricted_operators_and_a_restric
 
     // Its own replicas are those of the restricted operator.
     // Under another owner: a session of the same one takes the place of the first, which notices that in time.
-    let mut narrow = place.session(&[restrict[0], restrict[1], "--owner", "narrow"]);
+    let mut narrow = place.session_of("narrow", &restrict);
     narrow.says(&format!("Controllers wait: entity-operator leads, by the Lease {}/{SCOPE}", place.team)).await;
     restricted.end("-TERM").await;
     narrow.says(&format!("Controllers run here: this session holds the Lease {}/{SCOPE}", place.team)).await;
