@@ -112,3 +112,9 @@ pub mod reason {
     /// `DeletionBlocked=True`.
     pub const REFERENCED_BY_WORKLOADS: &str = "ReferencedByWorkloads";
 }
+
+/// Environment variables that the operator gives to proxies.
+pub mod environment {
+    /// The checksum of the RunConfig that the proxy's pod was made for: it refuses to start on another.
+    pub const RUN_CONFIG_CHECKSUM: &str = "TOOLHIVE_RUNCONFIG_CHECKSUM";
+}

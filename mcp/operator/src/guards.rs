@@ -23,6 +23,12 @@ use crate::{
     settings::Settings,
 };
 
+/// Reason: a pod that serves enforces an older content of a guard.
+pub const OUTDATED: &str = "PolicyOutdated";
+
+/// Label of a Deployment's pods, which ends the name of their ReplicaSet.
+pub const TEMPLATE_HASH: &str = "pod-template-hash";
+
 /// The configurations that workloads may refer to, by kind and name.
 pub type Configs = BTreeMap<(Cow<'static, str>, String), Arc<dyn Config>>;
 
@@ -233,7 +239,8 @@ impl Guards {
     pub fn standing(&self, deployment: Option<&Deployment>, pods: &[&Pod]) -> Standing {
         let Some(deployment) = deployment else { return Standing::NoProxy };
         // A rollout that somebody undid may leave pods that the template does not describe.
-        let own = pods.iter().filter(|pod| belongs_to(pod, deployment));
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let own = pods.iter().filter(|pod| belongs_to(pod, name) && !has_ended(pod));
         let living = own.filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let template = template(deployment);
         let told = template.is_none();
@@ -242,12 +249,13 @@ impl Guards {
         lives.map(|live| self.compare(&live)).max().unwrap_or(Standing::Current)
     }
 
-    /// What the pods that serve enforce; none where nothing is asked for.
-    pub fn in_force(&self, deployment: Option<&Deployment>, serving: &[&Pod]) -> Option<InForce> {
+    /// What the pods that serve enforce; none where nothing is asked for. `foreign` are pods that serve and that somebody
+    /// else made: whatever they say of themselves, they enforce nothing.
+    pub fn in_force(&self, deployment: Option<&Deployment>, serving: &[&Pod], foreign: usize) -> Option<InForce> {
         if self.guards.is_empty() {
             return None;
         }
-        let (mut older, mut without) = (0_usize, 0_usize);
+        let (mut older, mut without, of) = (0_usize, foreign, serving.len() + foreign);
         for pod in serving {
             match self.compare(&self.of_pod(pod, deployment, false)) {
                 Standing::NoProxy | Standing::Current => {}
@@ -259,15 +267,14 @@ impl Guards {
             State::Unusable { message, .. } => Some(message),
             State::Usable(_) => None,
         });
-        let (asked, reason, message) = if serving.is_empty() {
+        let (asked, reason, message) = if of == 0 {
             (false, "NoPodServes", "no proxy pod serves".to_owned())
         } else if without > 0 {
-            (false, "GuardMissing", format!("{without} of {} proxy pods that serve lack a guard", serving.len()))
+            (false, "GuardMissing", format!("{without} of {of} pods behind the proxy's Service lack a guard"))
         } else if let Some(unusable) = unusable {
             (false, "GuardNotUsable", format!("proxy pods enforce what was asked for before: {unusable}"))
         } else if older > 0 {
-            let of = serving.len();
-            (false, "PolicyOutdated", format!("{older} of {of} proxy pods that serve enforce an older policy"))
+            (false, OUTDATED, format!("{older} of {of} proxy pods that serve enforce an older policy"))
         } else {
             (true, "Enforced", format!("every proxy pod that serves enforces {}", self.names()))
         };
@@ -331,12 +338,18 @@ impl Guards {
     }
 }
 
-/// Whether a ReplicaSet of the Deployment controls the pod: it is called `DEPLOYMENT-HASH`.
-fn belongs_to(pod: &Pod, deployment: &Deployment) -> bool {
+/// Whether a ReplicaSet of the Deployment of this name controls the pod: it is called `DEPLOYMENT-HASH`.
+pub fn belongs_to(pod: &Pod, deployment: &str) -> bool {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
     let set = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "ReplicaSet");
-    let set = set.and_then(|set| set.name.rsplit_once('-')).map(|(of, _)| of);
-    set.is_some() && set == deployment.metadata.name.as_deref()
+    let hash = pod.metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
+    set.zip(hash).is_some_and(|(set, hash)| set.name.strip_prefix(deployment) == Some(&format!("-{hash}")))
+}
+
+/// Whether the pod has ended: it does not serve, and never will.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 fn template(deployment: &Deployment) -> Option<&str> {

@@ -67,7 +67,7 @@ const DEFAULTS: [&str; 26] = [
 ];
 
 /// `- ` is a leaf that only upstream has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 31] = [
+const DIFFERENCES: [(&str, &str); 32] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -95,6 +95,7 @@ const DIFFERENCES: [(&str, &str); 31] = [
     ("+ Service/mcp-*: spec.selector[toolhive-basename] = *", SELECTOR),
     ("+ Deployment/gated: metadata.annotations[toolhive.stacklok.dev/webhook-config] = *", GATE),
     ("+ Deployment/gated: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ Deployment/*: spec.template.spec.containers[toolhive].env[TOOLHIVE_RUNCONFIG_CHECKSUM].*", DOCUMENT),
     ("+ NetworkPolicy/mcp-*: *", SIDE_DOOR),
     ("+ StatefulSet/sse: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
     ("- MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
@@ -113,6 +114,7 @@ const DIRECTORIES: &str =
 const VOLUMES: &str = "spec.volumes is for the MCP server's container; upstream mounts it into the proxy alone";
 const SELECTOR: &str = "`app` alone also selects every proxy pod when a server is called mcpserver";
 const GATE: &str = "tells which guards the running proxy has, the older versions of this operator too";
+const DOCUMENT: &str = "a container that starts anew in an old pod does not run on a newer document";
 const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
 const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
 const CONFIG_HASH: &str = "hash values are opaque";
@@ -297,6 +299,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Pl
         workload: &workload,
         configs,
         secrets,
+        unreadable: None,
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],

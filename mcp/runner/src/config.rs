@@ -1,8 +1,10 @@
 //! Finding and reading the RunConfig, and the chain that it asks for (toolhive-runner §1.2, §1.6, §2.1).
 
+use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{MiddlewareConfig, RunConfig};
 use mcp_wire::check_structure;
@@ -30,8 +32,9 @@ const GUARDS: [&str; 11] = [
     "upstream_swap_config",
 ];
 
-/// Finds and parses the document.
-pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunError> {
+/// Finds and parses the document. Where a checksum is `expected`, another document is refused: that of a pod's ConfigMap may be
+/// newer than the pod, which is said to enforce what was in it when the pod was made.
+pub(crate) fn load(named: Option<&Path>, expected: Option<&str>) -> Result<(PathBuf, RunConfig), RunError> {
     let path = match named {
         Some(path) => path.to_owned(),
         None => PLACES
@@ -48,6 +51,11 @@ pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunErro
     if length as u64 > MAX_DOCUMENT {
         return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 4 MiB")));
     }
+    if let Some(expected) = expected
+        && expected != hex(digest(&SHA256, &document).as_ref())
+    {
+        return Err(RunError::OtherDocument { path });
+    }
     let config = match RunConfig::parse(&document) {
         Ok(config) => config,
         Err(source) => return Err(RunError::Document { path, source: Box::new(source) }),
@@ -59,6 +67,14 @@ pub(crate) fn load(named: Option<&Path>) -> Result<(PathBuf, RunConfig), RunErro
         }
         _ => Ok((path, config)),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// The middleware that the document asks for, the first outermost.

@@ -21,6 +21,15 @@ pub enum RunError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The document is not the one that the pod was made for.
+    #[error(
+        "{}: is not the RunConfig that this pod was made for (TOOLHIVE_RUNCONFIG_CHECKSUM); the pods that follow the newer one replace \
+         this pod, and a pod that is older than its ConfigMap starts on the next try", path.display()
+    )]
+    OtherDocument {
+        /// The document.
+        path: PathBuf,
+    },
     /// The document does not parse, or asks for what is not built.
     #[error("{}: {source}", path.display())]
     Document {

@@ -65,6 +65,8 @@ pub struct Environment {
     pub json_logs: bool,
     /// `USER`: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
+    /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
+    pub run_config_checksum: Option<String>,
     /// `RUST_LOG`: a filter in the syntax of tracing-subscriber.
     pub log_filter: Option<String>,
 }
@@ -83,6 +85,7 @@ impl Environment {
                 .map(Duration::from_nanos),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
+            run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
             log_filter: text("RUST_LOG"),
         }
     }

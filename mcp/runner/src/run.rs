@@ -28,7 +28,7 @@ const LEAVE: Duration = Duration::from_secs(2);
 /// Says in one line what to mend. Nothing was served then, but for [`RunError::ServerFailed`].
 pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     let Options { command: Command::Run(options) } = options;
-    let (path, config) = load(options.config.as_deref())?;
+    let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;
     log(config.debug || options.debug || environment.debug, &environment);
     let chain = chain(&config).map_err(|field| {
         let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();

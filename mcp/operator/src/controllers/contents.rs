@@ -36,26 +36,28 @@ impl Contents {
         Self { client, stores, key }
     }
 
-    /// The Secrets among `references` that exist: what their values are good for. The values themselves are dropped at
-    /// once.
+    /// The Secrets among `references` that exist: what their values are good for, and the first failure to read one. The
+    /// values themselves are dropped at once.
     pub(super) async fn secrets(
         &self,
         namespace: &str,
         references: impl Iterator<Item = &Reference>,
-    ) -> Result<Secrets, ControllerError> {
+    ) -> (Secrets, Option<ControllerError>) {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let mut found = Secrets::new();
+        let (mut found, mut failed) = (Secrets::new(), None);
         for Reference { name, .. } in references.filter(|reference| reference.is_secret()) {
             let Some(trace) = self.stores.secrets().get(namespace, name) else { continue };
             let content = trace.content.get_or_try_init(|| async {
                 let secret = in_time("read", || format!("Secret {namespace}/{name}"), api.get_opt(name)).await?;
                 Ok::<_, ControllerError>(secret.map(|secret| self.looked_at(secret)))
             });
-            if let Some(content) = content.await? {
-                found.insert(name.clone(), content.clone());
+            match content.await {
+                Ok(Some(content)) => _ = found.insert(name.clone(), content.clone()),
+                Ok(None) => {}
+                Err(error) => _ = failed.get_or_insert(error),
             }
         }
-        Ok(found)
+        (found, failed)
     }
 
     fn looked_at(&self, secret: Secret) -> BTreeMap<String, SecretValue> {

@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{Resource, api::PartialObjectMeta};
-use mcp_api::names::{annotation, label};
+use mcp_api::names::label;
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, Live, Marks, version_number},
@@ -21,7 +21,7 @@ use portcullis::controller::{
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use crate::reference::SecretValue;
+use crate::{guards::TEMPLATE_HASH, reference::SecretValue};
 
 /// How the children of workloads of this kind are marked. What upstream's runner made carries `toolhive: "true"` too,
 /// and is taken over.
@@ -232,6 +232,7 @@ impl PodTrace {
                     name: metadata.name,
                     namespace: metadata.namespace,
                     annotations: metadata.annotations.map(read_by_plans),
+                    labels: metadata.labels.map(read_by_guards),
                     owner_references: metadata.owner_references,
                     deletion_timestamp: metadata.deletion_timestamp,
                     ..ObjectMeta::default()
@@ -266,11 +267,16 @@ impl Stored for PodTrace {
     }
 }
 
-/// The annotations that tell of guards and restarts.
+/// The annotations of the platform's own domains: those that tell of guards and restarts are among them.
 fn read_by_plans(mut annotations: Annotations) -> Annotations {
-    let read = |key: &str| annotation::TELL_GUARDS.contains(&key) || key == annotation::RESTARTED_AT;
-    annotations.retain(|key, _| read(key));
+    annotations.retain(|key, _| key.split('/').next().is_some_and(|domain| domain.ends_with(mcp_api::names::GROUP)));
     annotations
+}
+
+/// The label by which a pod names its ReplicaSet's template.
+fn read_by_guards(mut labels: Annotations) -> Annotations {
+    labels.retain(|key, _| key == TEMPLATE_HASH);
+    labels
 }
 
 fn reduced(status: PodStatus) -> PodStatus {

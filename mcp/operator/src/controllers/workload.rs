@@ -12,7 +12,7 @@ use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Ne
 use tokio::time::Instant;
 
 use super::{
-    PodTrace, Stores,
+    PodTrace, Stores, Trace,
     contents::Contents,
     failure::{self, ApplyFailure},
 };
@@ -24,6 +24,9 @@ use crate::{
 /// A proxy that was just made has no pods yet. They wake its workload; until then, for at most this long, nothing is
 /// said: one status instead of two.
 const SETTLE: Duration = Duration::from_secs(3);
+
+/// For how long the pods behind a proxy may end after their workload was deleted, before it goes without them.
+const ENDING: Duration = Duration::from_mins(2);
 
 /// Keeps the children and the status of workloads.
 pub(super) struct WorkloadController {
@@ -58,7 +61,7 @@ impl WorkloadController {
         pass: Pass<W>,
     ) -> Result<Next, ControllerError> {
         let (key, workload) = (&pass.key, &*pass.object);
-        let mut plan = self.plan(contents, workload).await?;
+        let (mut plan, unreadable) = self.plan(contents, workload).await;
         let mut done = Done::default();
         remove(&pass, &plan.absent, &mut done).await;
         if done.failed.is_none() {
@@ -80,7 +83,7 @@ impl WorkloadController {
         }
         self.settled(key);
         report(&pass, plan).await?;
-        done.failed.map_or(Ok(Next::Wait), Err)
+        done.failed.or(unreadable).map_or(Ok(Next::Wait), Err)
     }
 
     /// Deletes the children of a workload that is being deleted. What that leaves is the garbage collector's.
@@ -89,42 +92,56 @@ impl WorkloadController {
         if let Ok(pass) = leaving.pass {
             let pods = self.pods.find(&pass.key.namespace, &pass.key.name);
             let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
-            let plan = deleted(&*pass.object, &pods, jiff::Timestamp::now());
+            let now = jiff::Timestamp::now();
+            let backend = pass.object.backend();
+            let runs = backend.is_some_and(|backend| self.own(&*pass.object, &backend).is_some());
+            let since = pass.object.meta().deletion_timestamp.as_ref().map_or(now, |asked| asked.0);
+            let rest = ENDING.saturating_sub(now.duration_since(since).unsigned_abs());
+            let plan = deleted(&*pass.object, &pods, !runs || rest.is_zero(), now);
             remove(&pass, &plan.absent, &mut Done::default()).await;
             // Nothing of this may keep the object from going.
             if let Err(error) = report(&pass, plan).await {
                 tracing::debug!(namespace = pass.key.namespace, name = pass.key.name, %error, "cannot report the deletion");
             }
+            if runs && !rest.is_zero() {
+                return Ok(Cleanup::Waits(Next::After(rest)));
+            }
         }
         Ok(Cleanup::Done)
     }
 
-    async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> Result<Plan, ControllerError> {
+    /// The plan, and why a Secret that it looks at cannot be read.
+    async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
         let references = workload.references();
         let configs = self.stores.configs(&namespace, &references);
         let theirs: Vec<_> = configs.values().flat_map(|config| config.references()).collect();
-        let secrets = contents.secrets(&namespace, references.iter().chain(&theirs)).await?;
-        // Another's object of that name says nothing about this workload.
-        let owner = workload.uid().unwrap_or_default();
-        let own = |child: &ChildRef| {
-            let found = self.stores.children(child.kind).get(&namespace, &child.name);
-            found.filter(|trace| refusal(&trace.live, &owner).is_none())
-        };
-        let children: BTreeSet<_> = workload.all_children().into_iter().filter(|child| own(child).is_some()).collect();
-        let deployment = own(&ChildRef::new(ChildKind::Deployment, &*name)).map(|trace| trace.deployment());
+        let (secrets, failed) = contents.secrets(&namespace, references.iter().chain(&theirs)).await;
+        let unreadable = failed.as_ref().map(ToString::to_string);
+        let children: BTreeSet<_> =
+            workload.all_children().into_iter().filter(|child| self.own(workload, child).is_some()).collect();
+        let deployment = self.own(workload, &ChildRef::new(ChildKind::Deployment, &*name));
+        let deployment = deployment.map(|trace| trace.deployment());
         let pods = self.pods.find(&namespace, &name);
         let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
-        Ok(plan_workload(&Inputs {
+        let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
             secrets: &secrets,
+            unreadable: unreadable.as_deref(),
             deployment: deployment.as_ref(),
             children: &children,
             pods: &pods,
             settings: &self.settings,
             now: jiff::Timestamp::now(),
-        }))
+        });
+        (plan, failed)
+    }
+
+    /// The child, where it exists. Another's object of that name says nothing about this workload.
+    fn own<W: Workload>(&self, workload: &W, child: &ChildRef) -> Option<Arc<Trace>> {
+        let found = self.stores.children(child.kind).get(&workload.namespace().unwrap_or_default(), &child.name);
+        found.filter(|trace| refusal(&trace.live, &workload.uid().unwrap_or_default()).is_none())
     }
 
     /// How much longer to wait for the first pods of `key`, if at all. Writing children begins a wait.
@@ -172,9 +189,10 @@ async fn apply<W: Workload>(pass: &Pass<W>, children: &[Child], done: &mut Done)
 /// Deletes those of `absent` that exist and are the workload's.
 async fn remove<W: Workload>(pass: &Pass<W>, absent: &[ChildRef], done: &mut Done) {
     for ChildRef { kind, name } in absent {
-        // A Deployment stays until its pods are gone: the one that follows must not serve beside them.
+        // These stay until their pods are gone: what follows must not serve beside them, nor what closes the way to them go
+        // before them.
         let propagation = match kind {
-            ChildKind::Deployment => PropagationPolicy::Foreground,
+            ChildKind::Deployment | ChildKind::StatefulSet => PropagationPolicy::Foreground,
             _ => PropagationPolicy::Background,
         };
         match pass.delete_dynamic(&kind.api_resource(), name, propagation).await {

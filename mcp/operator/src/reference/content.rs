@@ -84,17 +84,18 @@ impl fmt::Debug for SecretValue {
     }
 }
 
+// What the libraries say of a value that they cannot read may quote it: nothing of that is passed on.
+
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("is not PEM: {error}"))?;
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| "is not PEM".to_owned())?;
     if certificates.is_empty() { Err("holds no PEM certificate".to_owned()) } else { Ok(certificates) }
 }
 
 fn authorities(pem: &[u8]) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(pem)? {
-        roots.add(certificate).map_err(|error| format!("holds a certificate that cannot be trusted: {error}"))?;
+        roots.add(certificate).map_err(|_| "holds a certificate that cannot be trusted as an authority".to_owned())?;
     }
     Ok(())
 }
@@ -102,13 +103,40 @@ fn authorities(pem: &[u8]) -> Result<(), String> {
 fn certificate(pem: &[u8]) -> Result<String, String> {
     let chain = certificates(pem)?;
     let first = chain.first().ok_or_else(|| "holds no PEM certificate".to_owned())?;
-    let parsed = ParsedCertificate::try_from(first).map_err(|error| format!("is not a certificate: {error}"))?;
+    let parsed = ParsedCertificate::try_from(first).map_err(|_| "is not a certificate".to_owned())?;
     Ok(digest(parsed.subject_public_key_info().as_ref()))
 }
 
 fn private_key(pem: &[u8]) -> Result<String, String> {
-    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| format!("holds no PEM private key: {error}"))?;
-    let key = any_supported_type(&key).map_err(|error| format!("is not a private key that TLS can use: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| "holds no PEM private key".to_owned())?;
+    let key = any_supported_type(&key).map_err(|_| "is not a private key that TLS can use".to_owned())?;
     let public = key.public_key().ok_or_else(|| "has no public key".to_owned())?;
     Ok(digest(public.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value that lost its line breaks is all one section label, which the parser quotes.
+    #[test]
+    fn nothing_of_a_value_is_in_what_is_said_of_it() {
+        let secret = "MHcCAQEEIBr3DQEHsecret";
+        let values = [
+            format!("-----BEGIN EC PRIVATE KEY-----{secret}-----END EC PRIVATE KEY-----"),
+            format!("-----BEGIN EC PRIVATE KEY-----\n{secret}\n"),
+            format!("-----BEGIN CERTIFICATE-----{secret}-----END CERTIFICATE-----"),
+            format!("-----BEGIN CERTIFICATE-----\n{secret}\n-----END CERTIFICATE-----\n"),
+            secret.to_owned(),
+        ];
+        for text in values {
+            let value = SecretValue::of(text.as_bytes(), &DigestKey::new(b"key"));
+            let said = [value.authorities.clone(), value.certificate.clone().err(), value.private_key.clone().err()];
+            for said in said.into_iter().flatten() {
+                let bytes = secret.bytes().take(4).map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
+                assert!(!said.contains(&secret[..4]) && !said.contains(&bytes), "{said}");
+            }
+            assert!(!format!("{value:?}").contains(secret));
+        }
+    }
 }

@@ -13,13 +13,16 @@ use super::{
     status::{self, Phase, Previous, Report, State},
 };
 use crate::{
-    guards::{Configs, Guards, InForce, Standing},
+    guards::{Configs, Guards, InForce, OUTDATED, Standing, belongs_to},
     reference::Secrets,
     settings::Settings,
 };
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
+
+/// Condition: the operator can read the Secrets that are referred to. Present only while it cannot.
+const SECRETS_READABLE: &str = "SecretsReadable";
 
 /// Everything [`plan_workload`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,8 @@ pub struct Inputs<'a, W> {
     pub configs: &'a Configs,
     /// The Secrets that it and those refer to and that exist.
     pub secrets: &'a Secrets,
+    /// Why a Secret among those cannot be read, if one cannot.
+    pub unreadable: Option<&'a str>,
     /// The live proxy Deployment.
     pub deployment: Option<&'a Deployment>,
     /// The workload's own children that exist.
@@ -64,14 +69,21 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let workload = inputs.workload;
     let (metadata, previous) = (workload.meta(), workload.previous());
     if metadata.deletion_timestamp.is_some() {
-        return deleted(workload, inputs.pods, inputs.now);
+        let ended = workload.backend().is_none_or(|backend| !inputs.children.contains(&backend));
+        return deleted(workload, inputs.pods, ended, inputs.now);
     }
     let conditions = Conditions::after(previous.conditions, metadata.generation, inputs.now);
     let mut findings = Findings { conditions, blocks: Vec::new() };
+    if let Some(problem) = inputs.unreadable {
+        // Said first: what the rest says of Secrets is not known to be so.
+        findings.block(SECRETS_READABLE, "SecretNotReadable", problem.to_owned());
+    }
 
     let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.secrets, inputs.settings);
-    let serving = status::serving(inputs.pods);
-    let in_force = guards.in_force(inputs.deployment, &serving);
+    let (own, foreign): (Vec<&Pod>, Vec<&Pod>) =
+        inputs.pods.iter().partition(|pod| belongs_to(pod, metadata.name.as_deref().unwrap_or_default()));
+    let (serving, foreign) = (status::serving(&own), status::serving(&foreign).len());
+    let in_force = guards.in_force(inputs.deployment, &serving, foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.secrets, &mut findings);
 
@@ -79,22 +91,26 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let (children, absent, mut state) = match findings.blocks.first() {
         None => {
             let (children, absent) = render(inputs, &guards, standing);
-            (children, absent, state(inputs))
+            (children, absent, state(inputs, &own))
         }
         Some(Block { message, .. }) => {
             let keep = standing == Standing::Current;
             let absent = if keep { Vec::new() } else { all_that_runs(workload) };
             let left = "what runs already is left as it is";
             let message = if keep { format!("{message}; {left}") } else { message.clone() };
-            (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(inputs.pods) })
+            (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
     let mut stuck = None;
     if let Some(force) = in_force.filter(|force| state.phase == Phase::Ready && !force.asked) {
-        let why = status::broken(inputs.pods);
-        let why = why.map_or_else(|| "new pods are not ready yet".to_owned(), |why| format!("new pods fail: {why}"));
-        state.message = format!("{}; {}: {why}", state.message, force.message);
-        stuck = status::broken(inputs.pods).map(|_| state.message.clone());
+        let broken = status::broken(&own);
+        let why = match &broken {
+            _ if force.reason != OUTDATED => String::new(),
+            Some(why) => format!(": new pods fail: {why}"),
+            None => ": new pods are not ready yet".to_owned(),
+        };
+        state.message = format!("{}; {}{why}", state.message, force.message);
+        stuck = broken.map(|_| state.message.clone());
     }
     let ready = state.phase == Phase::Ready;
     let ready_reason = if ready { reason::READY } else { reason::NOT_READY };
@@ -126,7 +142,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
 }
 
 /// What should become of a workload that is being deleted. It needs nothing that has to be read.
-pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], now: Timestamp) -> Plan {
+///
+/// What closes the way around the proxy stays until what runs behind it has ended: `ended` says so.
+pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Timestamp) -> Plan {
     let (metadata, previous) = (workload.meta(), workload.previous());
     let mut conditions = Conditions::after(previous.conditions, metadata.generation, now);
     let message = format!("{} is being deleted", W::NOUN);
@@ -140,7 +158,9 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], now: Timestamp) -> Plan
         url: None,
         hashes: Vec::new(),
     };
-    Plan { children: Vec::new(), absent: workload.all_children(), report, events: Vec::new() }
+    let mut absent = workload.all_children();
+    absent.retain(|child| ended || child.kind != ChildKind::NetworkPolicy);
+    Plan { children: Vec::new(), absent, report, events: Vec::new() }
 }
 
 fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Findings<'_>) {
@@ -188,20 +208,22 @@ fn wants_immediate_restart<W: Workload>(inputs: &Inputs<'_, W>) -> bool {
     restart.immediate && told != Some(&restart.at)
 }
 
-fn state<W: Workload>(inputs: &Inputs<'_, W>) -> State {
+fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
     let backend = inputs.workload.backend().filter(|backend| !inputs.children.contains(backend));
     status::state(&status::Observed {
         noun: W::NOUN,
         replicas: inputs.workload.replicas(),
-        pods: inputs.pods,
+        pods,
         missing_backend: backend.map(|backend| backend.kind.as_str()),
         previous: inputs.deployment.map(|_| inputs.workload.previous()),
     })
 }
 
-/// All but the ServiceAccounts, which run nothing and may carry others' annotations (a cloud identity).
+/// All but the ServiceAccounts, which run nothing and may carry others' annotations (a cloud identity), and what closes the
+/// way to pods that are still ending.
 fn all_that_runs<W: Workload>(workload: &W) -> Vec<ChildRef> {
-    workload.all_children().into_iter().filter(|child| child.kind != ChildKind::ServiceAccount).collect()
+    let runs = |child: &ChildRef| !matches!(child.kind, ChildKind::ServiceAccount | ChildKind::NetworkPolicy);
+    workload.all_children().into_iter().filter(runs).collect()
 }
 
 /// What the last status did not say: a new phase, a new failure, a new warning.

@@ -6,9 +6,10 @@ use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
         core::v1::{
-            Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, HTTPGetAction, LocalObjectReference,
-            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext,
-            Service, ServicePort, ServiceSpec, Volume, VolumeMount,
+            Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+            LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+            ResourceRequirements, SeccompProfile, SecurityContext, Service, ServicePort, ServiceSpec, Volume,
+            VolumeMount,
         },
     },
     apimachinery::pkg::{
@@ -18,7 +19,7 @@ use k8s_openapi::{
     },
 };
 use mcp_api::{
-    names::annotation,
+    names::{annotation, environment},
     v1beta1::{MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides},
 };
 
@@ -145,7 +146,7 @@ impl Proxy<'_> {
             name: "toolhive".to_owned(),
             image: Some(self.image.to_owned()),
             args: Some(self.args.clone()),
-            env: Some(self.env.clone()),
+            env: Some(with_checksum(self.env.clone())),
             ports: Some(vec![ContainerPort {
                 name: Some(PORT_NAME.to_owned()),
                 container_port: self.port,
@@ -193,8 +194,22 @@ impl Proxy<'_> {
     }
 }
 
+/// Variables, and the checksum of the document that the pod was made for. The document is one ConfigMap for all pods: a
+/// container that starts anew in an old pod must not run on a newer one, under the name of the guards of the old one.
+fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
+    let field_path = format!("metadata.annotations['{}']", annotation::RUN_CONFIG_CHECKSUM);
+    let field_ref = Some(ObjectFieldSelector { field_path, ..ObjectFieldSelector::default() });
+    env.retain(|var| var.name != environment::RUN_CONFIG_CHECKSUM);
+    env.push(EnvVar {
+        name: environment::RUN_CONFIG_CHECKSUM.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource { field_ref, ..EnvVarSource::default() }),
+    });
+    env
+}
+
 /// Variables, and those that the runner needs and `own` leaves out.
-pub fn environment(own: Vec<EnvVar>) -> Vec<EnvVar> {
+pub fn run_environment(own: Vec<EnvVar>) -> Vec<EnvVar> {
     let mut all = own;
     let needed = [
         ("XDG_CONFIG_HOME", "/tmp"),

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{
     Operator, Place,
-    support::{DEADLINE, children_of, labelled, minimal, nothing_written, quiet, shipped_rules},
+    support::{
+        DEADLINE, children_of, labelled, minimal, nothing_written, quiet, ready_pods, shipped_rules, webhook_config,
+    },
 };
 
 const KEY: &str = "mcp-operator-digest";
@@ -98,15 +100,7 @@ async fn no_annotation_tells_what_a_value_of_a_secret_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_deleted_though_its_secrets_cannot_be_read() {
     let place = Place::new("unreadable").await;
-    let home = place.cluster.namespace("unreadable-home").await;
-    let (everywhere, here) = shipped_rules();
-    // The operator may watch them and read none but its own.
-    let rules: Vec<PolicyRule> = everywhere.into_iter().flat_map(without_get_of_secrets).collect();
-    let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace: &home, rules: &here }];
-    let user = place.cluster.user_with("unreadable", &grants).await;
-    let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"];
-    let operator = Operator::start_with(&user, &home, &flags);
-    operator.reconciles().await;
+    let operator = blind_operator(&place).await;
     for object in with_token() {
         place.objects.create(object).await;
     }
@@ -118,6 +112,51 @@ async fn a_server_is_deleted_though_its_secrets_cannot_be_read() {
         place.objects.servers().get_opt("web").await.unwrap().is_none().then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unguarded_proxy_does_not_go_on_serving_a_gated_server_whose_secrets_cannot_be_read() {
+    let place = Place::new("unread-gate").await;
+    let objects = &place.objects;
+    let operator = place.operator();
+    objects.create(webhook_config("gate", json!({}))).await;
+    for object in with_token() {
+        objects.create(object).await;
+    }
+    objects.has_children("web", &children_of("web")).await;
+    ready_pods(objects, "web").await;
+    objects.phase("web", "Ready").await;
+    operator.kill().await;
+    let operator = blind_operator(&place).await;
+    operator.logged("cannot read Secret").await;
+    assert!(
+        objects.get(ChildKind::Deployment, "web").await["metadata"]["deletionTimestamp"].is_null(),
+        "it has its guards"
+    );
+    objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
+    objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
+    let status = objects.phase("web", "Failed").await.status.unwrap();
+    assert!(status.message.unwrap().contains("cannot read Secret"), "{:?}", status.conditions);
+    let enforced = status.conditions.unwrap().into_iter().find(|it| it.type_ == "GuardsEnforced").unwrap();
+    // Missing while the old pod ends, then nothing serves.
+    assert_eq!(&*enforced.status, "False", "{enforced:?}");
+
+    operator.kill().await;
+    let _operator = place.operator();
+    objects.has_children("web", &children_of("web")).await;
+}
+
+/// An operator that may watch the Secrets of the place and read none but its own.
+async fn blind_operator(place: &Place) -> Operator {
+    let home = place.cluster.namespace("unreadable-home").await;
+    let (everywhere, here) = shipped_rules();
+    let rules: Vec<PolicyRule> = everywhere.into_iter().flat_map(without_get_of_secrets).collect();
+    let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace: &home, rules: &here }];
+    let user = place.cluster.user_with("unreadable", &grants).await;
+    let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"];
+    let operator = Operator::start_with(&user, &home, &flags);
+    operator.reconciles().await;
+    operator
 }
 
 /// The rule without the right to read Secrets: one for those, one for all else.

@@ -18,6 +18,7 @@ mod policy;
 mod restart;
 mod rollout;
 mod rules;
+mod side_doors;
 mod status;
 mod tool_config;
 mod webhook_config;

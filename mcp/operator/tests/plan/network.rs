@@ -78,7 +78,13 @@ fn only_the_proxy_reaches_the_server_and_only_on_its_port() {
 fn the_policy_selects_the_pods_of_the_server_and_not_its_proxies_whatever_it_is_called() {
     for name in ["fetch", "mcpserver"] {
         let mut world = World::of(json!({"image": "x", "transport": "streamable-http", "podTemplateSpec": {
-            "metadata": {"labels": {"app": "hidden", "toolhive-basename": "hidden", "toolhive-name": "hidden"}}}}));
+        "metadata": {
+            "labels": {
+                "app": "hidden", "toolhive-basename": "hidden", "toolhive-name": "hidden",
+                "app.kubernetes.io/name": "mcpserver", "app.kubernetes.io/instance": name,
+            },
+            "annotations": {"toolhive.stacklok.dev/guards": "MCPWebhookConfig/gates/forged"},
+        }}}));
         world.server.metadata.name = Some(name.into());
         let plan = world.plan();
         let of = |kind, name: &str| child(&plan, kind, name).unwrap().clone();
@@ -89,6 +95,9 @@ fn the_policy_selects_the_pods_of_the_server_and_not_its_proxies_whatever_it_is_
         let from = &policy["ingress"][0]["from"][0]["podSelector"];
         assert!(selects(from, labels(&proxy)), "{name}");
         assert!(!selects(from, labels(&server)), "{name}: another pod of the server is no proxy of it");
+        let service = of(ChildKind::Service, &format!("mcp-{name}-proxy"))["spec"]["selector"].clone();
+        assert!(!selects(&json!({"matchLabels": service}), labels(&server)), "{name}: clients go to the proxy");
+        assert!(!server["spec"]["template"].to_string().contains("forged"), "{name}: it says nothing of guards");
     }
 }
 

@@ -270,6 +270,28 @@ fn where_a_guard_is_added_pods_that_outlive_their_deployment_are_waited_for() {
     assert!(plan.events.iter().all(|event| event.reason != "ProxyRemoved"), "it was said when it was removed");
 }
 
+/// Such a pod gets calls of the proxy's Service like any other; it does not go with the Deployment.
+#[test]
+fn a_strangers_pod_that_serves_is_never_called_guarded_and_never_takes_the_deployment_away() {
+    let mut world = serving();
+    for digest in [None, world.pods[0].metadata.annotations.clone()] {
+        for owners in [None, Some("other-5b8c")] {
+            let mut stranger = world.pods[0].clone();
+            stranger.metadata.annotations.clone_from(&digest);
+            match (owners, &mut stranger.metadata.owner_references) {
+                (Some(name), Some(all)) => all[0].name = name.to_owned(),
+                (_, all) => *all = None,
+            }
+            world.pods.truncate(1);
+            world.pods.push(stranger);
+            let plan = world.plan();
+            let (status, reason, message) = enforced(&plan);
+            assert_eq!((&*status, &*reason), ("False", "GuardMissing"), "{digest:?} {owners:?}: {message}");
+            assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "{digest:?} {owners:?}");
+        }
+    }
+}
+
 /// A rollout that somebody undid, or a template that somebody edited and the operator repaired.
 #[test]
 fn a_pod_that_lacks_a_guard_goes_first_even_under_a_guarded_template() {

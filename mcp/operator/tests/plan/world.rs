@@ -38,6 +38,7 @@ pub(crate) struct World {
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
     pub(crate) tool_config: Option<MCPToolConfig>,
     pub(crate) secrets: Secrets,
+    pub(crate) unreadable: Option<String>,
     pub(crate) deployment: Option<Deployment>,
     pub(crate) children: BTreeSet<ChildRef>,
     pub(crate) pods: Vec<Pod>,
@@ -62,6 +63,7 @@ impl World {
             webhook_config: None,
             tool_config: None,
             secrets: BTreeMap::new(),
+            unreadable: None,
             deployment: None,
             children: BTreeSet::new(),
             pods: Vec::new(),
@@ -121,6 +123,7 @@ impl World {
             workload: &self.server,
             configs: &configs,
             secrets: &self.secrets,
+            unreadable: self.unreadable.as_deref(),
             deployment: self.deployment.as_ref(),
             children: &self.children,
             pods: &pods,
@@ -228,7 +231,7 @@ pub(crate) fn is_absent(plan: &Plan, kind: ChildKind, name: &str) -> bool {
 pub(crate) fn pod(phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
     let state = waiting.map(|reason| json!({"waiting": {"reason": reason}}));
     serde_json::from_value(json!({
-        "metadata": {"name": "fetch-1", "ownerReferences": [
+        "metadata": {"name": "fetch-1", "labels": {"pod-template-hash": "5b8c"}, "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fetch-5b8c", "uid": "r", "controller": true},
         ]},
         "status": {"phase": phase, "containerStatuses": [

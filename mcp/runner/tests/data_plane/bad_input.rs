@@ -177,3 +177,22 @@ fn without_a_flag_the_document_in_the_working_directory_is_read() {
     assert_eq!(code, Some(1));
     assert!(stderr.contains("./runconfig.json: document: is not JSON"), "{stderr}");
 }
+
+/// The ConfigMap of an old pod may be newer than the pod: what it says it enforces must be what it runs on.
+#[test]
+fn a_proxy_does_not_start_on_another_document_than_the_one_its_pod_was_made_for() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("runconfig.json");
+    // With its document, it starts and finds what else is wrong with it.
+    std::fs::write(&path, "{").unwrap();
+    let checksum = "021fb596db81e6d02bf3d2586ee3981fe519f275c0ac9ca76bbcf2ebb4097d96";
+    for (expected, said) in [(checksum, "is not JSON"), ("0000", "is not the RunConfig that this pod was made for")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
+            .args(["run", "--config", path.to_str().unwrap()])
+            .env("TOOLHIVE_RUNCONFIG_CHECKSUM", expected)
+            .output()
+            .unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), log.contains(said), log.lines().count()), (Some(1), true, 1), "{log}");
+    }
+}

@@ -55,6 +55,13 @@ impl<'a> Backend<'a> {
         if let Some(Ok(user)) = spec.pod_template_spec.as_ref().map(pod_template::decode) {
             pod_template::merge(&mut template, user.known);
         }
+        if let Some(ObjectMeta { labels: Some(labels), annotations, .. }) = &mut template.metadata {
+            // With it, the pods of a server that is called like its kind would be selected as its proxy's.
+            labels.remove(label::APP_NAME);
+            if let Some(annotations) = annotations {
+                annotations.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key));
+            }
+        }
         if let Some(account) = own_account(spec)
             && let Some(pod) = &mut template.spec
         {
@@ -129,6 +136,13 @@ impl<'a> Backend<'a> {
 /// The user's own ServiceAccount for the MCP server, if one is named.
 pub(super) fn own_account(spec: &MCPServerSpec) -> Option<&str> {
     spec.service_account.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Whether its pods share the network of their node.
+pub(super) fn uses_host_network(spec: &MCPServerSpec) -> bool {
+    let template = spec.pod_template_spec.as_ref().map(pod_template::decode);
+    let pod = template.and_then(Result::ok).and_then(|template| template.known.spec);
+    pod.is_some_and(|pod| pod.host_network == Some(true))
 }
 
 /// Selects its pods. `app` alone would also select every proxy when the server is called `mcpserver`.

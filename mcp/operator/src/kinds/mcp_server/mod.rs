@@ -72,6 +72,13 @@ impl Subject for MCPServer {
         {
             warnings.push(checks::ignored_fields(&template.ignored));
         }
+        if backend::uses_host_network(spec) {
+            warnings.push(
+                "spec.podTemplateSpec.spec.hostNetwork: no NetworkPolicy applies to such pods, so the MCP server can be reached \
+                 around its proxy"
+                    .to_owned(),
+            );
+        }
         if spec.permission_profile.is_some() {
             warnings.push(NO_PERMISSION_PROFILE.to_owned());
         }
@@ -177,7 +184,6 @@ impl Workload for MCPServer {
             ChildRef::new(ChildKind::ConfigMap, shared::run_config(name)),
             ChildRef::new(ChildKind::RoleBinding, account.clone()),
             ChildRef::new(ChildKind::Role, account.clone()),
-            // Last: it closes the way to pods that are still ending.
             ChildRef::new(ChildKind::NetworkPolicy, names::network_policy(name)),
             ChildRef::new(ChildKind::ServiceAccount, account),
             ChildRef::new(ChildKind::ServiceAccount, names::workload_account(name)),
@@ -236,7 +242,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         app: MCPServer::APP,
         image: &settings.runner_image,
         args: vec!["run".to_owned(), spec.image.clone()],
-        env: proxy::environment(own_environment(spec)),
+        env: proxy::run_environment(own_environment(spec)),
         port: spec.proxy_port,
         replicas: server.replicas(),
         session_affinity: spec.session_affinity.as_str(),

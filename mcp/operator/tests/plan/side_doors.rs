@@ -1,0 +1,119 @@
+//! Ways around a guard that are not open: pods of others, Secrets that cannot be read, pods that are still ending.
+
+use mcp_operator::workload::ChildKind;
+use serde_json::json;
+
+use crate::world::{World, condition, is_absent, pod};
+
+/// A gated server whose proxy is there.
+fn running() -> World {
+    let mut world = World::gated();
+    world.applied(&world.plan());
+    world
+}
+
+fn guarded() -> String {
+    let plan = World::gated().plan();
+    let template = &crate::world::deployment(&plan)["spec"]["template"]["metadata"];
+    template["annotations"]["toolhive.stacklok.dev/guards"].as_str().unwrap().to_owned()
+}
+
+// MISSION R5: whoever may make pods may give one the labels and the annotation of a proxy.
+#[test]
+fn a_pod_that_somebody_else_made_is_never_said_to_enforce_a_guard_and_does_not_make_a_server_ready() {
+    let mut world = running();
+    let mut foreign = pod("Running", true, None);
+    foreign.metadata.annotations = Some([("toolhive.stacklok.dev/guards".to_owned(), guarded())].into());
+    for owner in [None, Some("fetch-mine"), Some("other-5b8c"), Some("fetch-extra-5b8c")] {
+        foreign.metadata.owner_references = owner.map(|name| {
+            serde_json::from_value(json!([
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "r", "controller": true},
+            ]))
+            .unwrap()
+        });
+        world.pods = vec![foreign.clone()];
+        let plan = world.plan();
+        let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
+        assert_eq!((&*reason, message.contains("1 of 1 pods")), ("GuardMissing", true), "{owner:?}: {message}");
+        assert_eq!(
+            (plan.status.phase.unwrap().as_str(), plan.status.ready_replicas),
+            ("Pending", Some(0)),
+            "{owner:?}"
+        );
+        assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "{owner:?}: it would not go with the Deployment");
+    }
+}
+
+// An evicted pod stays in its old ReplicaSet until somebody collects it.
+#[test]
+fn a_pod_that_has_ended_does_not_make_a_guarded_proxy_outdated() {
+    let mut world = running();
+    let mut serving = pod("Running", true, None);
+    serving.metadata.annotations = Some([("toolhive.stacklok.dev/guards".to_owned(), guarded())].into());
+    let mut evicted = pod("Failed", false, None);
+    let old = "MCPWebhookConfig/gates/0000000000000000".to_owned();
+    evicted.metadata.annotations = Some([("toolhive.stacklok.dev/guards".to_owned(), old)].into());
+    world.pods = vec![serving, evicted];
+    assert!(condition(&world.plan(), "GuardsEnforced", "True").is_some());
+    world.server.spec.image = String::new();
+    let plan = world.plan();
+    assert!(plan.absent.is_empty(), "a typo beside it takes nothing down: {:?}", plan.absent);
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_keeps_no_unguarded_proxy_serving() {
+    let gated = World::gated();
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+    world.applied(&world.plan());
+    world.server.spec = gated.server.spec.clone();
+    world.webhook_config = Some(crate::world::config(
+        "gates",
+        json!({"validating": [{"name": "p", "url": "https://p/", "hmacSecretRef": {"name": "s", "key": "k"}}]}),
+    ));
+    world.unreadable = Some("cannot read Secret team/s: forbidden".to_owned());
+    let plan = world.plan();
+    assert!(plan.children.is_empty() && is_absent(&plan, ChildKind::Deployment, "fetch"));
+    assert_eq!(plan.status.message.as_deref(), world.unreadable.as_deref());
+
+    // A guarded one goes on, and nothing is rendered from what is not known.
+    let mut world = running();
+    world.unreadable = Some("cannot read Secret team/s: forbidden".to_owned());
+    let plan = world.plan();
+    assert!(plan.children.is_empty() && plan.absent.is_empty());
+    assert_eq!(condition(&plan, "SecretsReadable", "False").unwrap().0, "SecretNotReadable");
+}
+
+// MISSION P6.
+#[test]
+fn the_network_policy_does_not_go_before_the_pods_it_closes() {
+    let mut world = running();
+    world.server.spec.webhook_config_ref.as_mut().unwrap().name = "absent".into();
+    world.webhook_config = None;
+    let blocked = world.plan();
+    assert!(is_absent(&blocked, ChildKind::StatefulSet, "fetch"));
+    assert!(!is_absent(&blocked, ChildKind::NetworkPolicy, "mcp-fetch"));
+
+    let mut world = running();
+    world.server.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    let first = world.plan();
+    assert!(is_absent(&first, ChildKind::StatefulSet, "fetch"));
+    assert!(!is_absent(&first, ChildKind::NetworkPolicy, "mcp-fetch"), "the pods are still ending");
+    world.applied(&first);
+    assert!(is_absent(&world.plan(), ChildKind::NetworkPolicy, "mcp-fetch"));
+}
+
+#[test]
+fn the_pods_of_a_server_called_mcpserver_cannot_be_labelled_into_its_proxys_service() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http", "podTemplateSpec": {"metadata": {
+        "labels": {"app.kubernetes.io/name": "mcpserver", "app.kubernetes.io/instance": "mcpserver", "team": "a"}}}}));
+    world.server.metadata.name = Some("mcpserver".into());
+    let plan = world.plan();
+    let labels = |kind, name: &str, at: &str| {
+        let child = crate::world::child(&plan, kind, name).unwrap();
+        child.pointer(at).unwrap().as_object().unwrap().clone()
+    };
+    let pods = labels(ChildKind::StatefulSet, "mcpserver", "/spec/template/metadata/labels");
+    let selector = labels(ChildKind::Service, "mcp-mcpserver-proxy", "/spec/selector");
+    assert!(!selector.iter().all(|(key, value)| pods.get(key) == Some(value)), "{pods:?}");
+    assert_eq!(pods["team"], "a");
+}
