@@ -31,7 +31,7 @@ use crate::{
     config::ConfigKind,
     settings::Settings,
     subject::{self, Subject},
-    workload::{self, ChildKind, Workload},
+    workload::{ChildKind, Workload},
 };
 
 /// The kinds of this operator.
@@ -120,7 +120,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         let of = |kind| stores.children(kind).clone();
         let controller = named::<W>()
             .stored_in(self.store.clone())
-            .found_by(workload::tokens::<W>)
+            .found_by(subject::tokens::<W>)
             .owns_in::<ConfigMap, _>(of(ChildKind::ConfigMap))
             .owns_in::<Service, _>(of(ChildKind::Service))
             .owns_in::<ServiceAccount, _>(of(ChildKind::ServiceAccount))

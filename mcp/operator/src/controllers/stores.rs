@@ -18,8 +18,7 @@ use crate::{
     config::{Config, ConfigKind},
     guards::Configs,
     reference::{CONFIG_MAP, Exists, Reference, Referrer, SECRET, token},
-    subject::Subject,
-    workload::{ChildKind, ChildRef},
+    workload::{ChildKind, ChildRef, Workload},
 };
 
 /// One store per kind.
@@ -40,6 +39,8 @@ pub(super) trait KindStore: Debug + Send + Sync {
     fn find(&self, namespace: &str, token: &str) -> Vec<String>;
     /// The one of this name, where the kind is a configuration and it decodes.
     fn config(&self, key: &Key) -> Option<Arc<dyn Config>>;
+    /// The names of those that may have this child.
+    fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<String>;
 }
 
 /// Workloads.
@@ -50,7 +51,7 @@ pub(super) struct Workloads<W>(pub(super) Arc<Store<Observed<W>>>);
 #[derive(Debug)]
 pub(super) struct ConfigStore<K>(pub(super) Arc<Store<Observed<K>>>);
 
-impl<W: Subject> KindStore for Workloads<W> {
+impl<W: Workload> KindStore for Workloads<W> {
     fn exists(&self, key: &Key) -> bool {
         self.0.get(&key.namespace, &key.name).is_some()
     }
@@ -61,6 +62,11 @@ impl<W: Subject> KindStore for Workloads<W> {
 
     fn config(&self, _: &Key) -> Option<Arc<dyn Config>> {
         None
+    }
+
+    fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<String> {
+        let named = W::parents(child).into_iter().filter(|name| self.0.get(namespace, name).is_some());
+        named.map(str::to_owned).collect()
     }
 }
 
@@ -76,6 +82,10 @@ impl<K: ConfigKind> KindStore for ConfigStore<K> {
     fn config(&self, key: &Key) -> Option<Arc<dyn Config>> {
         let config = self.0.get(&key.namespace, &key.name)?.object.clone().ok()?;
         Some(config)
+    }
+
+    fn parents(&self, _: &str, _: &ChildRef) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -146,7 +156,7 @@ impl Stores {
 
     /// The workloads that may have this child.
     pub(super) fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
-        self.found(namespace, &child.token())
+        self.each(|store| store.parents(namespace, child))
     }
 
     /// The configurations among `references` that exist and decode.
@@ -159,8 +169,12 @@ impl Stores {
     }
 
     fn found(&self, namespace: &str, token: &str) -> Vec<Referrer> {
+        self.each(|store| store.find(namespace, token))
+    }
+
+    fn each(&self, find: impl Fn(&dyn KindStore) -> Vec<String>) -> Vec<Referrer> {
         let each = self.kinds.iter().flat_map(|(kind, store)| {
-            store.find(namespace, token).into_iter().map(|name| Referrer { kind: kind.clone().into_owned(), name })
+            find(&**store).into_iter().map(|name| Referrer { kind: kind.clone().into_owned(), name })
         });
         each.collect()
     }

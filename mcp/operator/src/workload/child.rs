@@ -100,11 +100,6 @@ impl ChildRef {
     pub fn new(kind: ChildKind, name: impl Into<String>) -> Self {
         Self { kind, name: name.into() }
     }
-
-    /// What its workload is found by in a store.
-    pub fn token(&self) -> String {
-        format!("{}:{}", self.kind.as_str(), self.name)
-    }
 }
 
 impl Child {

@@ -23,7 +23,7 @@ use crate::{
     guards::{Asked, Guards},
     reference::Secrets,
     settings::Settings,
-    subject::{self, Subject},
+    subject::Subject,
 };
 
 pub use child::{Child, ChildKind, ChildRef};
@@ -63,6 +63,10 @@ pub trait Workload: Subject {
 
     /// Everything that may be made for it, what serves first, so that a guard that is missing is closed at once.
     fn all_children(&self) -> Vec<ChildRef>;
+
+    /// The names of the workloads that may have this child: the other direction of
+    /// [`all_children`](Self::all_children).
+    fn parents(child: &ChildRef) -> Vec<&str>;
 
     /// What runs behind the proxy, where that is a child.
     fn backend(&self) -> Option<ChildRef>;
@@ -124,10 +128,4 @@ impl Findings<'_> {
         self.conditions.set(condition, false, reason, message.clone());
         self.blocks.push(Block { reason, message });
     }
-}
-
-/// What a workload is found by: all that it refers to, and the children it may have.
-pub fn tokens<W: Workload>(workload: &W) -> Vec<String> {
-    let children = workload.all_children();
-    subject::tokens(workload).into_iter().chain(children.iter().map(ChildRef::token)).collect()
 }

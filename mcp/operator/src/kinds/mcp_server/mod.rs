@@ -190,6 +190,10 @@ impl Workload for MCPServer {
         ]
     }
 
+    fn parents(child: &ChildRef) -> Vec<&str> {
+        names::servers(child)
+    }
+
     fn backend(&self) -> Option<ChildRef> {
         Some(ChildRef::new(ChildKind::StatefulSet, self.metadata.name.clone().unwrap_or_default()))
     }
