@@ -1,14 +1,15 @@
 //! The MCP operator with N MCPServers: writes per server by resource, CPU time and memory until quiet, then writes and CPU time at rest, after a foreign
-//! client has annotated every Deployment, and after a restart with nothing changed. With `--baseline`, first all of it with an older binary, on a control
-//! plane with the CRDs, roles and webhooks that the older binary generates. Writes are counted in the API server's audit log.
+//! client has annotated every Deployment, and after a restart with nothing changed. With `--baseline`, all of it with an older binary at the same time, on a
+//! control plane of its own with the CRDs, roles and webhooks that the older binary generates. Writes are counted in the API server's audit log.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are the result")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use futures::future::try_join_all;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
@@ -18,7 +19,7 @@ use portcullis_benches::proc;
 use portcullis_benches::webhook::figures::mebibytes;
 use portcullis_e2e::apply::apply;
 use portcullis_e2e::process::binary;
-use portcullis_e2e::stage::{OPERATOR_USER, Stage, settled};
+use portcullis_e2e::stage::{OPERATOR_USER, Stage};
 use portcullis_testing::Mark;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,6 +28,8 @@ use serde_json::json;
 /// No write for this long means that the operator is quiet.
 const QUIET: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_mins(1);
+/// Longest time until all children are there.
+const PATIENCE: Duration = Duration::from_mins(10);
 const NAMESPACE: &str = "bench";
 
 /// Writes, CPU time and memory of the MCP operator
@@ -76,11 +79,10 @@ struct Cost {
 #[tokio::main]
 async fn main() -> Result<()> {
     let Flags { servers, baseline, output } = Flags::parse();
-    let mut all = Vec::new();
-    if let Some(baseline) = baseline {
-        all.push(measure("baseline", baseline, servers).await?);
-    }
-    all.push(measure("this build", binary("mcp-operator")?, servers).await?);
+    let operators =
+        baseline.map(|path| ("baseline", path)).into_iter().chain([("this build", binary("mcp-operator")?)]);
+    // All at the same time: CPU times depend on what else the machine does.
+    let all = try_join_all(operators.map(|(operator, path)| measure(operator, path, servers))).await?;
     match output {
         Output::Table => println!("{}", table(&all, servers)),
         Output::Json => println!("{}", serde_json::to_string_pretty(&all)?),
@@ -89,29 +91,30 @@ async fn main() -> Result<()> {
 }
 
 async fn measure(operator: &'static str, path: PathBuf, servers: u32) -> Result<Figures> {
-    eprintln!("{operator}: {}", path.display());
-    let stage = Stage::start_binary(path, |step| eprintln!("- {step}")).await?;
+    let step = |step: &str| eprintln!("{operator}: {step}");
+    step(&path.display().to_string());
+    let stage = Stage::start_binary(path, step).await?;
     let client = stage.cluster.admin();
     let namespace = stage.cluster.namespace(NAMESPACE).await;
 
-    eprintln!("- creating {servers} MCPServers at once");
+    step(&format!("creating {servers} MCPServers at once"));
     let (phase, start) = (Phase::begin(&stage)?, Instant::now());
     create(&client, &namespace, servers).await?;
     wait_for_children(&client, &namespace, usize::try_from(servers)?).await?;
     let children_after = start.elapsed().as_secs_f64();
     let until_quiet = phase.quiet(&stage).await?;
 
-    eprintln!("- leaving them alone for {} s", REST.as_secs());
+    step(&format!("leaving them alone for {} s", REST.as_secs()));
     let phase = Phase::begin(&stage)?;
     tokio::time::sleep(REST).await;
     let at_rest = phase.end(&stage).await?;
 
-    eprintln!("- annotating every Deployment");
+    step("annotating every Deployment");
     let phase = Phase::begin(&stage)?;
     annotate(&client, &namespace).await?;
     let after_annotations = phase.quiet(&stage).await?;
 
-    eprintln!("- restarting the operator");
+    step("restarting the operator");
     let mark = stage.cluster.audit().mark();
     let stage = stage.restart_operator().await?;
     tokio::time::sleep(QUIET).await;
@@ -149,9 +152,12 @@ where
         + std::fmt::Debug,
 {
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let what = format!("{number} {}s", K::kind(&()));
-    settled(&what, async || Ok((api.list_metadata(&ListParams::default()).await?.items.len() >= number).then_some(())))
-        .await
+    let start = Instant::now();
+    while api.list_metadata(&ListParams::default()).await?.items.len() < number {
+        ensure!(start.elapsed() < PATIENCE, "waited in vain for {number} {}s", K::kind(&()));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
 }
 
 async fn annotate(client: &Client, namespace: &str) -> Result<()> {

@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{Resource, api::PartialObjectMeta};
-use mcp_api::names::label;
+use mcp_api::names::{annotation, label};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, Live, Marks, version_number},
@@ -44,7 +44,7 @@ pub struct Trace {
     /// What the decision to write needs.
     pub live: Live,
     /// Of a Deployment: its annotations and those of its pod template, as far as plans read them.
-    annotations: Option<(Annotations, Annotations)>,
+    annotations: Option<Box<(Annotations, Annotations)>>,
     /// The content of this version of a Secret, once somebody needed it; `None` when it was gone.
     pub content: OnceCell<Option<BTreeMap<String, SecretValue>>>,
 }
@@ -129,7 +129,7 @@ impl Trace {
     pub fn read_deployment(deployment: DeploymentTrace) -> Self {
         let DeploymentTrace { metadata, spec } = deployment;
         let own = metadata.annotations.clone().unwrap_or_default();
-        let annotations = Some((read_by_plans(own), read_by_plans(spec.template.metadata.annotations)));
+        let annotations = Some(Box::new((read_by_plans(own), read_by_plans(spec.template.metadata.annotations))));
         Self { annotations, ..Self::of(&metadata) }
     }
 
@@ -148,7 +148,7 @@ impl Trace {
 
     /// As much of the Deployment as a plan reads.
     pub fn deployment(&self) -> Deployment {
-        let (own, template) = self.annotations.clone().unwrap_or_default();
+        let (own, template) = self.annotations.as_deref().cloned().unwrap_or_default();
         let gone = Time(jiff::Timestamp::UNIX_EPOCH);
         let template = ObjectMeta { annotations: Some(template), ..ObjectMeta::default() };
         Deployment {
@@ -184,7 +184,7 @@ impl ChildTrace for Trace {
         let at = |pointer| document.pointer(pointer).and_then(|all| Annotations::deserialize(all).ok());
         let annotations = (document["kind"] == "Deployment").then(|| {
             let [own, template] = ["/metadata/annotations", "/spec/template/metadata/annotations"].map(at);
-            (read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default()))
+            Box::new((read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default())))
         });
         Self { annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
     }
@@ -267,10 +267,12 @@ impl Stored for PodTrace {
     }
 }
 
-/// The annotations of the platform's own domains: those that tell of guards and restarts are among them.
-fn read_by_plans(mut annotations: Annotations) -> Annotations {
-    annotations.retain(|key, _| key.split('/').next().is_some_and(|domain| domain.ends_with(mcp_api::names::GROUP)));
-    annotations
+/// The annotations of the platform's own domains: those that tell of guards and restarts are among them. Every proxy has
+/// the checksum, which no plan reads. In a map of their own: one that lost all of its entries keeps the memory of some.
+fn read_by_plans(annotations: Annotations) -> Annotations {
+    let own = |key: &str| key.split('/').next().is_some_and(|domain| domain.ends_with(mcp_api::names::GROUP));
+    let read = |key: &str| own(key) && key != annotation::RUN_CONFIG_CHECKSUM;
+    annotations.into_iter().filter(|(key, _)| read(key)).collect()
 }
 
 /// The label by which a pod names its ReplicaSet's template.

@@ -48,7 +48,9 @@ struct Inner<T> {
 #[derive(Debug)]
 struct Namespace<T> {
     objects: BTreeMap<String, Arc<T>>,
-    tokens: BTreeMap<String, BTreeSet<String>>,
+    /// Each token with the name of an object that carries it. Most tokens are carried by one: a set of names for each
+    /// would be ten times as large.
+    tokens: BTreeSet<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -77,8 +79,9 @@ impl<T: Stored> Store<T> {
     pub fn find(&self, namespace: &str, token: &str) -> Vec<Arc<T>> {
         self.read(|inner| {
             let namespace = inner.namespaces.get(namespace)?;
-            let names = namespace.tokens.get(token)?;
-            Some(names.iter().filter_map(|name| namespace.objects.get(name).cloned()).collect())
+            let carriers = namespace.tokens.range((token.to_owned(), String::new())..);
+            let names = carriers.take_while(|(carried, _)| carried == token).map(|(_, name)| name);
+            Some(names.filter_map(|name| namespace.objects.get(name).cloned()).collect())
         })
         .unwrap_or_default()
     }
@@ -199,9 +202,9 @@ impl<T: Stored> Inner<T> {
         let namespace = self
             .namespaces
             .entry(object.namespace().to_owned())
-            .or_insert_with(|| Namespace { objects: BTreeMap::new(), tokens: BTreeMap::new() });
+            .or_insert_with(|| Namespace { objects: BTreeMap::new(), tokens: BTreeSet::new() });
         for token in object.tokens() {
-            namespace.tokens.entry(token).or_default().insert(object.name().to_owned());
+            namespace.tokens.insert((token, object.name().to_owned()));
         }
         namespace.objects.insert(object.name().to_owned(), object.clone());
         Some(Change { old, new: Some(object) })
@@ -211,12 +214,7 @@ impl<T: Stored> Inner<T> {
         let all = self.namespaces.get_mut(namespace)?;
         let old = all.objects.remove(name)?;
         for token in old.tokens() {
-            if let Some(names) = all.tokens.get_mut(&token) {
-                names.remove(name);
-                if names.is_empty() {
-                    all.tokens.remove(&token);
-                }
-            }
+            all.tokens.remove(&(token, name.to_owned()));
         }
         if all.objects.is_empty() {
             self.namespaces.remove(namespace);

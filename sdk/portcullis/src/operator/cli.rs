@@ -222,7 +222,7 @@ pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
     plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
+fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
     // Whatever it is asked for, an operator whose name cannot name its objects is told so.
     let service = service_of(operator.name);
     service_name(&service)
@@ -273,6 +273,8 @@ fn perform<A: clap::Args>(operator: Operator<A>, command: Command<A>, matches: &
             let parts = operator.parts(&args)?;
             // With a version that nobody converts, reading would fail later.
             convertible(&parts.webhooks, &operator.crds)?;
+            // Schemas take megabytes, and from here on nobody reads them.
+            operator.crds = Vec::new();
             on_runtime(run::run(&operator, parts, flags, provider))
         }
     }

@@ -1,8 +1,10 @@
 //! The digest of a JSON document, whatever the order of its keys.
 
 use std::fmt::Write as _;
+use std::io;
 
 use aws_lc_rs::digest::{Context, Digest, SHA256};
+use serde::Serialize;
 use serde_json::Value;
 
 /// SHA-256 of `document` with its keys sorted, in lower-case hex.
@@ -27,7 +29,7 @@ fn feed(context: &mut Context, value: &Value) {
             keys.sort_unstable();
             context.update(b"{");
             for key in keys {
-                context.update(Value::String(key.clone()).to_string().as_bytes());
+                write(context, key);
                 context.update(b":");
                 feed(context, &members[key]);
                 context.update(b",");
@@ -42,7 +44,26 @@ fn feed(context: &mut Context, value: &Value) {
             }
             context.update(b"]");
         }
-        scalar => context.update(scalar.to_string().as_bytes()),
+        scalar => write(context, scalar),
+    }
+}
+
+/// Feeds a key or a scalar as JSON.
+fn write(context: &mut Context, scalar: &impl Serialize) {
+    // Neither a scalar nor a digest can fail.
+    let _ = serde_json::to_writer(Sink(context), scalar);
+}
+
+struct Sink<'a>(&'a mut Context);
+
+impl io::Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
