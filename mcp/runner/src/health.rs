@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use mcp_http::{Body, json};
-use mcp_transport::Proxy;
+use mcp_transport::{Proxy, Transport as _};
 use serde::Serialize;
 use tokio::sync::Mutex;
 
@@ -68,7 +68,10 @@ impl Health {
             return server.clone();
         }
         let start = Instant::now();
-        let ping = proxy.ping(PING_TIMEOUT).await;
+        let ping = match proxy.ping(PING_TIMEOUT) {
+            Some(ping) => ping.await,
+            None => Ok(()),
+        };
         let server = Server {
             available: ping.is_ok(),
             response_time_ms: start.elapsed().as_millis(),

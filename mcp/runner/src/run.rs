@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_gate::{Gate, GateContext};
+use mcp_transport::Transport as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -58,7 +59,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let listener = TcpListener::bind(&address).await;
         let listener = listener.map_err(|source| RunError::Listen { address, source })?;
         let local = listener.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let backend = plan.start()?;
+        let backend = plan.start().await?;
         let drain = CancellationToken::new();
         let app = Arc::new(App {
             service: gate.wrap(backend.service()),
@@ -82,7 +83,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         }
         drop(gate);
         if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            front.shut_down().await;
+            Box::new(front).shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;

@@ -28,6 +28,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +131,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
 
     /// Removes the session and returns whether there was one of this id that belongs to `principal`.
     fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool>;
+
+    /// How long a session lives without being used.
+    fn ttl(&self) -> Duration;
 
     /// How many sessions this process knows of, for its metrics.
     fn len(&self) -> usize;

@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::table::{Limits, Table};
 use crate::{Client, Principal, Reply, SessionRecord, SessionStore};
@@ -41,6 +41,10 @@ impl SessionStore for MemorySessions {
     fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool> {
         let removed = self.table().remove_owned(id, principal);
         Box::pin(ready(Ok(removed)))
+    }
+
+    fn ttl(&self) -> Duration {
+        self.table().ttl()
     }
 
     fn len(&self) -> usize {

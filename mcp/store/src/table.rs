@@ -73,6 +73,10 @@ impl Table {
         }
     }
 
+    pub(crate) fn ttl(&self) -> Duration {
+        self.limits.ttl
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
     }
@@ -108,11 +112,8 @@ impl Table {
 
     /// The session, renewed, when it belongs to `principal` and has not expired.
     pub(crate) fn load(&mut self, id: &str, principal: &Principal, now: Instant) -> Option<Arc<SessionRecord>> {
-        let entry = self.sessions.get(id)?;
-        if self.expired(entry, now) {
-            self.remove(id);
-            return None;
-        }
+        // An expired one stays until an insertion reports it as gone.
+        let entry = self.sessions.get(id).filter(|entry| !self.expired(entry, now))?;
         if entry.record.principal != *principal {
             return None;
         }
@@ -236,7 +237,7 @@ mod tests {
         assert!(fixture.lives("a", 50));
         assert!(fixture.lives("a", 149), "use renewed it");
         assert!(!fixture.lives("a", 249));
-        assert_eq!(fixture.table.len(), 0);
+        assert_eq!(fixture.insert("b", 1, 249), ["a"]);
     }
 
     #[test]
@@ -263,7 +264,11 @@ mod tests {
         assert!((0..10).all(|n| fixture.lives(&format!("quiet{n}"), 2)));
         assert!(fixture.lives("loud9999", 2) && fixture.lives("loud9910", 2) && !fixture.lives("loud9909", 2));
         // A third one finds room at the expense of the loudest.
-        assert_eq!(fixture.insert("third", 3, 3), ["loud9911"], "the first of the loud ones that was not looked at since");
+        assert_eq!(
+            fixture.insert("third", 3, 3),
+            ["loud9911"],
+            "the first of the loud ones that was not looked at since"
+        );
     }
 
     #[test]
