@@ -15,7 +15,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mcp_gate::PeerAddr;
-use mcp_transport::{Body, BoxError, BoxService, ClientAddr, json, refuse_method, text};
+use mcp_http::{Body, BoxError, BoxService, json, text};
+use mcp_transport::{ClientAddr, refuse_method};
 use mcp_wire::headers;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Service as _;
@@ -96,7 +97,7 @@ impl App {
             "/health" => Some(self.health.report(&self.backend).await),
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" => {
-                let mut response = Response::new(mcp_transport::full(self.metrics.text(self.backend.sessions())));
+                let mut response = Response::new(mcp_http::full(self.metrics.text(self.backend.sessions())));
                 let kind = HeaderValue::from_static("text/plain; version=0.0.4");
                 response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
                 Some(response)

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use mcp_transport::{Body, Proxy, json};
+use mcp_http::{Body, json};
+use mcp_transport::Proxy;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
