@@ -26,7 +26,6 @@ mod proxy;
 mod sessions;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use mcp_http::BoxService;
@@ -36,10 +35,6 @@ pub use modern::refuse_method;
 pub use mux::MuxConfig;
 pub use pipe::{BoxFuture, End, OpenError, OpenPipe, Pipe, Process};
 pub use proxy::{BackendError, Proxy, ProxyConfig};
-
-/// The client's address; a request extension that the listener sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAddr(pub SocketAddr);
 
 /// One way to serve MCP, with its connection to the server.
 pub trait Transport: fmt::Debug + Send + Sync {

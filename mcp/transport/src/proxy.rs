@@ -14,17 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use mcp_http::{Body, BoxService, CollectError, collect, json, text};
+use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
-use mcp_wire::{ErrorBody, Message, Revision, classify, code, headers as mcp};
+use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
 use tower::service_fn;
 
 use self::recovery::Reopening;
 use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
-use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable};
-use crate::{BoxFuture, ClientAddr, Transport};
+use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable};
+use crate::{BoxFuture, Transport};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -152,45 +154,39 @@ impl Inner {
     }
 
     async fn post(&self, mut parts: Parts, body: Bytes) -> Response<Body> {
-        if mcp_wire::is_batch(&body) {
-            return json(StatusCode::BAD_REQUEST, ErrorBody::batch().encode());
-        }
-        // What is no JSON-RPC message goes on as it is: the server says what it thinks of it.
-        let message = Message::parse(&body).ok();
-        let revision = match message.as_ref().map(|message| classify(protocol_version(&parts.headers), message)) {
-            Some(Err(error)) => {
-                return message.map_or_else(
-                    || text(StatusCode::BAD_REQUEST, "Bad Request"),
-                    |message| revision_refusal(&error, &message),
-                );
-            }
-            Some(Ok(revision)) => revision,
-            None => Revision::Legacy,
+        let received = body.len();
+        let owned = match message(&parts.extensions, body) {
+            Ok(message) => message,
+            Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
         };
-        let session = if message.as_ref().and_then(Message::method) == Some("initialize") {
+        let (message, body) = (owned.message(), owned.body().clone());
+        if body.len() != received {
+            // A byte order mark went, and the length with it.
+            parts.headers.remove(CONTENT_LENGTH);
+        }
+        let revision = match classify(protocol_version(&parts.headers), message) {
+            Ok(revision) => revision,
+            Err(error) => return revision_refusal(&error, message),
+        };
+        let id = message.id().map(|id| id.raw());
+        if message.method() == Some("initialize") {
             parts.headers.remove(mcp::SESSION_ID);
-            None
-        } else if revision == Revision::Modern {
-            None
-        } else {
-            match Named::by(&*self.sessions, &parts).await {
+            return self.initialize(parts, body, id).await;
+        }
+        let session = match revision {
+            Revision::Modern => None,
+            Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
                 Named::Nothing => None,
                 Named::Known(session) => Some(session),
-                Named::Unknown => return not_found(message.as_ref()),
+                Named::Unknown => return not_found(Some(message)),
                 Named::Unavailable => return unavailable(),
-            }
+            },
         };
-        let id = message.as_ref().and_then(Message::id).map(|id| id.raw().to_owned());
-        let initialize = message.as_ref().and_then(Message::method) == Some("initialize");
-        drop(message);
-        if initialize {
-            return self.initialize(parts, body, id.as_deref()).await;
-        }
-        self.forward(parts, body, session, id.as_deref()).await
+        self.forward(parts, body, session, id).await
     }
 
     async fn initialize(&self, parts: Parts, body: Bytes, id: Option<&str>) -> Response<Body> {
-        let sender = Sender::of(&parts);
+        let sender = Sender::of(&parts.extensions);
         let outgoing = outgoing(parts, body);
         let response = match self.upstream.send(&outgoing).await {
             Ok(response) => response,
@@ -199,9 +195,10 @@ impl Inner {
         if response.status() == StatusCode::OK
             && let Some(session_id) = response.headers().get(mcp::SESSION_ID)
             && let Ok(name) = session_id.to_str()
+            && let Some(principal) = sender.principal
         {
             // Text of its own: a slice of what was read would keep all of that alive.
-            let mut record = SessionRecord::new(name, sender.principal);
+            let mut record = SessionRecord::new(name, principal);
             let handshake = std::str::from_utf8(&outgoing.body).ok();
             record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
             match self.sessions.insert(record, &sender.client).await {
@@ -274,7 +271,7 @@ fn backend_id(session: &SessionRecord) -> HeaderValue {
 }
 
 fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
-    let client = parts.extensions.get::<ClientAddr>().map(|client| client.0);
+    let client = RequestContext::of(&parts.extensions).and_then(|context| context.peer());
     headers::prepare(&mut parts.headers, &parts.uri, client);
     Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body }
 }

@@ -8,28 +8,40 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, json, text};
+use mcp_middleware::RequestContext;
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
-use mcp_wire::{ErrorBody, Message, code, headers::SESSION_ID};
+use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code, headers::SESSION_ID};
+use serde_json::Value;
 use tokio::time::{Instant, Sleep};
 
-use crate::ClientAddr;
+/// The issuer of the identity that everybody has where nobody has to log in (toolhive-runner §2.7).
+const LOCAL_ISSUER: &str = "toolhive-local";
 
-/// Who sends a request: to whom the sessions that it opens belong and for whom they count.
+/// Who sends a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    pub(crate) principal: Principal,
+    /// To whom the sessions that it opens belong, and whose it may use. `None` for an identity without issuer or subject: it has none.
+    pub(crate) principal: Option<Principal>,
+    /// For whom what it makes the proxy hold is counted: for the address, unless it has logged in.
     pub(crate) client: Client,
 }
 
 impl Sender {
-    /// Nobody has to log in yet, so every session belongs to the unauthenticated principal and counts for its address.
-    pub(crate) fn of(parts: &Parts) -> Self {
-        let address = parts.extensions.get::<ClientAddr>().map(|client| client.0.ip());
-        let client = Client::at(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
-        Self { principal: Principal::unauthenticated(), client }
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        let context = RequestContext::of(extensions);
+        let address =
+            context.and_then(|context| context.peer()).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let Some(identity) = context.and_then(|context| context.identity()) else {
+            return Self { principal: Some(Principal::unauthenticated()), client: Client::at(address) };
+        };
+        let issuer = identity.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
+        let whole = !issuer.is_empty() && !identity.subject.is_empty();
+        let principal = whole.then(|| Principal::new(issuer, &identity.subject));
+        let login = principal.clone().filter(|_| issuer != LOCAL_ISSUER);
+        Self { principal, client: login.map_or_else(|| Client::at(address), Client::Principal) }
     }
 }
 
@@ -51,8 +63,10 @@ impl Named {
     pub(crate) async fn by(store: &dyn SessionStore, parts: &Parts) -> Self {
         let mut values = parts.headers.get_all(SESSION_ID).iter();
         let (Some(value), more) = (values.next(), values.next()) else { return Self::Nothing };
-        let (Ok(id), None) = (value.to_str(), more) else { return Self::Unknown };
-        match store.load(id, &Sender::of(parts).principal).await {
+        let (Ok(id), None, Some(principal)) = (value.to_str(), more, Sender::of(&parts.extensions).principal) else {
+            return Self::Unknown;
+        };
+        match store.load(id, &principal).await {
             Ok(Some(record)) => Self::Known(record),
             Ok(None) => Self::Unknown,
             Err(error) => {
@@ -60,6 +74,15 @@ impl Named {
                 Self::Unavailable
             }
         }
+    }
+}
+
+/// The message in the body of a POST: the one that a middleware has read already, else read now.
+pub(crate) fn message(extensions: &Extensions, body: Bytes) -> Result<OwnedMessage, MessageError> {
+    let read = RequestContext::of(extensions).and_then(|context| context.message());
+    match read.filter(|message| message.body().as_ptr() == body.as_ptr() && message.body().len() == body.len()) {
+        Some(message) => Ok(message),
+        None => OwnedMessage::read(body),
     }
 }
 

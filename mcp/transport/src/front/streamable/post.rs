@@ -18,7 +18,7 @@ use crate::front::events::{Deadline, Events};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::mux::rewrite::{Params, line};
 use crate::mux::{ENDED, Origin, Outcome, Request, Sent};
-use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable};
+use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable};
 
 const TIMED_OUT: i64 = -32000;
 
@@ -32,23 +32,24 @@ struct Asked<'a> {
     client: Client,
 }
 
-pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Response<Body> {
     if !is_json(&parts.headers) {
         return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let message = match Message::parse(body) {
+    let owned = match message(&parts.extensions, body) {
         Ok(message) => message,
-        Err(MessageError::Batch) => return json(StatusCode::BAD_REQUEST, ErrorBody::batch().encode()),
-        Err(_) => return text(StatusCode::BAD_REQUEST, "Invalid JSON-RPC 2.0 message"),
+        Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
     };
-    let Ok(params) = Params::read(message.params()) else {
-        return text(StatusCode::BAD_REQUEST, "Invalid JSON-RPC 2.0 message");
+    let (message, body) = (owned.message(), owned.body());
+    let params = match Params::read(message.params()) {
+        Ok(params) => params,
+        Err(error) => return json(StatusCode::BAD_REQUEST, MessageError::from(error).body()),
     };
-    let revision = match classify(protocol_version(&parts.headers), &message) {
+    let revision = match classify(protocol_version(&parts.headers), message) {
         Ok(revision) => revision,
-        Err(error) => return revision_refusal(&error, &message),
+        Err(error) => return revision_refusal(&error, message),
     };
-    if let Err(mismatch) = mcp::check(&parts.headers, &message) {
+    if let Err(mismatch) = mcp::check(&parts.headers, message) {
         return json(StatusCode::BAD_REQUEST, mismatch.body(message.id()));
     }
     // A handshake opens a session of our naming; the Modern era has none.
@@ -58,11 +59,12 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: &Bytes) -> R
         match Named::by(&*front.sessions, parts).await {
             Named::Nothing => None,
             Named::Known(session) => Some(session),
-            Named::Unknown => return not_found(Some(&message)),
+            Named::Unknown => return not_found(Some(message)),
             Named::Unavailable => return unavailable(),
         }
     };
-    let asked = Asked { body, message: &message, params, revision, session, client: Sender::of(parts).client };
+    let client = Sender::of(&parts.extensions).client;
+    let asked = Asked { body, message, params, revision, session, client };
     match message.kind() {
         // Nothing was asked of any client, so nothing waits for this.
         Kind::Response => accepted(),
@@ -89,8 +91,8 @@ async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response
             if let Ok(header) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(mcp::SESSION_ID, header);
             }
-            let sender = Sender::of(parts);
-            match front.sessions.insert(SessionRecord::new(&id, sender.principal), &sender.client).await {
+            let Sender { principal: Some(principal), client } = Sender::of(&parts.extensions) else { return response };
+            match front.sessions.insert(SessionRecord::new(&id, principal), &client).await {
                 Ok(gone) => gone.iter().for_each(|gone| front.mux.forget(&gone.id)),
                 Err(error) => {
                     tracing::error!(%error, "cannot keep a session");

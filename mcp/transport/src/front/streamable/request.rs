@@ -30,7 +30,7 @@ pub(super) async fn handle(front: &Arc<Front>, request: Request<Body>) -> Respon
     }
     match parts.method {
         Method::POST => match collect(body, front.config.max_body_bytes).await {
-            Ok(body) => post::handle(front, &parts, &body).await,
+            Ok(body) => post::handle(front, &parts, body).await,
             Err(CollectError::TooLarge { .. }) => text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
             Err(_) => text(StatusCode::BAD_REQUEST, "Bad Request"),
         },
@@ -54,7 +54,7 @@ fn without_session() -> Response<Body> {
 async fn listen(front: &Front, parts: &Parts) -> Response<Body> {
     match Named::by(&*front.sessions, parts).await {
         Named::Known(session) => {
-            let messages = front.mux.listeners.open(&session.id, Sender::of(parts).client);
+            let messages = front.mux.listeners.open(&session.id, Sender::of(&parts.extensions).client);
             let body = Body::new(Events::new(messages, None, NoCall));
             let renewal = Renewal::new(Arc::clone(&front.sessions), session);
             events(Body::new(Renewing { body, renewal }))
