@@ -25,6 +25,7 @@ mod message;
 mod owned;
 mod revision;
 pub mod sse;
+mod tool_headers;
 
 pub use compact::compact;
 pub use error_body::{ErrorBody, code};
@@ -32,3 +33,4 @@ pub use guard::{Ambiguity, MAX_DEPTH, check_structure};
 pub use message::{Id, Kind, Message, MessageError, is_batch};
 pub use owned::OwnedMessage;
 pub use revision::{LEGACY_VERSION, MODERN_VERSION, Revision, RevisionError, classify};
+pub use tool_headers::ToolHeaders;

@@ -16,4 +16,5 @@ mod pairs;
 mod recovery;
 mod stdio;
 mod stdio_faults;
+mod stdio_modern;
 mod support;
