@@ -13,6 +13,7 @@ mod drain;
 mod limits;
 mod outside_the_gate;
 mod pairs;
+mod places;
 mod recovery;
 mod stdio;
 mod stdio_faults;

@@ -86,12 +86,21 @@ impl Runner {
         Self::start("stdio", members, &arguments, environment).await
     }
 
+    /// In front of the HTTP server at `backend`, serving for so long after SIGTERM.
+    pub(crate) async fn draining(backend: &str, delay: &str) -> Self {
+        let arguments = ["--backend", backend, "--drain-delay", delay].map(OsString::from);
+        Self::start("streamable-http", &json!({}), &arguments, &[]).await
+    }
+
     async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = write(directory.path(), &document(transport, members));
+        let delay = ["--drain-delay".into(), "0s".into()];
+        let delay = if arguments.contains(&delay[0]) { &[][..] } else { &delay };
         let mut child = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
             .args(["run", "--k8s-pod-patch={}", "--listen", "127.0.0.1:0", "--config"])
             .arg(&config)
+            .args(delay)
             .arg("localhost/everything:1")
             .args(arguments)
             .env("RUST_LOG", "debug,hyper_util=info")
