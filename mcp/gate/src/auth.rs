@@ -6,10 +6,10 @@ use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use jiff::Timestamp;
+use mcp_http::Body;
 use mcp_runconfig::webhook;
 use serde_json::{Map, Value, json};
 
-use crate::body::Body;
 use crate::chain::{Next, Step};
 use crate::error::{BuildError, Place, parameter};
 

@@ -8,10 +8,9 @@ use futures::future::BoxFuture;
 use http::header::CONTENT_LENGTH;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use mcp_http::{Body, BoxError, text};
 use serde_json::Value;
 
-use crate::answer::text;
-use crate::body::Body;
 use crate::chain::{Next, Step};
 use crate::error::{BuildError, Place, parameter};
 
@@ -45,7 +44,7 @@ impl Step for BodyLimit {
                 let exceeded = Arc::new(AtomicBool::new(false));
                 let seen = Arc::clone(&exceeded);
                 let request = request.map(|body| {
-                    let watch = move |error: crate::BoxError| {
+                    let watch = move |error: BoxError| {
                         seen.fetch_or(error.is::<LengthLimitError>(), Ordering::Relaxed);
                         error
                     };

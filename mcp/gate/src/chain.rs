@@ -1,6 +1,5 @@
 //! The chain: steps in the order of the document around a transport.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,23 +7,19 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use mcp_http::{Body, BoxService};
 use mcp_runconfig::{MiddlewareConfig, chain, webhook};
 use rustls::crypto::CryptoProvider;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
-use tower::util::BoxCloneSyncService;
 
 use crate::auth::Auth;
-use crate::body::Body;
 use crate::bodylimit::{BodyLimit, DEFAULT_LIMIT};
 use crate::error::{BuildError, Place};
 use crate::json_only::JsonOnly;
 use crate::parser::Parser;
 use crate::recovery::Recovery;
 use crate::webhook::{Mutating, Validating, Webhooks};
-
-/// What a chain is put around, and what comes of it.
-pub type Service = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// What the steps need to know about where they run.
 #[derive(Clone, Debug)]
@@ -62,7 +57,7 @@ pub(crate) trait Step: Send + Sync {
 /// The rest of the chain.
 pub(crate) struct Next<'a> {
     steps: &'a [Box<dyn Step>],
-    inner: Service,
+    inner: BoxService,
 }
 
 // === impl Gate ===
@@ -121,9 +116,9 @@ impl Gate {
     }
 
     /// Puts the chain around `inner`.
-    pub fn wrap(&self, inner: Service) -> Service {
+    pub fn wrap(&self, inner: BoxService) -> BoxService {
         let steps = Arc::clone(&self.steps);
-        Service::new(tower::service_fn(move |request| {
+        BoxService::new(tower::service_fn(move |request| {
             let (steps, inner) = (Arc::clone(&steps), inner.clone());
             async move { Ok(Next { steps: &steps, inner }.call(request).await) }
         }))

@@ -5,9 +5,8 @@ use futures::future::BoxFuture;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
+use mcp_http::{Body, text};
 
-use crate::answer::text;
-use crate::body::Body;
 use crate::chain::{Next, Step};
 
 /// Refuses requests that carry a message past the parser: a POST that is not JSON (415), a body on another method (400),

@@ -7,9 +7,7 @@
 //! What the steps learn travels in the request's extensions: [`PeerAddr`] (set by the listener), [`Principal`],
 //! [`Parsed`].
 
-mod answer;
 mod auth;
-mod body;
 mod bodylimit;
 mod chain;
 mod error;
@@ -18,10 +16,8 @@ mod parser;
 mod recovery;
 mod webhook;
 
-pub use answer::{json_error, text};
 pub use auth::Principal;
-pub use body::{Body, BoxError, empty, full};
-pub use chain::{Gate, GateContext, Service};
+pub use chain::{Gate, GateContext};
 pub use error::BuildError;
 pub use parser::Parsed;
 

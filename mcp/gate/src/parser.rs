@@ -9,12 +9,11 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Frame;
+use mcp_http::{Body, BoxError, full, json, json_error, text};
 use mcp_wire::{ErrorBody, Kind, Message, MessageError, code, headers};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{json_body, json_error, text};
-use crate::body::{Body, BoxError, full};
 use crate::chain::{Next, Step};
 
 /// How long a client may take to send its message.
@@ -156,7 +155,7 @@ fn mirror_refusal(head: &HeaderMap, body: &[u8]) -> Option<Response<Body>> {
     let said = [headers::METHOD, headers::NAME].iter().any(|name| head.contains_key(name));
     let message = if said { Message::parse(body).ok()? } else { return None };
     let mismatch = headers::check(head, &message).err()?;
-    Some(json_body(StatusCode::BAD_REQUEST, mismatch.body(message.id())))
+    Some(json(StatusCode::BAD_REQUEST, mismatch.body(message.id())))
 }
 
 fn unreadable(error: &BoxError) -> Response<Body> {

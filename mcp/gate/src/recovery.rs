@@ -5,9 +5,8 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
+use mcp_http::{Body, text};
 
-use crate::answer::text;
-use crate::body::Body;
 use crate::chain::{Next, Step};
 
 /// Answers 500 for what panics further in.

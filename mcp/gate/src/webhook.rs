@@ -15,14 +15,13 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode};
+use mcp_http::{Body, full, json_error};
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
 use mcp_wire::{ErrorBody, Kind, Message, MessageError, code, headers};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::json_error;
 use crate::auth::Principal;
-use crate::body::{Body, full};
 use crate::chain::{GateContext, Next, Step};
 use crate::error::{BuildError, Place};
 use crate::{Parsed, PeerAddr};

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use mcp_http::BoxService;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
-use mcp_transport::{BoxService, Proxy, ProxyConfig, StdioConfig, StdioFront};
+use mcp_transport::{Proxy, ProxyConfig, StdioConfig, StdioFront};
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};

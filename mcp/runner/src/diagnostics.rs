@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
+use mcp_http::{Body, text};
 use mcp_runconfig::RunConfig;
-use mcp_transport::{Body, text};
 use portcullis_listener::{Limits, RequestBody, Server};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use mcp_transport::{Body, Proxy, json};
+use mcp_http::{Body, json};
+use mcp_transport::Proxy;
 use serde::Serialize;
 
 use crate::backend::Backend;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use mcp_transport::{Body, full};
+use mcp_http::{Body, full};
 use portcullis_listener::Connections;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use mcp_transport::BoxError;
+use mcp_http::BoxError;
 use portcullis_listener::RequestBody;
 use tokio::time::{Instant, Sleep};
 

@@ -1,7 +1,7 @@
 //! What carries MCP between a client and one server.
 //!
 //! [`Proxy`] stands before a server that speaks streamable HTTP and passes bytes both ways; [`StdioFront`] starts a server
-//! that speaks over standard input and output and serves streamable HTTP in its place. Both are a [`BoxService`], so the
+//! that speaks over standard input and output and serves streamable HTTP in its place. Both are a [`BoxService`](mcp_http::BoxService), so the
 //! request gate wraps either the same way. Facts: toolhive-runner §1.10, §1.11.
 //!
 //! ```
@@ -14,28 +14,16 @@
 //! # Ok::<(), mcp_transport::BackendError>(())
 //! ```
 
-mod body;
 mod modern;
 mod proxy;
 mod sessions;
 mod stdio;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use bytes::Bytes;
-
-pub use body::{CollectError, collect, empty, full, json, text};
 pub use modern::refuse_method;
 pub use proxy::{BackendError, Proxy, ProxyConfig};
 pub use stdio::{StartError, StdioConfig, StdioFront};
-
-/// Any error that a body may end with.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of every request and answer.
-pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
-/// The service that transports are and that middleware wrap.
-pub type BoxService = tower::util::BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
 
 /// The client's address; a request extension that the listener sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,15 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use http_body::Body as _;
+use mcp_http::{Body, BoxService, CollectError, collect, json, text};
 use mcp_wire::{ErrorBody, Message, Revision, classify, code, headers as mcp};
 use tower::service_fn;
 
 use self::session::{Held, Session};
 use self::upstream::{Outgoing, Payload, Upstream, UpstreamError};
-use crate::body::{CollectError, collect, json, text};
+use crate::ClientAddr;
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Sessions, not_found};
-use crate::{Body, BoxService, ClientAddr};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]

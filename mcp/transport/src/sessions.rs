@@ -1,13 +1,11 @@
 //! A bounded table of sessions that forgets what nobody uses.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use mcp_http::{Body, json};
 use mcp_wire::{ErrorBody, Message, code, headers::SESSION_ID};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use crate::Body;
-use crate::body::json;
 
 /// Sessions by the id that the client knows. Each use renews it; a session in use (somebody holds its value) does not
 /// expire. When the table is full the session unused for longest goes.

@@ -21,13 +21,13 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_http::BoxService;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::child::State;
 use self::front::Front;
-use crate::BoxService;
 
 /// How a [`StdioFront`] is to run.
 #[derive(Clone, Debug)]

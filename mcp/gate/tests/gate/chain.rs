@@ -5,7 +5,7 @@ use futures::StreamExt;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use mcp_gate::{Body, empty, full};
+use mcp_http::{Body, empty, full};
 use serde_json::json;
 
 use crate::endpoint::{Endpoint, Reply};

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
-use mcp_gate::{Body, Gate, GateContext, PeerAddr, Service, full};
+use mcp_gate::{Gate, GateContext, PeerAddr};
+use mcp_http::{Body, BoxService, full};
 use mcp_runconfig::MiddlewareConfig;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -150,7 +151,7 @@ pub(crate) struct Forwarded {
 
 /// A gate in front of a backend that answers 200 `done`.
 pub(crate) struct Proxy {
-    service: Service,
+    service: BoxService,
     forwarded: Arc<Mutex<Vec<Forwarded>>>,
 }
 
@@ -179,7 +180,7 @@ impl Proxy {
                 Ok::<_, Infallible>(Response::new(full("done")))
             }
         });
-        Self { service: gate.wrap(Service::new(backend)), forwarded }
+        Self { service: gate.wrap(BoxService::new(backend)), forwarded }
     }
 
     pub(crate) fn forwarded(&self) -> Vec<Forwarded> {

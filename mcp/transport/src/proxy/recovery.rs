@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use mcp_http::Body;
 use mcp_wire::{ErrorBody, code, headers as mcp};
 use serde::Deserialize;
 
 use super::session::Session;
 use super::upstream::{Outgoing, Payload, Repeat, Upstream, accept_answers};
-use crate::Body;
-use crate::body::{collect, empty, full, json};
+use mcp_http::{collect, empty, full, json};
 
 /// Error bodies longer than this are not looked into.
 const MAX_ERROR: u64 = 64 << 10;

@@ -8,8 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-
-use crate::{Body, BoxError};
+use mcp_http::{Body, BoxError};
 
 /// Handshakes longer than this are not remembered; their sessions end with the server that made them.
 const MAX_HANDSHAKE: usize = 8 << 10;

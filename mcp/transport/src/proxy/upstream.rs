@@ -9,9 +9,9 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use mcp_http::{Body, BoxError, empty, full};
 
 use super::headers::remove_hop_by_hop;
-use crate::{Body, BoxError, body};
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
 const CONNECT_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -171,7 +171,7 @@ impl Upstream {
     ) -> Result<Response<Body>, UpstreamError> {
         let mut pauses = CONNECT_PAUSES.into_iter();
         loop {
-            let attempt = request(method.clone(), uri.clone(), headers.clone(), body::full(bytes.clone()));
+            let attempt = request(method.clone(), uri.clone(), headers.clone(), full(bytes.clone()));
             match self.once(attempt).await {
                 Err(UpstreamError::Unreachable(error)) => match pauses.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
@@ -199,9 +199,9 @@ impl Upstream {
     pub(super) async fn probe(&self, stateless: bool) -> Result<StatusCode, UpstreamError> {
         let (method, target, body) = if stateless {
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
-            (Method::POST, Uri::from_static("/mcp"), body::full(ping))
+            (Method::POST, Uri::from_static("/mcp"), full(ping))
         } else {
-            (Method::GET, Uri::from_static("/"), body::empty())
+            (Method::GET, Uri::from_static("/"), empty())
         };
         let mut headers = HeaderMap::new();
         if stateless {

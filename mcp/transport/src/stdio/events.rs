@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame};
+use mcp_http::BoxError;
 use mcp_wire::sse;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
-
-use crate::BoxError;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How often progress may renew a deadline.

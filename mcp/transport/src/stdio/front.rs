@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use mcp_http::{Body, BoxService};
 use mcp_wire::Message;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -19,7 +20,6 @@ use super::calls::{Call, Calls, QUEUE, Reply};
 use super::handshake::Handshake;
 use super::rewrite::{Params, request_line};
 use crate::sessions::Sessions;
-use crate::{Body, BoxService};
 
 mod answer;
 mod post;

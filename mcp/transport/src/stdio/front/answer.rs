@@ -3,11 +3,9 @@
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
+use mcp_http::{Body, answer, empty, json};
 use mcp_wire::{ErrorBody, Id, Message, Revision, code};
 use serde::Deserialize;
-
-use crate::Body;
-use crate::body::{answer, empty, json};
 
 /// Whether an answer goes out as an event stream: where notifications can come before it, or the client takes nothing else.
 ///

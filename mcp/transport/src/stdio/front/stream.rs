@@ -4,11 +4,11 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use http::Response;
+use mcp_http::Body;
 use tokio::sync::mpsc;
 
 use super::answer::events;
 use super::{Client, Front, Line};
-use crate::Body;
 use crate::stdio::calls::QUEUE;
 use crate::stdio::events::{Events, TimedOut};
 

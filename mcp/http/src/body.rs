@@ -1,18 +1,20 @@
-//! Bodies: making small ones, reading whole ones.
+//! The one body type of requests and answers: making small bodies, reading whole ones.
 
 use std::error::Error;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Response, StatusCode};
 use http_body::Body as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError};
 
-use crate::{Body, BoxError};
+/// Any error that a body may end with.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A body that is in memory or still arriving.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CollectError {
     /// It is longer than allowed: answer 413.
     #[error("body is longer than {limit} bytes")]
@@ -23,6 +25,16 @@ pub enum CollectError {
     /// The sender went away or broke the framing: answer 400, if anyone still listens.
     #[error("body ended early: {0}")]
     Broken(BoxError),
+}
+
+/// A body of these bytes.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body without bytes.
+pub fn empty() -> Body {
+    full(Bytes::new())
 }
 
 /// Reads `body` to its end, or up to `limit` bytes. A body that is one piece already is not copied.
@@ -55,7 +67,8 @@ pub async fn collect(mut body: Body, limit: usize) -> Result<Bytes, CollectError
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
+/// Whether a layer that bounds the body ended it.
+pub fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<LengthLimitError>() {
@@ -64,31 +77,4 @@ fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// A body of these bytes.
-pub fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
-}
-
-/// No body.
-pub fn empty() -> Body {
-    full(Bytes::new())
-}
-
-/// An answer in plain text.
-pub fn text(status: StatusCode, message: &'static str) -> Response<Body> {
-    answer(status, HeaderValue::from_static("text/plain; charset=utf-8"), full(message))
-}
-
-/// An answer in JSON.
-pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    answer(status, HeaderValue::from_static("application/json"), full(body))
-}
-
-pub(crate) fn answer(status: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
 }
