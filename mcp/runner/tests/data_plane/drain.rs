@@ -43,7 +43,7 @@ async fn call(request: Request<Full<Bytes>>, kept: &mut Option<http1::SendReques
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
     let mut backend = Recorder::start().await;
-    let mut runner = Runner::draining(&backend.url(), "6s").await;
+    let mut runner = Runner::with_flags(&["--backend", &backend.url(), "--drain-delay", "6s"]).await;
     let post = |name: &str| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{name}"}}}}"#);
         runner.build(Method::POST, "/mcp", &[("content-type", "application/json")], &body)

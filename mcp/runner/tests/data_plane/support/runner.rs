@@ -71,7 +71,18 @@ impl Answer {
 impl Runner {
     /// In front of the HTTP server at `backend`, with `members` over the usual document.
     pub(crate) async fn http(backend: &str, members: &Value) -> Self {
-        Self::start("streamable-http", members, &["--backend".into(), backend.into()], &[]).await
+        Self::http_with(backend, members, &[]).await
+    }
+
+    /// The same, with more in the runner's environment.
+    pub(crate) async fn http_with(backend: &str, members: &Value, environment: &[(&str, &str)]) -> Self {
+        Self::start("streamable-http", members, &["--backend".into(), backend.into()], environment).await
+    }
+
+    /// With these flags and the usual document.
+    pub(crate) async fn with_flags(flags: &[&str]) -> Self {
+        let flags: Vec<_> = flags.iter().map(OsString::from).collect();
+        Self::start("streamable-http", &json!({}), &flags, &[]).await
     }
 
     /// In front of a process of its own.
@@ -84,12 +95,6 @@ impl Runner {
         let mut arguments = vec![OsString::from("--")];
         arguments.extend_from_slice(command);
         Self::start("stdio", members, &arguments, environment).await
-    }
-
-    /// In front of the HTTP server at `backend`, serving for so long after SIGTERM.
-    pub(crate) async fn draining(backend: &str, delay: &str) -> Self {
-        let arguments = ["--backend", backend, "--drain-delay", delay].map(OsString::from);
-        Self::start("streamable-http", &json!({}), &arguments, &[]).await
     }
 
     async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {
