@@ -139,6 +139,3 @@ impl Plan {
         })
     }
 }
-
-/// How long a health report waits for the server.
-pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(2);
