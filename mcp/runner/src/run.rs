@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
-use mcp_transport::Transport as _;
 use portcullis_listener::{Limits, Server};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::RunError;
 use crate::app::App;
-use crate::backend::{Backend, plan};
+use crate::backend::plan;
 use crate::config::{load, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
@@ -72,6 +71,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let server = Server::bind(&address, limits).await;
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
+        let forwards = plan.forwards();
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
@@ -81,6 +81,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             chain: chain.clone(),
             transport: backend.service(),
             backend,
+            forwards,
             stateless: config.stateless,
             read_timeout,
             health,
@@ -101,7 +102,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
                 let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
                 Ok(())
             }
-            () = failed(&app.backend) => Err(RunError::ServerFailed),
+            () = app.backend.failed() => Err(RunError::ServerFailed),
         };
         app.ending.cancel();
         app.drain.cancel();
@@ -113,8 +114,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
         drop(chain);
-        if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            Box::new(front).shut_down().await;
+        if let Some(App { backend, .. }) = Arc::into_inner(app) {
+            backend.shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;
@@ -140,9 +141,7 @@ fn limits(read_timeout: Duration, drain_delay: Duration) -> Limits {
 /// Checks the server and serves the diagnostics until `last`.
 async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: CancellationToken) {
     let monitor = async {
-        if let Backend::Http(proxy) = &app.backend {
-            let _ = last.run_until_cancelled(app.health.monitor(proxy, &app.metrics)).await;
-        }
+        let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
     };
     let metrics = async {
         if let Some(server) = metrics_server {
@@ -150,13 +149,6 @@ async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: Cancellatio
         }
     };
     tokio::join!(monitor, metrics);
-}
-
-async fn failed(backend: &Backend) {
-    match backend {
-        Backend::Http(_) => std::future::pending().await,
-        Backend::Stdio(front) => front.failed().await,
-    }
 }
 
 fn address(host: &str, port: u16) -> String {
