@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_store::{Limits, MemorySessions};
-use mcp_transport::{Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
+use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};
@@ -67,10 +67,10 @@ pub(crate) fn plan(
         let mut process = Process::new(&options.server);
         process.environment = config.env_vars.clone().into_iter().collect();
         process.environment.push(("MCP_TRANSPORT".to_owned(), Transport::Stdio.to_string()));
-        let mut front = StreamableConfig::default();
-        front.strict_versions = flag(config, "strict_protocol_validation");
-        front.max_body_bytes = body_limit;
-        front.mux.answer_timeout = environment.answer_timeout.unwrap_or(front.mux.answer_timeout);
+        let mux = MuxConfig::default();
+        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout), ..mux };
+        let strict_versions = flag(config, "strict_protocol_validation");
+        let front = StreamableConfig { strict_versions, max_body_bytes: body_limit, mux };
         return Ok(Plan { session_ttl, server: Server::Stdio(process, front) });
     }
     let url = match &options.backend {
