@@ -1,7 +1,6 @@
 //! Which transport stands between the gate and the MCP server.
 
 use std::path::Path;
-use std::time::Duration;
 
 use mcp_http::BoxService;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
@@ -110,6 +109,3 @@ impl Plan {
         })
     }
 }
-
-/// How long a health report waits for the server.
-pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(2);
