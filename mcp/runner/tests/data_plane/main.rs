@@ -19,3 +19,4 @@ mod recovery;
 mod stdio;
 mod stdio_faults;
 mod support;
+mod tool_filter;
