@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
+use mcp_transport::Transport as _;
 use portcullis_listener::{Limits, Server};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -70,7 +72,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let server = Server::bind(&address, limits).await;
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let backend = plan.start()?;
+        let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
         // Cancelled when the last answer is given: metrics are read until then.
@@ -112,7 +114,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         }
         drop(chain);
         if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            front.shut_down().await;
+            Box::new(front).shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;

@@ -9,7 +9,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Gives every line of `pipe` to `take`, without its line break, until the pipe ends. Lines longer than `limit` bytes are dropped
 /// without being held, and logged.
-pub(super) async fn read(mut pipe: impl AsyncRead + Unpin, limit: usize, mut take: impl FnMut(Bytes)) {
+pub(crate) async fn read(mut pipe: impl AsyncRead + Unpin, limit: usize, mut take: impl FnMut(Bytes)) {
     let mut splitter = Splitter { limit, buffer: BytesMut::with_capacity(CHUNK), scanned: 0, skipping: false };
     loop {
         splitter.buffer.reserve(CHUNK / 4);

@@ -7,32 +7,32 @@ use serde_json::value::RawValue;
 
 /// The members of `params` (or `result`) that a shared pipe makes the front look at.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Params<'a> {
+pub(crate) struct Params<'a> {
     #[serde(borrow, default, rename = "_meta")]
-    pub(super) meta: Option<Meta<'a>>,
+    pub(crate) meta: Option<Meta<'a>>,
     /// Of `notifications/progress`.
     #[serde(borrow, default, rename = "progressToken")]
-    pub(super) progress_token: Option<&'a RawValue>,
+    pub(crate) progress_token: Option<&'a RawValue>,
     /// Of `notifications/cancelled`.
     #[serde(borrow, default, rename = "requestId")]
-    pub(super) request_id: Option<&'a RawValue>,
+    pub(crate) request_id: Option<&'a RawValue>,
     /// Of the `resources/*` requests and notifications.
     #[serde(default)]
-    pub(super) uri: Option<String>,
+    pub(crate) uri: Option<String>,
 }
 
 /// The members of `_meta` that name a call.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Meta<'a> {
+pub(crate) struct Meta<'a> {
     #[serde(borrow, default, rename = "progressToken")]
-    pub(super) progress_token: Option<&'a RawValue>,
+    pub(crate) progress_token: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/subscriptionId")]
-    pub(super) subscription: Option<&'a RawValue>,
+    pub(crate) subscription: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
     /// Reads them; params that are no object hold none of them.
-    pub(super) fn read(params: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(params: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
         match params {
             Some(params) if params.get().starts_with('{') => serde_json::from_str(params.get()),
             _ => Ok(Self::default()),
@@ -40,13 +40,13 @@ impl<'a> Params<'a> {
     }
 
     /// As [`Params::read`], for what the server sends: what does not fit holds nothing.
-    pub(super) fn read_loose(params: Option<&'a RawValue>) -> Self {
+    pub(crate) fn read_loose(params: Option<&'a RawValue>) -> Self {
         Self::read(params).unwrap_or_default()
     }
 }
 
 /// `text` with each of the values in `edits`, which are slices of `text` in their order, replaced.
-pub(super) fn replace(text: &[u8], edits: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn replace(text: &[u8], edits: &[(&str, &str)]) -> Vec<u8> {
     let longer: usize = edits.iter().map(|(_, new)| new.len()).sum();
     let mut out = Vec::with_capacity(text.len() + longer + 1);
     let mut at = 0;
@@ -63,15 +63,14 @@ pub(super) fn replace(text: &[u8], edits: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// The line that asks the server what the client asks, under the id `id`, which serves as progress token too.
-pub(super) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'_>, id: u64) -> Bytes {
-    let id = id.to_string();
+/// The line that asks the server what the client asks, under the id `id` (JSON text), which serves as progress token too.
+pub(crate) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'_>, id: &str) -> Bytes {
     let mut edits = Vec::with_capacity(2);
     if let Some(old) = message.id() {
-        edits.push((old.raw(), id.as_str()));
+        edits.push((old.raw(), id));
     }
     if let Some(token) = params.meta.as_ref().and_then(|meta| meta.progress_token) {
-        edits.push((token.get(), id.as_str()));
+        edits.push((token.get(), id));
     }
     line(body, &mut edits)
 }
@@ -84,7 +83,7 @@ const LINE_BREAKS: [(&[u8], &[u8]); 3] =
 ///
 /// Inside strings the line breaks of Unicode are escaped: JSON allows them there, and a server that reads lines as its
 /// language sees them (Python's `codecs` and `splitlines`) would take the rest of the string for the next message.
-pub(super) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
+pub(crate) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
     edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
     let mut line = escape_line_breaks(replace(body, edits));
     for byte in &mut line {
@@ -127,21 +126,21 @@ mod tests {
         for (body, expected) in [
             (
                 r#"{"jsonrpc":"2.0","id":"a\u0062","method":"m","params":{"x":1.0,"_meta":{"progressToken":7,"k":"\u00e9"}}}"#,
-                r#"{"jsonrpc":"2.0","id":42,"method":"m","params":{"x":1.0,"_meta":{"progressToken":42,"k":"\u00e9"}}}"#,
+                r#"{"jsonrpc":"2.0","id":"p-42","method":"m","params":{"x":1.0,"_meta":{"progressToken":"p-42","k":"\u00e9"}}}"#,
             ),
             // Members in another order, white space and line breaks.
             (
                 "{ \"params\" : { \"_meta\":{ \"progressToken\" : \"t\" } },\r\n \"method\":\"m\",\n\t\"id\":7 ,\"jsonrpc\":\"2.0\" }",
-                "{ \"params\" : { \"_meta\":{ \"progressToken\" : 42 } },   \"method\":\"m\", \t\"id\":42 ,\"jsonrpc\":\"2.0\" }",
+                "{ \"params\" : { \"_meta\":{ \"progressToken\" : \"p-42\" } },   \"method\":\"m\", \t\"id\":\"p-42\" ,\"jsonrpc\":\"2.0\" }",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
-                r#"{"jsonrpc":"2.0","id":42,"method":"m","params":[1]}"#,
+                r#"{"jsonrpc":"2.0","id":"p-42","method":"m","params":[1]}"#,
             ),
         ] {
             let message = Message::parse(body.as_bytes()).unwrap();
             let params = Params::read(message.params()).unwrap();
-            let line = request_line(body.as_bytes(), &message, &params, 42);
+            let line = request_line(body.as_bytes(), &message, &params, "\"p-42\"");
             assert_eq!(String::from_utf8_lossy(&line), format!("{expected}\n"));
         }
     }

@@ -3,16 +3,18 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use mcp_wire::{ErrorBody, Id, Kind, Message, code, compact};
+use mcp_wire::{ErrorBody, Kind, Message, code, compact};
+use serde_json::value::RawValue;
 
-use super::front::{Front, Line};
+use super::Mux;
+use super::queue::Line;
 use super::rewrite::{Params, replace};
 
 /// How much of a line that is no message is shown in the log.
 const SHOWN: usize = 200;
 
 /// Passes one line of the process on.
-pub(super) fn line(front: &Front, line: &Bytes) {
+pub(super) fn line(mux: &Mux, line: &Bytes) {
     let Some(json) = object(line) else {
         if !line.trim_ascii().is_empty() {
             log_noise(line);
@@ -29,9 +31,9 @@ pub(super) fn line(front: &Front, line: &Bytes) {
         return;
     };
     match message.kind() {
-        Kind::Response => response(front, &json, &message),
-        Kind::Request => request(front, &message),
-        Kind::Notification => notification(front, &json, &message),
+        Kind::Response => response(mux, &json, &message),
+        Kind::Request => request(mux, &message),
+        Kind::Notification => notification(mux, &json, &message),
     }
 }
 
@@ -47,20 +49,13 @@ fn log_noise(line: &[u8]) {
     tracing::warn!(line = %shown, "dropped a line of the MCP server's process that is no JSON-RPC message");
 }
 
-fn number(id: Id<'_>) -> Option<u64> {
-    id.raw().parse().ok()
-}
-
-fn response(front: &Front, json: &Bytes, message: &Message<'_>) {
-    front.note_answer();
+fn response(mux: &Mux, json: &Bytes, message: &Message<'_>) {
+    mux.note_answer();
     let Some(id) = message.id() else {
-        tracing::warn!(
-            error = message.error().map(serde_json::value::RawValue::get),
-            "the MCP server could not read a message"
-        );
+        tracing::warn!(error = message.error().map(RawValue::get), "the MCP server could not read a message");
         return;
     };
-    let Some(call) = number(id).and_then(|id| front.calls.close(id)) else {
+    let Some(call) = mux.ids.number(id.raw()).and_then(|number| mux.calls.close(number)) else {
         tracing::debug!(id = id.raw(), "dropped an answer that nobody waits for");
         return;
     };
@@ -70,12 +65,12 @@ fn response(front: &Front, json: &Bytes, message: &Message<'_>) {
         edits.push((subscription.get(), &*call.id));
     }
     edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
-    let answer = replace(json, &edits).into();
-    call.answer(answer);
+    let answer = replace(json, &edits);
+    mux.calls.answer(call, answer);
 }
 
 /// Requests to a client cannot be routed on a shared pipe; they are answered, so that the server does not wait.
-fn request(front: &Front, message: &Message<'_>) {
+fn request(mux: &Mux, message: &Message<'_>) {
     let Some(id) = message.id() else { return };
     let answer = if message.method() == Some("ping") {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", id.raw()).into_bytes()
@@ -83,34 +78,30 @@ fn request(front: &Front, message: &Message<'_>) {
         let refusal = "not available: this server's process is shared by all of its clients";
         ErrorBody::new(code::METHOD_NOT_FOUND, refusal).id(Some(id)).encode()
     };
-    front.write(Line::of_ours(answer));
+    mux.queue.push(Line::of_ours(answer));
 }
 
-fn notification(front: &Front, json: &Bytes, message: &Message<'_>) {
+fn notification(mux: &Mux, json: &Bytes, message: &Message<'_>) {
     let params = Params::read_loose(message.params());
     let method = message.method().unwrap_or_default();
-    let named = |raw: Option<&serde_json::value::RawValue>| raw.and_then(|raw| raw.get().parse::<u64>().ok());
+    let named = |raw: Option<&RawValue>| raw.and_then(|raw| mux.ids.number(raw.get()));
     if method == "notifications/progress" {
         if let (Some(token), Some(id)) = (params.progress_token, named(params.progress_token)) {
-            front.calls.notify(id, |call| {
+            mux.calls.notify(id, |call| {
                 let restored = call.token.as_deref().unwrap_or(&call.id);
-                replace(json, &[(token.get(), restored)]).into()
+                replace(json, &[(token.get(), restored)])
             });
         }
     } else if let Some(subscription) = params.meta.as_ref().and_then(|meta| meta.subscription) {
         if let Some(id) = named(Some(subscription)) {
-            front.calls.notify(id, |call| replace(json, &[(subscription.get(), &call.id)]).into());
+            mux.calls.notify(id, |call| replace(json, &[(subscription.get(), &call.id)]));
         }
     } else if method == "notifications/resources/updated" {
         if let Some(uri) = params.uri {
-            for session in front.subscriptions.subscribers(&uri) {
-                if let Some(client) = front.sessions.peek(&session) {
-                    client.push(json);
-                }
-            }
+            mux.listeners.tell(&mux.subscriptions.subscribers(&uri), json);
         }
     } else if method.ends_with("/list_changed") {
-        front.sessions.for_each(|client| client.push(json));
+        mux.listeners.tell_all(json);
     } else {
         // `notifications/message` above all: nobody can tell whose log it is.
         tracing::debug!(method, "dropped a notification that cannot be attributed");

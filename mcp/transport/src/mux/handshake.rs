@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mcp_wire::Message;
 
-use super::front::Front;
+use super::Mux;
 
 /// The notification that ends a handshake.
 pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 
 /// What came of asking the process.
-pub(super) enum Outcome {
+#[derive(Debug)]
+pub(crate) enum Outcome {
     /// The result, as JSON text: the same for every client.
     Result(Arc<str>),
     /// The error that the process answered, with the client's id.
@@ -43,7 +44,8 @@ impl Handshake {
     /// Keeps the result of an answer to `request`; `None` when the answer is an error.
     pub(super) fn keep(&self, request: &Bytes, answer: &[u8]) -> Option<Arc<str>> {
         let result: Arc<str> = Message::parse(answer).ok()?.result()?.get().into();
-        let made = Made { request: request.clone(), result: Arc::clone(&result) };
+        // A copy: the request is a slice of what was read from the client.
+        let made = Made { request: Bytes::copy_from_slice(request), result: Arc::clone(&result) };
         *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         Some(result)
     }
@@ -65,12 +67,12 @@ impl Handshake {
 
 /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first. A client that leaves does
 /// not undo it: the process was asked.
-pub(super) async fn make(front: &Arc<Front>, request: Bytes) -> Outcome {
-    if let Some(made) = front.handshake.made() {
+pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes) -> Outcome {
+    if let Some(made) = mux.handshake.made() {
         return Outcome::Result(made.result);
     }
-    let asking = Arc::clone(front);
-    let task = front.tasks.spawn(async move {
+    let (asking, request) = (Arc::clone(mux), request.clone());
+    let task = mux.tasks.spawn(async move {
         let _alone = asking.handshake.one_at_a_time.lock().await;
         if let Some(made) = asking.handshake.made() {
             return Outcome::Result(made.result);

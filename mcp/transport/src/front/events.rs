@@ -11,24 +11,26 @@ use mcp_wire::sse;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
+use crate::mux::{Message, Waiting};
+
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How often progress may renew a deadline.
 const RENEWALS: u32 = 10;
 
 /// The frame that carries one message.
-pub(super) fn frame(message: &[u8]) -> Bytes {
+fn frame(message: &[u8]) -> Vec<u8> {
     const HEAD: &[u8] = b"event: message\ndata: ";
     let mut frame = Vec::with_capacity(HEAD.len() + message.len() + 2);
     frame.extend_from_slice(HEAD);
     frame.extend_from_slice(message);
     frame.extend_from_slice(b"\n\n");
-    frame.into()
+    frame
 }
 
 /// Messages of a queue as events, with comments that keep the connection open, until the queue ends. `held` lives as long as
 /// the client listens.
 pub(super) struct Events<T> {
-    messages: mpsc::Receiver<Bytes>,
+    messages: mpsc::Receiver<Message>,
     keep_alive: Interval,
     deadline: Option<Deadline>,
     held: T,
@@ -54,7 +56,7 @@ impl Deadline {
 }
 
 impl<T> Events<T> {
-    pub(super) fn new(messages: mpsc::Receiver<Bytes>, deadline: Option<Deadline>, held: T) -> Self {
+    pub(super) fn new(messages: mpsc::Receiver<Message>, deadline: Option<Deadline>, held: T) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { messages, keep_alive, deadline, held }
@@ -71,7 +73,10 @@ impl<T: TimedOut + Unpin> HttpBody for Events<T> {
             if let Some(deadline) = &mut this.deadline {
                 deadline.renew();
             }
-            return Poll::Ready(message.map(|message| Ok(Frame::data(frame(&message)))));
+            return Poll::Ready(message.map(|message| {
+                let frame = frame(&message.bytes);
+                Ok(Frame::data(message.becomes(frame)))
+            }));
         }
         if let Some(deadline) = &mut this.deadline
             && deadline.sleep.as_mut().poll(cx).is_ready()
@@ -79,7 +84,7 @@ impl<T: TimedOut + Unpin> HttpBody for Events<T> {
             this.held.timed_out();
             // The queue is empty and now closed, so the stream ends after these words.
             this.messages.close();
-            return Poll::Ready(Some(Ok(Frame::data(frame(&deadline.last_words)))));
+            return Poll::Ready(Some(Ok(Frame::data(frame(&deadline.last_words).into()))));
         }
         ready!(this.keep_alive.poll_tick(cx));
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::KEEP_ALIVE.as_bytes())))))
@@ -90,3 +95,14 @@ impl<T: TimedOut + Unpin> HttpBody for Events<T> {
 pub(super) trait TimedOut {
     fn timed_out(&mut self) {}
 }
+
+impl TimedOut for Waiting {
+    fn timed_out(&mut self) {
+        self.leaving_cancels = true;
+    }
+}
+
+/// A stream that belongs to no call.
+pub(super) struct NoCall;
+
+impl TimedOut for NoCall {}
