@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Parameters that only serde knows.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AuditParameters {
     label: String,
@@ -24,9 +24,8 @@ struct AuditParameters {
     rules: Vec<Rule>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Rule {
-    #[expect(dead_code, reason = "it is read from the document only")]
     limit: u8,
 }
 
@@ -64,7 +63,8 @@ fn registry() -> (Arc<Mutex<Vec<String>>>, Registry) {
     let mut registry = mcp_gate::registry();
     let written = Arc::clone(&lines);
     registry.register("example.com/audit", move |parameters: AuditParameters, _| {
-        Ok(Audit { label: parameters.label, lines: Arc::clone(&written) })
+        let limits: u8 = parameters.rules.iter().map(|rule| rule.limit).sum();
+        Ok(Audit { label: format!("{}{limits}", parameters.label), lines: Arc::clone(&written) })
     });
     (lines, registry)
 }
@@ -123,7 +123,7 @@ async fn a_foreign_middleware_sees_on_the_way_back_what_those_inside_of_it_found
     let lines = lines.lock().unwrap().clone();
     let message = |tool: &str| {
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool}});
-        format!("L: Some(10.0.0.9) as Some(\"alice\") sent Some({:?})", message.to_string())
+        format!("L7: Some(10.0.0.9) as Some(\"alice\") sent Some({:?})", message.to_string())
     };
     assert_eq!(lines[0], format!("{}, refused None, answered 200 OK", message("greet")));
     assert!(
