@@ -11,11 +11,15 @@
 
 mod answer;
 mod body;
+mod budget;
+mod read;
 
 use std::convert::Infallible;
 
 pub use answer::{answer, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
+pub use budget::{Budget, NoRoom, Share};
+pub use read::{ReadError, read};
 
 /// A service that answers every request: a transport, or a chain of middleware around one.
 pub type BoxService = tower::util::BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;

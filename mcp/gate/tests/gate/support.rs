@@ -187,8 +187,13 @@ impl Proxy {
         self.forwarded.lock().unwrap().clone()
     }
 
-    pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
-        request.extensions_mut().insert(PeerAddr(SocketAddr::from(([10, 244, 0, 9], 51874))));
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        self.send_from([10, 244, 0, 9], request).await
+    }
+
+    /// Sends a request as the client at `address`.
+    pub(crate) async fn send_from(&self, address: [u8; 4], mut request: Request<Body>) -> Answer {
+        request.extensions_mut().insert(PeerAddr(SocketAddr::from((address, 51874))));
         let response = self.service.clone().oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
