@@ -1,4 +1,5 @@
-//! What the parts of an MCP proxy share of HTTP: one body type, one service type, and the answers that a proxy gives itself.
+//! What the parts of an MCP proxy share of HTTP: one body type, one service type, the answers that a proxy gives itself, reading
+//! bodies within limits, and the [`client`] for calls of the proxy's own.
 //!
 //! ```
 //! use http::StatusCode;
@@ -12,6 +13,8 @@
 mod answer;
 mod body;
 mod budget;
+pub mod client;
+pub mod file;
 mod read;
 
 use std::convert::Infallible;
