@@ -16,13 +16,10 @@ mod budget;
 pub mod client;
 pub mod file;
 mod read;
-
-use std::convert::Infallible;
+mod service;
 
 pub use answer::{answer, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
 pub use budget::{Budget, NoRoom, Share};
 pub use read::{ReadError, read};
-
-/// A service that answers every request: a transport, or a chain of middleware around one.
-pub type BoxService = tower::util::BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
+pub use service::BoxService;

@@ -14,12 +14,11 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use mcp_gate::PeerAddr;
 use mcp_http::{Body, BoxError, BoxService, json, text};
-use mcp_transport::{ClientAddr, refuse_method};
+use mcp_middleware::Chain;
+use mcp_transport::refuse_method;
 use mcp_wire::headers;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tower::Service as _;
 
 use crate::backend::Backend;
 use crate::deadlines::{Phase, TimedBody};
@@ -31,8 +30,9 @@ const OAUTH_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 /// What every request needs.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// The gate around the transport.
-    pub(crate) service: BoxService,
+    pub(crate) chain: Chain,
+    /// What the chain is around.
+    pub(crate) transport: BoxService,
     pub(crate) backend: Backend,
     pub(crate) stateless: bool,
     /// How long a request may take to arrive.
@@ -76,12 +76,9 @@ impl App {
         if let Some(refusal) = refuse_method(self.stateless, request.method(), request.headers()) {
             return refusal;
         }
-        let mut request = request.map(|body| TimedBody::new(body, self.read_timeout).boxed_unsync());
-        request.extensions_mut().insert(PeerAddr(peer));
-        request.extensions_mut().insert(ClientAddr(peer));
-        // The service has no state to wait for, so it is always ready.
-        let Ok(response) = self.service.clone().call(request).await;
-        response
+        let request = request.map(|body| TimedBody::new(body, self.read_timeout).boxed_unsync());
+        let context = self.chain.context(Some(peer));
+        self.chain.serve(&context, request, &self.transport).await
     }
 
     /// What is served outside of the gate.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mcp_gate::BuildError;
+use mcp_middleware::BuildError;
 use mcp_runconfig::ParseError;
 use mcp_transport::{BackendError, StartError};
 
@@ -40,7 +40,7 @@ pub enum RunError {
     },
     /// A middleware cannot be built.
     #[error("{}: {source}", path.display())]
-    Gate {
+    Middleware {
         /// The document.
         path: PathBuf,
         /// The middleware and how to mend it.

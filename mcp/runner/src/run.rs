@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_gate::{Gate, GateContext};
+use mcp_middleware::ProxySettings;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -12,11 +12,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::app::App;
 use crate::backend::{Backend, plan};
-use crate::config::{body_limit, chain, load};
+use crate::config::{load, middleware};
 use crate::deadlines::READ;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::{Command, Environment, Options, RunOptions};
+use crate::options::{Command, Environment, Options};
 use crate::{RunError, server};
 
 /// How long the connections to webhooks may take to end once nobody calls over them.
@@ -30,14 +30,11 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     let Options { command: Command::Run(options) } = options;
     let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;
     log(config.debug || options.debug || environment.debug, &environment);
-    let chain = chain(&config).map_err(|field| {
+    let configs = middleware(&config).map_err(|field| {
         let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
         RunError::Unserved { path: path.clone(), field, problem }
     })?;
-    let plan = plan(&path, &config, &options, &environment, body_limit(&chain))?;
-    let RunOptions { listen, files_root, config: _, backend: _, debug: _, k8s_pod_patch: _, image: _, server: _ } =
-        options;
-    let address = listen.unwrap_or_else(|| address(&config.host, config.port));
+    let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -45,23 +42,26 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     runtime.block_on(async {
         let mut ending = Ending::new()?;
         let tasks = TaskTracker::new();
-        let context = GateContext {
+        let settings = ProxySettings {
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
-            files_root,
-            local_user: environment.user.unwrap_or_else(|| "local".to_owned()),
+            files_root: options.files_root.clone(),
+            local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: tasks.clone(),
         };
-        let gate = Gate::build(&chain, &context)
-            .map_err(|source| RunError::Gate { path: path.clone(), source: Box::new(source) })?;
+        let chain = mcp_gate::registry()
+            .build(&configs, &settings)
+            .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
+        let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
         let listener = TcpListener::bind(&address).await;
         let listener = listener.map_err(|source| RunError::Listen { address, source })?;
         let local = listener.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
         let backend = plan.start()?;
         let drain = CancellationToken::new();
         let app = Arc::new(App {
-            service: gate.wrap(backend.service()),
+            chain: chain.clone(),
+            transport: backend.service(),
             backend,
             stateless: config.stateless,
             read_timeout: config.proxy_read_timeout.unwrap_or(READ),
@@ -69,7 +69,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             metrics: Metrics::default(),
             drain: drain.clone(),
         });
-        gate.announce();
+        chain.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
         let serving = tokio::spawn(server::serve(listener, Arc::clone(&app)));
         let result = tokio::select! {
@@ -80,7 +80,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         if let Err(error) = serving.await {
             tracing::error!(%error, "the listener broke");
         }
-        drop(gate);
+        drop(chain);
         if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
             front.shut_down().await;
         }

@@ -19,12 +19,6 @@ mod proxy;
 mod sessions;
 mod stdio;
 
-use std::net::SocketAddr;
-
 pub use modern::refuse_method;
 pub use proxy::{BackendError, Proxy, ProxyConfig};
 pub use stdio::{StartError, StdioConfig, StdioFront};
-
-/// The client's address; a request extension that the listener sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAddr(pub SocketAddr);

@@ -16,12 +16,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use http_body::Body as _;
 use mcp_http::{Body, BoxService, CollectError, collect, json, text};
+use mcp_middleware::RequestContext;
 use mcp_wire::{ErrorBody, Message, Revision, classify, code, headers as mcp};
 use tower::service_fn;
 
 use self::session::{Held, Session};
 use self::upstream::{Outgoing, Payload, Upstream, UpstreamError};
-use crate::ClientAddr;
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Sessions, not_found};
 
@@ -240,7 +240,7 @@ impl Inner {
 }
 
 fn outgoing(mut parts: Parts, payload: Payload) -> Outgoing {
-    let client = parts.extensions.get::<ClientAddr>().map(|client| client.0);
+    let client = RequestContext::of(&parts.extensions).and_then(|context| context.peer());
     headers::prepare(&mut parts.headers, &parts.uri, client);
     Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, payload }
 }

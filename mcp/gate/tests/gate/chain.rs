@@ -74,7 +74,7 @@ async fn nothing_that_the_webhooks_could_not_read_reaches_the_backend() {
         ("another name in the header", named("mcp-name", &["other"]), 400, mismatch),
         ("a second name in the headers", named("mcp-name", &["echo", "other"]), 400, mismatch),
         ("batch", request("POST", json, &format!(" [{CALL}]")), 400, batch),
-        ("not JSON", request("POST", json, "{"), 400, "not a JSON-RPC message"),
+        ("not JSON", request("POST", json, "{"), 400, "-32700"),
         ("no message", request("POST", json, "{}"), 400, "not a JSON-RPC message"),
         ("nothing", request("POST", json, ""), 400, "not a JSON-RPC message"),
         (

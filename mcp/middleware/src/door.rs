@@ -1,34 +1,22 @@
 //! The door in front of a chain that reads messages: what it could not read does not enter.
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use mcp_http::{Body, text};
 
-use crate::chain::{Next, Step};
-
-/// Refuses requests that carry a message past the parser: a POST that is not JSON (415), a body on another method (400),
-/// a method that MCP does not have (405). The original lets these skip its webhooks.
-pub(crate) struct JsonOnly;
-
-impl Step for JsonOnly {
-    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let refusal = match *request.method() {
-            Method::POST if is_json(request.headers()) => None,
-            Method::POST => Some(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")),
-            Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS => (!request.body().is_end_stream())
-                .then(|| text(StatusCode::BAD_REQUEST, "request body is only accepted on POST")),
-            _ => {
-                let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
-                Some(response)
-            }
-        };
-        match refusal {
-            Some(refusal) => std::future::ready(refusal).boxed(),
-            None => next.call(request),
+/// The refusal of a request that would carry a message past those who read messages: a POST that is not JSON (415), a body on another
+/// method (400), a method that MCP does not have (405). The original lets these skip its webhooks.
+pub(crate) fn refuse(request: &Request<Body>) -> Option<Response<Body>> {
+    match *request.method() {
+        Method::POST if is_json(request.headers()) => None,
+        Method::POST => Some(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")),
+        Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS => (!request.body().is_end_stream())
+            .then(|| text(StatusCode::BAD_REQUEST, "request body is only accepted on POST")),
+        _ => {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+            Some(response)
         }
     }
 }
