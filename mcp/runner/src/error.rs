@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use mcp_middleware::BuildError;
 use mcp_runconfig::ParseError;
-use mcp_transport::{BackendError, StartError};
+use mcp_transport::{BackendError, OpenError};
 
 /// Why the proxy does not start, or ends. One line each, which names what to mend.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum RunError {
     Url(#[from] BackendError),
     /// The server's process cannot be started.
     #[error("{0}; mend the command after --")]
-    Start(#[from] StartError),
+    Start(#[from] OpenError),
     /// No listener.
     #[error("cannot listen on {address}: {source}; choose another address with --listen ADDR")]
     Listen {
