@@ -37,9 +37,10 @@ impl Bodies {
         match read(body, self.limit, DEADLINE, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
-                match error {
-                    ReadError::NoRoom => tracing::warn!(?client, %error, "a request was refused"),
-                    _ => tracing::debug!(?client, %error, "a request was refused"),
+                if matches!(error, ReadError::NoRoom) {
+                    tracing::warn!(?client, %error, "a request was refused");
+                } else {
+                    tracing::debug!(?client, %error, "a request was refused");
                 }
                 Err(error.answer())
             }
