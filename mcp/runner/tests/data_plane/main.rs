@@ -18,5 +18,6 @@ mod places;
 mod recovery;
 mod stdio;
 mod stdio_faults;
+mod stdio_modern;
 mod support;
 mod tool_filter;
