@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod bytes;
+mod conformance;
 mod drain;
 mod limits;
 mod outside_the_gate;
