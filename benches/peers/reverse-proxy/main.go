@@ -25,5 +25,12 @@ func main() {
 		Transport:     transport,
 		FlushInterval: -1,
 	}
-	log.Fatal(http.ListenAndServe(*listen, proxy))
+	// Without it, an answer that begins before the end of the request was noticed breaks the connection to the server.
+	fullDuplex := func(writer http.ResponseWriter, request *http.Request) {
+		if err := http.NewResponseController(writer).EnableFullDuplex(); err != nil {
+			log.Print(err)
+		}
+		proxy.ServeHTTP(writer, request)
+	}
+	log.Fatal(http.ListenAndServe(*listen, http.HandlerFunc(fullDuplex)))
 }

@@ -25,17 +25,23 @@ const KEPT: usize = 5_000;
 const INSTRUCTIONS: [usize; 3] = [0, 60_000, 200_000];
 /// The longest resident memory that a runner may have with them, in MiB.
 const MEMORY: f64 = 40.0;
-/// Streams open at once, by clients of so many addresses.
-const STREAMS: usize = 4_000;
+/// Streams open at once, by clients of so many addresses: fewer and more than a runner has places for connections.
+const STREAMS: [usize; 2] = [4_000, 4_400];
 const STREAM_CLIENTS: usize = 40;
+/// How long the first event of a stream may take before it counts as not served.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// What the operator's probes wait for: the `timeoutSeconds` of startup and readiness, and of liveness.
 const PROBES: [(&str, Duration); 2] = [("/readyz", Duration::from_secs(3)), ("/health", Duration::from_secs(5))];
 const PROBED: usize = 20;
-/// Slow uploads at once, by clients of so many addresses; each announces this many bytes and sends a few of them every pause.
+/// Slow uploads at once, by clients of so many addresses. Each announces this many bytes, sends some at once, and then few every pause.
 const UPLOADS: usize = 200;
 const UPLOAD_CLIENTS: usize = 20;
 const UPLOAD_BYTES: usize = 8_000_000;
+const UPLOAD_FIRST: usize = 1_000_000;
+const UPLOAD_PIECE: usize = 1_000;
 const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
+/// Time for the uploads to take what they can take.
+const UPLOAD_TIME: Duration = Duration::from_secs(3);
 /// Calls of the quick client beside them.
 const QUICK_CALLS: u64 = 500;
 
@@ -67,7 +73,7 @@ async fn main() -> Result<()> {
         for (name, path) in &runners {
             let taken = match row {
                 Row::Sessions => sessions(path).await,
-                Row::Streams => streams(path).await,
+                Row::Streams => both(path).await,
                 Row::Uploads => uploads(path).await,
                 Row::Memory => memory(path).await,
             };
@@ -140,9 +146,14 @@ async fn sessions(path: &Path) -> Result<String> {
     ))
 }
 
-/// Probes on new connections while streams are open.
-async fn streams(path: &Path) -> Result<String> {
-    eprintln!("{STREAMS} open streams: {}", path.display());
+async fn both(path: &Path) -> Result<String> {
+    let [fewer, more] = STREAMS;
+    Ok(format!("{}\n          {}", streams(path, fewer).await?, streams(path, more).await?))
+}
+
+/// Probes on new connections while so many streams are open.
+async fn streams(path: &Path, streams: usize) -> Result<String> {
+    eprintln!("{streams} open streams: {}", path.display());
     let pair = Pair::start(path, 0).await?;
     let address = pair.runner.address;
     let ids = try_join_all((0..STREAM_CLIENTS).map(async |number| {
@@ -151,23 +162,24 @@ async fn streams(path: &Path) -> Result<String> {
     }))
     .await?;
     let mut open = Vec::new();
-    for number in 0..STREAMS {
+    for number in 0..streams {
         let mut connection = Connection::open_from(client(number, STREAM_CLIENTS), address).await?;
         let session = &ids[number % STREAM_CLIENTS];
         let headers =
             format!("accept: text/event-stream\r\n{SESSION}: {session}\r\nmcp-protocol-version: 2025-11-25\r\n");
-        connection.send(&get(address, "/mcp", &headers)).await?;
+        // A runner may end a connection that has no place.
+        let _ = connection.send(&get(address, "/mcp", &headers)).await;
         open.push(connection);
     }
     let first_events = open.iter_mut().map(|connection| {
-        tokio::time::timeout(Duration::from_secs(20), async {
+        tokio::time::timeout(PATIENCE, async {
             let mut head = connection.head().await?;
             ensure!(head.status == 200, "{} to a stream", head.status);
             connection.part(&mut head).await?.context("a stream that ends at once")
         })
     });
     let served = join_all(first_events).await.into_iter().filter(|answer| matches!(answer, Ok(Ok(_)))).count();
-    let mut text = format!("{STREAMS} streams: {served} open");
+    let mut text = format!("{streams} streams: {served} were served");
     for (path, timeout) in PROBES {
         let (mut slowest, mut late) = (Duration::ZERO, 0);
         for _ in 0..PROBED {
@@ -203,32 +215,30 @@ async fn uploads(path: &Path) -> Result<String> {
     let head = format!(
         "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {UPLOAD_BYTES}\r\n\r\n{{"
     );
-    let mut slow = Vec::new();
-    for number in 0..UPLOADS {
+    let uploads = (0..UPLOADS).map(async |number| -> Result<()> {
         let mut connection = Connection::open_from(client(number, UPLOAD_CLIENTS), address).await?;
         connection.send(head.as_bytes()).await?;
-        slow.push(connection);
-    }
-    let trickle = async {
-        loop {
-            for connection in &mut slow {
-                // One that was refused takes no more.
-                let _ = connection.send(&[b' '; 1024]).await;
-            }
+        connection.send(&vec![b' '; UPLOAD_FIRST]).await?;
+        for _ in 0..(UPLOAD_BYTES - UPLOAD_FIRST) / UPLOAD_PIECE {
             tokio::time::sleep(UPLOAD_PAUSE).await;
+            connection.send(&[b' '; UPLOAD_PIECE]).await?;
         }
-    };
-    // Time for the uploads to take what they can take.
+        Ok(())
+    });
     let calls = async {
-        tokio::time::sleep(10 * UPLOAD_PAUSE).await;
+        tokio::time::sleep(UPLOAD_TIME).await;
         quick_calls(&mut quick).await
     };
+    // An upload that is refused ends; the others go on for as long as the calls take.
+    let slow = async {
+        join_all(uploads).await;
+        std::future::pending().await
+    };
     let (p50, worst, failed) = tokio::select! {
-        never = trickle => never,
+        never = slow => never,
         calls = calls => calls,
     };
     let (now, _) = pair.resident()?;
-    drop(slow);
     pair.stop().await?;
     Ok(format!(
         "{UPLOADS} slow uploads: quick client p50 {before:.3} ms before, {p50:.3} ms beside them, worst {worst:.1} ms, {failed} of {QUICK_CALLS} calls failed; {now:.1} MiB"

@@ -40,12 +40,12 @@ impl Row {
 
 const COLUMNS: [&str; 7] = ["p50 ms", "p99 ms", "+p50 ms", "+p99 ms", "req/s", "CPU ms/req", "peak MiB"];
 
-/// The table of one workload. `without` is the row that the others add to; the last line tells of `ours` against `baseline`.
+/// The table of one workload. `without` is the row that other proxies add to; the last line tells of `ours` against `baseline`.
 pub fn table(title: &str, rows: &[&Row], without: Option<&Row>, ours: &Row, baseline: Option<&Row>) -> String {
     let mut lines = vec![line(title, COLUMNS.map(str::to_owned))];
     for row in rows {
         let added = |figure: fn(&Round) -> f64| {
-            without.filter(|without| without.proxy != row.proxy).and_then(|without| row.added(without, figure))
+            without.filter(|without| without.proxy != row.proxy && row.peak.is_some()).and_then(|without| row.added(without, figure))
         };
         let cells = [
             shown(row.median(|round| Some(round.one.p50)), 3),
