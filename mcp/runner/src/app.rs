@@ -1,59 +1,70 @@
 //! One request: the reserved paths, the method gate, then the gate and the transport.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use mcp_gate::PeerAddr;
-use mcp_transport::{Body, BoxError, BoxService, ClientAddr, json, refuse_method, text};
+use mcp_http::{Body, BoxError, BoxService, json, text};
+use mcp_middleware::Chain;
+use mcp_transport::refuse_method;
 use mcp_wire::headers;
+use portcullis_listener::{Handler, RequestBody};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tower::Service as _;
 
 use crate::backend::Backend;
-use crate::deadlines::{Phase, TimedBody};
 use crate::health::Health;
 use crate::metrics::Metrics;
+use crate::upload::Upload;
 
 const OAUTH_RESOURCE: &str = "/.well-known/oauth-protected-resource";
+/// What `Connection` may name: what a proxy drops anyway (RFC 9110, 7.6.1). Whoever names another header has the proxy drop that one, which
+/// a middleware may have checked.
+const HOP_BY_HOP: [&str; 10] = [
+    "close",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// What every request needs.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// The gate around the transport.
-    pub(crate) service: BoxService,
+    pub(crate) chain: Chain,
+    /// What the chain is around.
+    pub(crate) transport: BoxService,
     pub(crate) backend: Backend,
     pub(crate) stateless: bool,
     /// How long a request may take to arrive.
     pub(crate) read_timeout: Duration,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
-    /// Cancelled when the proxy is to end.
+    /// Whether `/metrics` is served here, and not by the diagnostics listener alone.
+    pub(crate) metrics_here: bool,
+    /// Cancelled when the proxy is to end: it is not ready, and still serves.
+    pub(crate) ending: CancellationToken,
+    /// Cancelled when the listener closes: streams end.
     pub(crate) drain: CancellationToken,
 }
 
-impl App {
-    /// Serves one request of the client at `peer`.
-    pub(crate) async fn serve(
-        self: Arc<Self>,
-        peer: SocketAddr,
-        phase: Arc<Phase>,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, Infallible> {
-        phase.serving();
-        self.metrics.in_flight.fetch_add(1, Relaxed);
-        let mut serving = Serving { app: Arc::clone(&self), phase, drain: None };
-        let response = if let Some(response) = self.reserved(&request).await {
+impl Handler for App {
+    type Body = Body;
+
+    async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
+        self.metrics.in_flight.inc();
+        let mut serving = Serving { in_flight: self.metrics.in_flight.clone(), drain: None };
+        let mut response = if let Some(response) = self.reserved(request.method(), request.uri().path()) {
             response
         } else {
             let lasts = lasts(&request);
@@ -61,46 +72,64 @@ impl App {
                 serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
             }
             let response = tokio::select! {
-                response = self.pass(peer, request) => response,
+                response = self.pass(request) => response,
                 // Some servers send the head of a stream with its first event.
                 () = self.drain.cancelled(), if lasts => text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending"),
             };
             self.metrics.count(response.status());
             response
         };
-        Ok(response.map(|body| Body::new(Tracked { body, serving })))
+        if self.ending.is_cancelled() {
+            // The client's next request goes over a new connection, which the Service leads to another pod.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response.map(|body| Body::new(Tracked { body, serving }))
     }
 
-    async fn pass(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Body> {
+    /// While all connections are at work, probes are still answered.
+    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Body>> {
+        Some(self.reserved(request.method(), request.uri().path()).unwrap_or_else(|| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let mut refusal = text(status, "all connections of this proxy are at work; ask again in a second");
+            refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            self.metrics.count(status);
+            refusal
+        }))
+    }
+}
+
+impl App {
+    async fn pass(&self, request: Request<RequestBody>) -> Response<Body> {
+        if matches!(self.backend, Backend::Http(_)) && !names_hop_by_hop_only(request.headers()) {
+            return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
+        }
         if let Some(refusal) = refuse_method(self.stateless, request.method(), request.headers()) {
             return refusal;
         }
-        let mut request = request.map(|body| TimedBody::new(body, self.read_timeout).boxed_unsync());
-        request.extensions_mut().insert(PeerAddr(peer));
-        request.extensions_mut().insert(ClientAddr(peer));
-        // The service has no state to wait for, so it is always ready.
-        let Ok(response) = self.service.clone().call(request).await;
-        response
+        let peer = request.body().peer();
+        let request = request.map(|body| Upload::new(body, self.read_timeout).boxed_unsync());
+        let context = self.chain.context(Some(peer));
+        self.chain.serve(&context, request, &self.transport).await
     }
 
     /// What is served outside of the gate.
-    async fn reserved(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
-        let path = request.uri().path();
-        let get = *request.method() == Method::GET;
+    fn reserved(&self, method: &Method, path: &str) -> Option<Response<Body>> {
         match path {
-            "/health" | "/readyz" | "/metrics" if !get => {
+            "/health" | "/readyz" | "/metrics" if *method != Method::GET => {
                 let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
                 refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
                 Some(refusal)
             }
-            "/health" => Some(self.health.report(&self.backend).await),
-            "/readyz" => Some(text(StatusCode::OK, "ok\n")),
-            "/metrics" => {
-                let mut response = Response::new(mcp_transport::full(self.metrics.text(self.backend.sessions())));
-                let kind = HeaderValue::from_static("text/plain; version=0.0.4");
-                response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-                Some(response)
+            "/health" => Some(self.health.report(&self.backend)),
+            "/readyz" if self.ending.is_cancelled() => {
+                Some(text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending\n"))
             }
+            "/readyz" => Some(text(StatusCode::OK, "ok\n")),
+            "/metrics" if !self.metrics_here => Some(text(
+                StatusCode::NOT_FOUND,
+                "metrics are served by the diagnostics listener alone, on port 9464\n",
+            )),
+            "/metrics" => Some(self.metrics()),
             _ => {
                 let rest = path.strip_prefix(OAUTH_RESOURCE)?;
                 (rest.is_empty() || rest.starts_with('/'))
@@ -108,6 +137,19 @@ impl App {
             }
         }
     }
+
+    pub(crate) fn metrics(&self) -> Response<Body> {
+        self.metrics.report(&self.backend, self.health.is_up(&self.backend))
+    }
+}
+
+fn names_hop_by_hop_only(headers: &HeaderMap) -> bool {
+    headers.get_all(CONNECTION).iter().all(|value| {
+        value.to_str().is_ok_and(|value| {
+            let mut names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+            names.all(|name| HOP_BY_HOP.iter().any(|known| known.eq_ignore_ascii_case(name)))
+        })
+    })
 }
 
 /// Whether the answer is a stream that belongs to no call, and so ends when the proxy does.
@@ -118,16 +160,14 @@ fn lasts<B>(request: &Request<B>) -> bool {
 
 /// Undone when the answer is complete or nobody wants it any more.
 struct Serving {
-    app: Arc<App>,
-    phase: Arc<Phase>,
+    in_flight: Gauge,
     /// Ends the answer's body when the proxy drains.
     drain: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.app.metrics.in_flight.fetch_sub(1, Relaxed);
-        self.phase.waiting();
+        self.in_flight.dec();
     }
 }
 

@@ -1,17 +1,22 @@
-//! The health report (toolhive-runner §1.9).
+//! Checks of the server, and the health report (toolhive-runner §1.9, toolhive-0.63 §4.3).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use mcp_transport::{Body, Proxy, json};
+use mcp_http::{Body, json};
+use mcp_transport::{Proxy, Transport as _};
 use serde::Serialize;
-use tokio::sync::Mutex;
 
-use crate::backend::{Backend, PING_TIMEOUT};
+use crate::backend::Backend;
+use crate::metrics::Metrics;
+use crate::options::Environment;
 
-/// Probes within this time share one look at the server.
-const FRESH: Duration = Duration::from_secs(1);
+/// How often the server is checked, and how long it may take to answer, where the environment says nothing.
+const INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, Serialize)]
 struct Server {
@@ -28,53 +33,70 @@ struct Report<'a> {
     timestamp: String,
     transport: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mcp: Option<Server>,
+    mcp: Option<&'a Server>,
 }
 
-/// Looks at the server, at most once a second.
+/// What the last check of the server found.
 #[derive(Debug)]
 pub(crate) struct Health {
     transport: &'static str,
-    last: Mutex<Option<(Instant, Server)>>,
+    interval: Duration,
+    ping_timeout: Duration,
+    last: ArcSwapOption<Server>,
 }
 
 impl Health {
-    pub(crate) fn new(transport: &'static str) -> Self {
-        Self { transport, last: Mutex::new(None) }
+    pub(crate) fn new(transport: &'static str, environment: &Environment) -> Self {
+        let interval = environment.health_check_interval.unwrap_or(INTERVAL);
+        let ping_timeout = environment.health_check_ping_timeout.unwrap_or(PING_TIMEOUT);
+        Self { transport, interval, ping_timeout, last: ArcSwapOption::empty() }
+    }
+
+    /// Checks the server again and again. A server that does not answer is a word in the log, in the report and in a
+    /// metric: ending the proxy would lose the sessions, and not mend the server.
+    pub(crate) async fn monitor(&self, proxy: &Proxy, metrics: &Metrics) {
+        let mut was_up = true;
+        loop {
+            let start = Instant::now();
+            let Some(ping) = proxy.ping(self.ping_timeout) else { return };
+            let ping = ping.await;
+            let server = Server {
+                available: ping.is_ok(),
+                response_time_ms: start.elapsed().as_millis(),
+                error: ping.err(),
+                last_checked: Timestamp::now().to_string(),
+            };
+            match &server.error {
+                Some(error) => {
+                    metrics.failed_checks.inc();
+                    if was_up {
+                        tracing::warn!(%error, "the MCP server fails its check; /health reports degraded");
+                    }
+                }
+                None if !was_up => tracing::info!("the MCP server answers its check again"),
+                None => {}
+            }
+            was_up = server.available;
+            self.last.store(Some(Arc::new(server)));
+            tokio::time::sleep(self.interval).await;
+        }
+    }
+
+    /// Whether the server passed its last check; true before the first.
+    pub(crate) fn is_up(&self, backend: &Backend) -> bool {
+        match backend {
+            Backend::Http(_) => self.last.load().as_ref().is_none_or(|server| server.available),
+            Backend::Stdio(front) => front.is_running(),
+        }
     }
 
     /// 200 while the proxy serves, even when the server does not answer (`degraded`): a restart of the proxy would not help.
-    /// Once it drains it takes no connections, which a probe sees as not ready.
-    pub(crate) async fn report(&self, backend: &Backend) -> Response<Body> {
-        let (up, mcp) = match backend {
-            Backend::Http(proxy) => {
-                let server = self.server(proxy).await;
-                (server.available, Some(server))
-            }
-            Backend::Stdio(front) => (front.is_running(), None),
-        };
-        let status = if up { "healthy" } else { "degraded" };
+    pub(crate) fn report(&self, backend: &Backend) -> Response<Body> {
+        let status = if self.is_up(backend) { "healthy" } else { "degraded" };
+        let last = self.last.load();
+        let mcp = last.as_deref();
         let report = Report { status, timestamp: Timestamp::now().to_string(), transport: self.transport, mcp };
         // Strings and integers always serialise.
         json(StatusCode::OK, serde_json::to_vec(&report).unwrap_or_default())
-    }
-
-    async fn server(&self, proxy: &Proxy) -> Server {
-        let mut last = self.last.lock().await;
-        if let Some((when, server)) = &*last
-            && when.elapsed() < FRESH
-        {
-            return server.clone();
-        }
-        let start = Instant::now();
-        let ping = proxy.ping(PING_TIMEOUT).await;
-        let server = Server {
-            available: ping.is_ok(),
-            response_time_ms: start.elapsed().as_millis(),
-            error: ping.err(),
-            last_checked: Timestamp::now().to_string(),
-        };
-        *last = Some((Instant::now(), server.clone()));
-        server
     }
 }

@@ -6,14 +6,13 @@
 mod app;
 mod backend;
 mod config;
-mod deadlines;
+mod diagnostics;
 mod error;
 mod health;
 mod metrics;
 mod options;
 mod run;
-mod server;
-mod socket;
+mod upload;
 
 pub use error::RunError;
 pub use options::{Environment, Options};

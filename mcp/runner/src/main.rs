@@ -3,11 +3,10 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use mcp_runner::{Environment, Options};
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = Options::of_arguments(std::env::args_os());
     match mcp_runner::run(options, Environment::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

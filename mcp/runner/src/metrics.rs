@@ -1,46 +1,80 @@
-//! The few numbers that say how the proxy does, in the text format of Prometheus.
+//! The few numbers that say how the proxy does.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use mcp_http::{Body, full};
+use portcullis_listener::Connections;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
-/// Counters of one process.
-#[derive(Debug, Default)]
+use crate::backend::Backend;
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+struct Code {
+    code: String,
+}
+
+/// What one process counts.
+#[derive(Debug)]
 pub(crate) struct Metrics {
+    registry: Registry,
     /// Answers by the first digit of their status.
-    classes: [AtomicU64; 5],
+    classes: [Counter; 5],
     /// Requests whose answer is not complete.
-    pub(crate) in_flight: AtomicU64,
-    /// Open connections.
-    pub(crate) connections: AtomicU64,
+    pub(crate) in_flight: Gauge,
+    /// Checks of the server that failed.
+    pub(crate) failed_checks: Counter,
+    backend_up: Gauge,
+    connections: Gauge,
+    sessions: Gauge,
+    open: Connections,
 }
 
 impl Metrics {
-    pub(crate) fn count(&self, status: http::StatusCode) {
+    /// Counts from nothing; `open` are the connections of the listener.
+    pub(crate) fn new(open: Connections) -> Self {
+        let mut registry = Registry::with_prefix("mcp_runner");
+        let requests = Family::<Code, Counter>::default();
+        let help = "Requests that passed to the middleware chain, by class of the answer's status";
+        registry.register("requests", help, requests.clone());
+        let classes = [1, 2, 3, 4, 5].map(|class| requests.get_or_create_owned(&Code { code: format!("{class}xx") }));
+        let mut gauge = |name, help| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let in_flight = gauge("requests_in_flight", "Requests whose answer is not complete");
+        let connections = gauge("connections", "Open connections");
+        let sessions = gauge("sessions", "Sessions that are remembered");
+        let backend_up = gauge("backend_up", "1 while the MCP server answered its last check");
+        let failed_checks = Counter::default();
+        registry.register("backend_failed_checks", "Checks that the MCP server failed", failed_checks.clone());
+        Self { registry, classes, in_flight, failed_checks, backend_up, connections, sessions, open }
+    }
+
+    pub(crate) fn count(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
         if let Some(counter) = self.classes.get(class) {
-            counter.fetch_add(1, Relaxed);
+            counter.inc();
         }
     }
 
-    /// The report; `sessions` are those that the transport remembers.
-    pub(crate) fn text(&self, sessions: usize) -> String {
-        let mut lines = vec![
-            "# HELP mcp_runner_requests_total Requests that passed to the gate, by class of the answer's status."
-                .to_owned(),
-            "# TYPE mcp_runner_requests_total counter".to_owned(),
-        ];
-        for (class, counter) in (1..).zip(&self.classes) {
-            lines.push(format!("mcp_runner_requests_total{{code=\"{class}xx\"}} {}", counter.load(Relaxed)));
-        }
-        for (name, help, value) in [
-            ("requests_in_flight", "Requests whose answer is not complete.", self.in_flight.load(Relaxed)),
-            ("connections", "Open connections.", self.connections.load(Relaxed)),
-            ("sessions", "Sessions that are remembered.", sessions as u64),
-        ] {
-            lines.push(format!("# HELP mcp_runner_{name} {help}"));
-            lines.push(format!("# TYPE mcp_runner_{name} gauge"));
-            lines.push(format!("mcp_runner_{name} {value}"));
-        }
-        lines.push(String::new());
-        lines.join("\n")
+    /// The report; `up` says whether the server answered its last check.
+    pub(crate) fn report(&self, backend: &Backend, up: bool) -> http::Response<Body> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.connections.set(number(self.open.count()));
+        self.sessions.set(number(backend.sessions()));
+        self.backend_up.set(up.into());
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        let mut response = http::Response::new(full(text));
+        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
     }
 }

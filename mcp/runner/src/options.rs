@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use mcp_runconfig::duration;
 
 /// The proxy beside one MCP server.
@@ -16,6 +16,67 @@ use mcp_runconfig::duration;
 pub struct Options {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Flags that were given and are not known.
+    #[arg(skip)]
+    pub(crate) ignored: Vec<String>,
+}
+
+impl Options {
+    /// Parses a command line, the program's name first, as upstream's binary does (toolhive-runner §1.1): flags may stand
+    /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed.
+    pub fn of_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let (known, ignored) = known(arguments.into_iter());
+        Self { ignored, ..Self::parse_from(known) }
+    }
+}
+
+/// The command line with the subcommand first and without unknown flags, and these. A word after an unknown flag is its
+/// value unless it begins with `-`.
+fn known(mut arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
+    let command = Options::command();
+    let run = command.find_subcommand("run").unwrap_or(&command);
+    let mut known: Vec<OsString> = arguments.next().into_iter().collect();
+    let (mut flags, mut ignored, mut found) = (Vec::new(), Vec::new(), false);
+    let mut arguments = arguments.peekable();
+    while let Some(word) = arguments.next() {
+        let text = word.to_str().unwrap_or_default();
+        if text == "--" {
+            flags.push(word);
+            flags.extend(arguments);
+            break;
+        }
+        let Some(flag) = text.strip_prefix("--") else {
+            // The first word that is no flag names the subcommand.
+            if !found && !text.starts_with('-') {
+                known.push(word);
+                found = true;
+            } else {
+                flags.push(word);
+            }
+            continue;
+        };
+        let name = flag.split('=').next().unwrap_or_default().to_owned();
+        let argument = run.get_arguments().find(|argument| argument.get_long() == Some(&name));
+        match argument {
+            Some(argument) => {
+                let separate = argument.get_action().takes_values() && !argument.is_require_equals_set();
+                let value = if separate && !flag.contains('=') { arguments.next() } else { None };
+                flags.push(word);
+                flags.extend(value);
+            }
+            None if ["help", "version"].contains(&name.as_str()) => flags.push(word),
+            None => {
+                let follows = !flag.contains('=')
+                    && arguments.peek().is_some_and(|next| !next.as_encoded_bytes().starts_with(b"-"));
+                if follows {
+                    let _ = arguments.next();
+                }
+                ignored.push(name);
+            }
+        }
+    }
+    known.extend(flags);
+    (known, ignored)
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -41,8 +102,11 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "DIR")]
     pub(crate) files_root: Option<PathBuf>,
     /// Log more.
-    #[arg(long)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub(crate) debug: bool,
+    /// How long to go on serving after SIGTERM while clients learn of it; 15s at most.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = drain_delay)]
+    pub(crate) drain_delay: Duration,
     /// Accepted because operators pass it; the workload belongs to the operator, so it has no effect.
     #[arg(long, value_name = "JSON", hide = true)]
     pub(crate) k8s_pod_patch: Option<String>,
@@ -54,6 +118,18 @@ pub(crate) struct RunOptions {
     pub(crate) server: Vec<OsString>,
 }
 
+/// The longest that the listener may go on after SIGTERM: calls under way need time to end after it.
+const LONGEST_DRAIN_DELAY: Duration = Duration::from_secs(15);
+
+fn drain_delay(text: &str) -> Result<Duration, String> {
+    let nanos = duration::parse(text).map_err(|error| error.to_string())?;
+    let delay = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())?;
+    if delay > LONGEST_DRAIN_DELAY {
+        return Err(format!("must be {}s at most", LONGEST_DRAIN_DELAY.as_secs()));
+    }
+    Ok(delay)
+}
+
 /// The environment variables that matter.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -61,6 +137,10 @@ pub struct Environment {
     pub debug: bool,
     /// `TOOLHIVE_PROXY_REQUEST_TIMEOUT`, a Go duration: how long an answer of a stdio server may take.
     pub answer_timeout: Option<Duration>,
+    /// `TOOLHIVE_HEALTH_CHECK_INTERVAL`, a Go duration: how often the server is checked.
+    pub health_check_interval: Option<Duration>,
+    /// `TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT`, a Go duration: how long the server may take to answer a check.
+    pub health_check_ping_timeout: Option<Duration>,
     /// `UNSTRUCTURED_LOGS=false`: log JSON.
     pub json_logs: bool,
     /// `USER`: the local user whom requests are attributed to where nobody has to log in.
@@ -76,17 +156,54 @@ impl Environment {
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         let is = |name, word: &str| text(name).is_some_and(|text| text.eq_ignore_ascii_case(word));
-        let timeout = text("TOOLHIVE_PROXY_REQUEST_TIMEOUT").and_then(|text| duration::parse(&text).ok());
+        let time = |name| {
+            let nanos = text(name).and_then(|text| duration::parse(&text).ok());
+            nanos.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+        };
         Self {
             debug: is("TOOLHIVE_DEBUG", "true") || is("TOOLHIVE_DEBUG", "1"),
-            answer_timeout: timeout
-                .and_then(|nanos| u64::try_from(nanos).ok())
-                .filter(|nanos| *nanos > 0)
-                .map(Duration::from_nanos),
+            answer_timeout: time("TOOLHIVE_PROXY_REQUEST_TIMEOUT"),
+            health_check_interval: time("TOOLHIVE_HEALTH_CHECK_INTERVAL"),
+            health_check_ping_timeout: time("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT"),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
             run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
             log_filter: text("RUST_LOG"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> (RunOptions, Vec<String>) {
+        let arguments = ["mcp-runner"].into_iter().chain(line.split_whitespace()).map(OsString::from);
+        let (known, ignored) = known(arguments);
+        let options = Options::try_parse_from(known).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let Command::Run(run) = options.command;
+        (run, ignored)
+    }
+
+    #[test]
+    fn the_contracts_command_lines_are_taken_and_unknown_flags_do_not_stop_the_proxy() {
+        for (line, debug, image, ignored) in [
+            ("run --k8s-pod-patch={} img", false, Some("img"), &[][..]),
+            ("run --foreground=true --k8s-pod-patch={} img", false, Some("img"), &["foreground"]),
+            ("--debug run img", true, Some("img"), &[]),
+            ("--debug=false run img", false, Some("img"), &[]),
+            ("--debug=true --removed=x run --gone value img", true, Some("img"), &["removed", "gone"]),
+            ("run --gone value img", false, Some("img"), &["gone"]),
+            ("run img --gone --debug", true, Some("img"), &["gone"]),
+            ("run img -- server --gone --debug", false, Some("img"), &[]),
+        ] {
+            let (run, left_out) = parse(line);
+            assert_eq!((run.debug, run.image.as_deref()), (debug, image), "{line}");
+            assert_eq!(left_out, ignored, "{line}");
+        }
+        let (run, _) = parse("run --gone img -- server --gone");
+        assert_eq!((run.image, run.server), (None, ["server", "--gone"].map(OsString::from).to_vec()));
+        let (run, _) = parse("run --k8s-pod-patch {} --listen run:1 img");
+        assert_eq!((run.listen.as_deref(), run.image.as_deref()), (Some("run:1"), Some("img")));
     }
 }

@@ -3,22 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_gate::{Gate, GateContext};
-use tokio::net::TcpListener;
+use mcp_middleware::ProxySettings;
+use mcp_transport::Transport as _;
+use portcullis_listener::{Limits, Server};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing_subscriber::EnvFilter;
 
+use crate::RunError;
 use crate::app::App;
 use crate::backend::{Backend, plan};
-use crate::config::{body_limit, chain, load};
-use crate::deadlines::READ;
+use crate::config::{load, middleware};
+use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::{Command, Environment, Options, RunOptions};
-use crate::{RunError, server};
+use crate::options::{Command, Environment, Options};
+use crate::upload::READ;
 
+/// How long everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
+const SHUTDOWN: Duration = Duration::from_secs(27);
+/// What is left of that for other things than calls under way: telling those that are cut off, ending the server's
+/// process, leaving the webhooks.
+const REST: Duration = Duration::from_secs(6);
 /// How long the connections to webhooks may take to end once nobody calls over them.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -27,17 +35,21 @@ const LEAVE: Duration = Duration::from_secs(2);
 /// # Errors
 /// Says in one line what to mend. Nothing was served then, but for [`RunError::ServerFailed`].
 pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
-    let Options { command: Command::Run(options) } = options;
+    let Options { command: Command::Run(options), ignored } = options;
     let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;
     log(config.debug || options.debug || environment.debug, &environment);
-    let chain = chain(&config).map_err(|field| {
+    if !ignored.is_empty() {
+        tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
+    }
+    let configs = middleware(&config).map_err(|field| {
         let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
         RunError::Unserved { path: path.clone(), field, problem }
     })?;
-    let plan = plan(&path, &config, &options, &environment, body_limit(&chain))?;
-    let RunOptions { listen, files_root, config: _, backend: _, debug: _, k8s_pod_patch: _, image: _, server: _ } =
-        options;
-    let address = listen.unwrap_or_else(|| address(&config.host, config.port));
+    let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
+    let drain_delay = options.drain_delay;
+    let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
+    let limits = limits(read_timeout, drain_delay);
+    let health = Health::new(config.transport.as_str(), &environment);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -45,50 +57,99 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     runtime.block_on(async {
         let mut ending = Ending::new()?;
         let tasks = TaskTracker::new();
-        let context = GateContext {
+        let settings = ProxySettings {
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
-            files_root,
-            local_user: environment.user.unwrap_or_else(|| "local".to_owned()),
+            files_root: options.files_root.clone(),
+            local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: tasks.clone(),
         };
-        let gate = Gate::build(&chain, &context)
-            .map_err(|source| RunError::Gate { path: path.clone(), source: Box::new(source) })?;
-        let listener = TcpListener::bind(&address).await;
-        let listener = listener.map_err(|source| RunError::Listen { address, source })?;
-        let local = listener.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let backend = plan.start()?;
-        let drain = CancellationToken::new();
+        let chain = mcp_gate::registry()
+            .build(&configs, &settings)
+            .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
+        let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
+        let server = Server::bind(&address, limits).await;
+        let server = server.map_err(|source| RunError::Listen { address, source })?;
+        let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
+        let backend = plan.start().await?;
+        let diagnostics = Diagnostics::of(&config);
+        let metrics_server = diagnostics.bind(local).await;
+        // Cancelled when the last answer is given: metrics are read until then.
+        let last = CancellationToken::new();
         let app = Arc::new(App {
-            service: gate.wrap(backend.service()),
+            chain: chain.clone(),
+            transport: backend.service(),
             backend,
             stateless: config.stateless,
-            read_timeout: config.proxy_read_timeout.unwrap_or(READ),
-            health: Health::new(config.transport.as_str()),
-            metrics: Metrics::default(),
-            drain: drain.clone(),
+            read_timeout,
+            health,
+            metrics: Metrics::new(server.connections()),
+            metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),
+            ending: CancellationToken::new(),
+            drain: CancellationToken::new(),
         });
-        gate.announce();
+        chain.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
-        let serving = tokio::spawn(server::serve(listener, Arc::clone(&app)));
+        let serving = tokio::spawn(server.serve_plain(Arc::clone(&app), app.drain.clone()));
+        let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
-            () = ending.asked() => Ok(()),
+            delay = ending.asked(drain_delay) => {
+                app.ending.cancel();
+                tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
+                // Whoever asks again does not want to wait.
+                let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
+                Ok(())
+            }
             () = failed(&app.backend) => Err(RunError::ServerFailed),
         };
-        drain.cancel();
+        app.ending.cancel();
+        app.drain.cancel();
         if let Err(error) = serving.await {
             tracing::error!(%error, "the listener broke");
         }
-        drop(gate);
+        last.cancel();
+        if let Err(error) = beside.await {
+            tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
+        }
+        drop(chain);
         if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            front.shut_down().await;
+            Box::new(front).shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;
         tracing::info!("ended");
         result
     })
+}
+
+/// What clients are granted on the proxy's port.
+fn limits(read_timeout: Duration, drain_delay: Duration) -> Limits {
+    Limits {
+        connections: 4096,
+        first_request: Duration::from_mins(2),
+        idle: Duration::from_mins(2),
+        head: Duration::from_secs(10).min(read_timeout),
+        write: Duration::from_mins(1),
+        head_bytes: 64 << 10,
+        drain: SHUTDOWN.saturating_sub(drain_delay + REST),
+        ..Limits::default()
+    }
+}
+
+/// Checks the server and serves the diagnostics until `last`.
+async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: CancellationToken) {
+    let monitor = async {
+        if let Backend::Http(proxy) = &app.backend {
+            let _ = last.run_until_cancelled(app.health.monitor(proxy, &app.metrics)).await;
+        }
+    };
+    let metrics = async {
+        if let Some(server) = metrics_server {
+            diagnostics::serve(server, Arc::clone(&app), last.clone()).await;
+        }
+    };
+    tokio::join!(monitor, metrics);
 }
 
 async fn failed(backend: &Backend) {
@@ -124,12 +185,14 @@ impl Ending {
         Ok(Self([on(SignalKind::terminate())?, on(SignalKind::interrupt())?, on(SignalKind::quit())?]))
     }
 
-    async fn asked(&mut self) {
+    /// Returns how long to go on serving: `delay` where Kubernetes asks, whose Services learn of it later; nothing where a
+    /// person does at a terminal.
+    async fn asked(&mut self, delay: Duration) -> Duration {
         let Self([terminate, interrupt, quit]) = self;
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = quit.recv() => {}
+            _ = terminate.recv() => delay,
+            _ = interrupt.recv() => Duration::ZERO,
+            _ = quit.recv() => Duration::ZERO,
         }
     }
 }

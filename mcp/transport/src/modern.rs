@@ -2,10 +2,8 @@
 
 use http::header::{ALLOW, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
+use mcp_http::{Body, json, text};
 use mcp_wire::{MODERN_VERSION, Message, RevisionError, headers};
-
-use crate::Body;
-use crate::body::{json, text};
 
 /// The method gate, to be asked before any middleware: a stateless server, and every request that says it is of the Modern
 /// era, knows neither streams (GET) nor sessions (DELETE). `None` when the request may pass, else the 405.

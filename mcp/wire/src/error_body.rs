@@ -18,8 +18,6 @@ pub mod code {
     pub const SESSION_NOT_FOUND: i64 = -32001;
     /// Header and body disagree (MCP 2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// A client capability is missing (MCP 2026-07-28).
-    pub const MISSING_CAPABILITY: i64 = -32021;
     /// The protocol version is not supported (MCP 2026-07-28).
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     /// A policy refused the request: the HTTP status stands for the code.

@@ -1,6 +1,7 @@
 //! What a body may not contain, because two JSON parsers could read it differently or be felled by it.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 /// Deepest nesting of objects and arrays that is accepted: what typed JSON parsers commonly stop at.
 pub const MAX_DEPTH: usize = 128;
@@ -21,6 +22,9 @@ pub enum Ambiguity {
     /// A member's name is not text (a lone surrogate).
     #[error("a member's name is not valid Unicode; escape whole characters")]
     Name,
+    /// A number is beyond a 64-bit float: parsers refuse it, or read infinity.
+    #[error("number `{0}` is out of range; write it as a string")]
+    Number(String),
 }
 
 /// Checks the structure of `json`, which must be syntactically valid: depth, and that no object at any level has two
@@ -28,6 +32,31 @@ pub enum Ambiguity {
 ///
 /// One pass and no recursion; the only memory is the names of the objects that are open.
 pub fn check_structure(json: &str) -> Result<(), Ambiguity> {
+    scan(json, Rules { equal: |a, b| a == b, order: |a, b| a.cmp(b), numbers: false })
+}
+
+/// Checks the structure of a message that a policy judges: as [`check_structure`], and names that differ only in case count as
+/// one, and every number fits a 64-bit float.
+pub(crate) fn check_message(json: &str) -> Result<(), Ambiguity> {
+    scan(
+        json,
+        Rules {
+            equal: |a, b| compare(a, b).is_eq(),
+            order: |a, b| compare(a, b).then_with(|| a.cmp(b)),
+            numbers: true,
+        },
+    )
+}
+
+/// Which names are the same, and whether numbers are looked at.
+#[derive(Clone, Copy)]
+struct Rules {
+    equal: fn(&str, &str) -> bool,
+    order: fn(&str, &str) -> Ordering,
+    numbers: bool,
+}
+
+fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
     let bytes = json.as_bytes();
     // Where the names of each open object start in `names`; `None` for an array.
     let mut open: Vec<Option<usize>> = Vec::new();
@@ -43,7 +72,7 @@ pub fn check_structure(json: &str) -> Result<(), Ambiguity> {
             }
             b'}' | b']' => {
                 if let Some(Some(start)) = open.pop() {
-                    unique(&mut names, start)?;
+                    unique(&mut names, start, rules)?;
                 }
             }
             b'"' => {
@@ -56,9 +85,26 @@ pub fn check_structure(json: &str) -> Result<(), Ambiguity> {
                 at = end;
                 continue;
             }
+            b'-' | b'0'..=b'9' if rules.numbers => {
+                let rest = &json[at..];
+                let length = rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'));
+                let number = &rest[..length.unwrap_or(rest.len())];
+                check_number(number)?;
+                at += number.len();
+                continue;
+            }
             _ => {}
         }
         at += 1;
+    }
+    Ok(())
+}
+
+fn check_number(number: &str) -> Result<(), Ambiguity> {
+    // The largest float has 309 digits; a shorter number is larger only with an exponent.
+    let may_overflow = number.len() > 308 || number.contains(['e', 'E']);
+    if may_overflow && number.parse::<f64>().is_ok_and(f64::is_infinite) {
+        return Err(Ambiguity::Number(number.chars().take(64).collect()));
     }
     Ok(())
 }
@@ -86,11 +132,11 @@ fn name(quoted: &str) -> Result<Cow<'_, str>, Ambiguity> {
 }
 
 /// Drops the names from `start` on, which are one object's.
-fn unique(names: &mut Vec<Cow<'_, str>>, start: usize) -> Result<(), Ambiguity> {
+fn unique(names: &mut Vec<Cow<'_, str>>, start: usize, rules: Rules) -> Result<(), Ambiguity> {
     let object = names.get_mut(start..).unwrap_or_default();
     // Sorting bounds the work for an object with a great many members.
-    object.sort_unstable();
-    if let Some(pair) = object.windows(2).find(|pair| pair[0] == pair[1]) {
+    object.sort_unstable_by(|a, b| (rules.order)(a, b));
+    if let Some(pair) = object.windows(2).find(|pair| (rules.equal)(&pair[0], &pair[1])) {
         return Err(Ambiguity::Duplicate(pair[0].chars().take(64).collect()));
     }
     names.truncate(start);
@@ -102,20 +148,33 @@ pub(crate) fn check_case(name: &str, reserved: &[&'static str]) -> Result<(), Am
     if reserved.contains(&name) {
         return Ok(());
     }
-    match reserved.iter().find(|exact| folds_to(name, exact)) {
+    match reserved.iter().find(|exact| compare(name, exact).is_eq()) {
         Some(exact) => Err(Ambiguity::Case(name.to_owned(), exact)),
         None => Ok(()),
     }
 }
 
-/// Go folds two characters beyond ASCII onto ASCII letters: U+017F to `s` and U+212A to `k`.
-fn folds_to(name: &str, exact: &str) -> bool {
-    let fold = |c: char| match c {
-        '\u{17F}' => 's',
-        '\u{212A}' => 'k',
-        c => c.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).eq(exact.chars().map(fold))
+/// Orders names so that those of which a case-insensitive parser takes one for the other are equal.
+fn compare(a: &str, b: &str) -> Ordering {
+    if a.is_ascii() && b.is_ascii() {
+        return a.bytes().map(|byte| byte.to_ascii_lowercase()).cmp(b.bytes().map(|byte| byte.to_ascii_lowercase()));
+    }
+    a.chars().map(fold).cmp(b.chars().map(fold))
+}
+
+/// The character that stands for all that differ from `c` only in case (Unicode's simple folding, as Go has it): U+017F and `S`
+/// become `s`, U+212A becomes `k`.
+fn fold(c: char) -> char {
+    // It has a capital, and yet differs from `i`.
+    if c == 'ı' {
+        return c;
+    }
+    let upper = only(c.to_uppercase()).unwrap_or(c);
+    only(upper.to_lowercase()).unwrap_or(upper)
+}
+
+fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
+    characters.next().filter(|_| characters.next().is_none())
 }
 
 #[cfg(test)]
@@ -135,6 +194,37 @@ mod tests {
         ] {
             let expected = duplicate.map_or(Ok(()), |name| Err(Ambiguity::Duplicate(name.into())));
             assert_eq!(check_structure(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn names_that_differ_only_in_case_are_one_name_in_a_message_and_two_elsewhere() {
+        for (json, duplicate) in [
+            (r#"{"a":{"Path":1,"path":2}}"#, true),
+            (r#"{"K":1,"\u212a":2}"#, true),
+            (r#"{"É":1,"é":2}"#, true),
+            (r#"{"Σ":1,"ς":2}"#, true),
+            (r#"{"ı":1,"i":2,"İ":3}"#, false),
+            (r#"{"a":{"A":1},"b":["B","b"]}"#, false),
+        ] {
+            assert_eq!(matches!(check_message(json), Err(Ambiguity::Duplicate(_))), duplicate, "{json}");
+            assert_eq!(check_structure(json), Ok(()), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_some_parsers_read_as_infinity_is_refused_in_a_message() {
+        let digits = |count: usize| format!(r#"{{"a":[{}]}}"#, "9".repeat(count));
+        for (json, refused) in [
+            (r#"{"a":1e1000}"#.to_owned(), true),
+            (r#"{"a":[-1.5E+400 ,2]}"#.to_owned(), true),
+            (r#"{"a":1e308,"b":1e-1000,"c":-0.0,"d":12345678901234567890123}"#.to_owned(), false),
+            (r#"{"1e1000":"1e1000"}"#.to_owned(), false),
+            (digits(308), false),
+            (digits(309), true),
+        ] {
+            assert_eq!(matches!(check_message(&json), Err(Ambiguity::Number(_))), refused, "{json}");
+            assert_eq!(check_structure(&json), Ok(()), "{json}");
         }
     }
 

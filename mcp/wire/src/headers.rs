@@ -29,17 +29,18 @@ const CLOSE: &str = "?=";
 pub fn name_member(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" | "skills/get" => Some("uri"),
         method if method.starts_with("tasks/") => Some("taskId"),
         _ => None,
     }
 }
 
-/// A header value for `text`: as it is where that is safe, else `=?base64?…?=`.
+/// A header value for `text`: as it is where that is safe, else `=?base64?…?=`. An empty text is not safe: clients and proxies drop
+/// headers without a value.
 pub fn encode(text: &str) -> HeaderValue {
     let padded = text.starts_with(' ') || text.ends_with(' ');
     let marked = text.starts_with(OPEN) && text.ends_with(CLOSE);
-    let plain = !padded && !marked && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let plain = !text.is_empty() && !padded && !marked && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if plain && let Ok(value) = HeaderValue::from_str(text) {
         return value;
     }

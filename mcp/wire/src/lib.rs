@@ -22,6 +22,7 @@ mod error_body;
 mod guard;
 pub mod headers;
 mod message;
+mod owned;
 mod revision;
 pub mod sse;
 
@@ -29,4 +30,5 @@ pub use compact::compact;
 pub use error_body::{ErrorBody, code};
 pub use guard::{Ambiguity, MAX_DEPTH, check_structure};
 pub use message::{Id, Kind, Message, MessageError, is_batch};
+pub use owned::OwnedMessage;
 pub use revision::{LEGACY_VERSION, MODERN_VERSION, Revision, RevisionError, classify};

@@ -4,20 +4,22 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::guard::{Ambiguity, check_case, check_structure};
+use crate::error_body::{ErrorBody, code};
+use crate::guard::{Ambiguity, check_case, check_message};
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of `params` that decide what a request does or where it is routed.
 const PARAMS: &[&str] = &["name", "uri", "taskId", "arguments", "_meta"];
+const ERROR: &[&str] = &["code", "message", "data"];
 
-/// Why bytes are not one JSON-RPC message. The sender's fault: answer 400.
+/// Why bytes are not one JSON-RPC message. The sender's fault: answer HTTP 400 with [`MessageError::body`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The body is a batch; answer with [`ErrorBody::batch`](crate::ErrorBody::batch).
+    /// The body is a batch.
     #[error("JSON-RPC batch requests are not supported")]
     Batch,
     /// The bytes are not UTF-8.
@@ -32,6 +34,28 @@ pub enum MessageError {
     /// Two parsers could read different messages from it.
     #[error("ambiguous message: {0}")]
     Ambiguous(#[from] Ambiguity),
+    /// A number cannot be read, in a message that is whole otherwise.
+    #[error("not a JSON-RPC message: {problem}")]
+    Number {
+        /// Which number.
+        problem: Ambiguity,
+        /// The message's id as JSON text.
+        id: Option<Box<str>>,
+    },
+}
+
+impl MessageError {
+    /// The JSON-RPC error body (toolhive-0.63 §4.1). Only a message that could be read up to a number has its id echoed.
+    pub fn body(&self) -> Vec<u8> {
+        let (code, id) = match self {
+            Self::Batch => return ErrorBody::batch().encode(),
+            Self::Encoding => (code::PARSE, None),
+            Self::Json(error) if !error.is_data() => (code::PARSE, None),
+            Self::Json(_) | Self::Envelope(_) | Self::Ambiguous(_) => (code::INVALID_REQUEST, None),
+            Self::Number { id, .. } => (code::INVALID_REQUEST, id.as_deref()),
+        };
+        ErrorBody::new(code, &self.to_string()).raw_id(id).encode()
+    }
 }
 
 /// A JSON-RPC id: a string or a number, kept as it was written.
@@ -99,21 +123,41 @@ impl<'a> Message<'a> {
         Self::parse_text(text(body)?)
     }
 
-    /// Reads the envelope of a message that a policy will judge: as [`Message::parse`], and no object at any depth may
-    /// repeat a member, no reserved member of `params` may be spelt in another case, and the nesting is limited.
+    /// Reads the envelope of a message that a policy will judge: as [`Message::parse`], and whatever two parsers could read
+    /// differently is refused.
+    ///
+    /// No object at any depth may have two members whose names differ at most in case, no reserved member of `params` or `error` may
+    /// be spelt in another case, every number fits a 64-bit float, and the nesting is limited. The id is a string or a signed
+    /// 64-bit integer, `params` an object, and an error has an integer code and a message.
     pub fn parse_strict(body: &'a [u8]) -> Result<Self, MessageError> {
         let text = text(body)?;
         let message = Self::parse_text(text)?;
-        check_structure(text)?;
+        check_message(text).map_err(|ambiguity| match ambiguity {
+            problem @ Ambiguity::Number(_) => {
+                MessageError::Number { problem, id: message.id.map(|id| id.raw().into()) }
+            }
+            other => other.into(),
+        })?;
+        if message.id.is_some_and(|id| !id.is_string() && id.raw().parse::<i64>().is_err()) {
+            return Err(MessageError::Envelope("`id` must be a string or a 64-bit integer"));
+        }
         if let Some(params) = message.params {
-            let names: Names<'_> = serde_json::from_str(params.get())?;
-            names.0.iter().try_for_each(|name| check_case(name, PARAMS))?;
+            if !params.get().starts_with('{') {
+                return Err(MessageError::Envelope("`params` must be an object"));
+            }
+            let params: Members<'_> = serde_json::from_str(params.get())?;
+            params.0.iter().try_for_each(|(name, _)| check_case(name, PARAMS))?;
+        }
+        if let Some(error) = message.error {
+            check_error(error)?;
         }
         Ok(message)
     }
 
     fn parse_text(text: &'a str) -> Result<Self, MessageError> {
-        let Envelope { jsonrpc, id, method, params, result, error, variant } = serde_json::from_str(text)?;
+        let Envelope { jsonrpc, id, method, params, result, error, variant } = serde_json::from_str(text)
+            // A member of the wrong type ends the reading: what stands behind it may not even be JSON.
+            .map_err(|error| if error.is_data() { syntax(text).err().unwrap_or(error) } else { error })?;
         if let Some(ambiguity) = variant {
             return Err(ambiguity.into());
         }
@@ -206,10 +250,34 @@ pub(crate) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 fn text(body: &[u8]) -> Result<&str, MessageError> {
+    let text = std::str::from_utf8(body).map_err(|_| MessageError::Encoding)?;
     if is_batch(body) {
+        syntax(text)?;
         return Err(MessageError::Batch);
     }
-    std::str::from_utf8(body).map_err(|_| MessageError::Encoding)
+    Ok(text)
+}
+
+/// Whether `text` is JSON at all.
+fn syntax(text: &str) -> serde_json::Result<()> {
+    serde_json::from_str::<IgnoredAny>(text).map(drop)
+}
+
+/// Checks the error of a response (JSON-RPC 2.0 §5.1).
+fn check_error(error: &RawValue) -> Result<(), MessageError> {
+    if !error.get().starts_with('{') {
+        return Err(MessageError::Envelope("`error` must be an object"));
+    }
+    let members: Members<'_> = serde_json::from_str(error.get())?;
+    members.0.iter().try_for_each(|(name, _)| check_case(name, ERROR))?;
+    let value = |name: &str| members.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.get());
+    if value("code").is_none_or(|code| code.parse::<i64>().is_err()) {
+        return Err(MessageError::Envelope("`error.code` must be an integer"));
+    }
+    if !value("message").is_some_and(|message| message.starts_with('"')) {
+        return Err(MessageError::Envelope("`error.message` must be a string"));
+    }
+    Ok(())
 }
 
 /// A string, borrowed where it holds no escape.
@@ -218,9 +286,6 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The members of an object, in order.
 pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
-
-/// The names of an object's members; empty for what is no object.
-struct Names<'a>(Vec<Cow<'a, str>>);
 
 #[derive(Default)]
 struct Envelope<'a> {
@@ -250,17 +315,6 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
         }
         deserializer.deserialize_map(Object)
-    }
-}
-
-impl<'de> Deserialize<'de> for Names<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        if !raw.get().starts_with('{') {
-            return Ok(Self(Vec::new()));
-        }
-        let members: Members<'de> = serde_json::from_str(raw.get()).map_err(de::Error::custom)?;
-        Ok(Self(members.0.into_iter().map(|(name, _)| name).collect()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which era of MCP a request belongs to (toolhive-runner §2.3).
+//! Which era of MCP a request belongs to (toolhive-runner §2.3), and the codes of MCP 2026-07-28 for one that breaks its rules.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ pub enum Revision {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RevisionError {
-    /// A Modern mark, but no version in `_meta` and none in the header.
+    /// A Modern mark, but no version in `_meta`.
     #[error("{PROTOCOL_VERSION} is missing from params._meta, or not a string")]
     MissingVersion,
     /// `MCP-Protocol-Version` and `_meta` disagree.
@@ -36,7 +36,7 @@ pub enum RevisionError {
     HeaderMismatch {
         /// What the header says.
         header: String,
-        /// What `_meta` says; empty when it says nothing usable.
+        /// What `_meta` says.
         body: String,
     },
     /// `_meta` names a version that is not served statelessly.
@@ -54,20 +54,18 @@ impl RevisionError {
     /// The JSON-RPC code.
     pub fn code(&self) -> i64 {
         match self {
-            Self::MissingVersion => code::INVALID_PARAMS,
+            Self::MissingVersion | Self::MissingCapabilities => code::INVALID_PARAMS,
             Self::HeaderMismatch { .. } => code::HEADER_MISMATCH,
             Self::UnsupportedVersion { .. } => code::UNSUPPORTED_VERSION,
-            Self::MissingCapabilities => code::MISSING_CAPABILITY,
         }
     }
 
     /// The JSON-RPC error body, to be sent with HTTP 400.
     pub fn body(&self, id: Option<Id<'_>>) -> Vec<u8> {
         let data = match self {
-            Self::MissingVersion => json!({}),
+            Self::MissingVersion | Self::MissingCapabilities => json!({}),
             Self::HeaderMismatch { header, body } => json!({"header": header, "body": body}),
             Self::UnsupportedVersion { requested } => json!({"supported": [MODERN_VERSION], "requested": requested}),
-            Self::MissingCapabilities => json!({"requiredCapabilities": {}}),
         };
         let (message, data) = (self.to_string(), data.to_string());
         ErrorBody::new(self.code(), &message).id(id).data(&data).alphabetical().encode()
@@ -91,19 +89,16 @@ pub fn classify(header: Option<&str>, message: &Message<'_>) -> Result<Revision,
     }
     let Some(body) = get(PROTOCOL_VERSION).and_then(string).filter(|version| !version.is_empty()) else {
         return match header {
-            None => Err(RevisionError::MissingVersion),
-            Some(MODERN_VERSION) => {
-                Err(RevisionError::HeaderMismatch { header: MODERN_VERSION.to_owned(), body: String::new() })
-            }
+            None | Some(MODERN_VERSION) => Err(RevisionError::MissingVersion),
             // An explicit older version outranks stray `_meta` keys: some clients send both.
             Some(_) => Ok(Revision::Legacy),
         };
     };
-    if body != MODERN_VERSION {
-        return Err(RevisionError::UnsupportedVersion { requested: body.into_owned() });
-    }
     if let Some(header) = header.filter(|header| *header != body) {
         return Err(RevisionError::HeaderMismatch { header: header.to_owned(), body: body.into_owned() });
+    }
+    if body != MODERN_VERSION {
+        return Err(RevisionError::UnsupportedVersion { requested: body.into_owned() });
     }
     if !get(CLIENT_CAPABILITIES).is_some_and(|raw| raw.get().starts_with('{')) {
         return Err(RevisionError::MissingCapabilities);
@@ -131,21 +126,26 @@ mod tests {
             ("tools/list", None, full.clone(), Ok(Modern)),
             ("tools/list", Some(MODERN_VERSION), full.clone(), Ok(Modern)),
             ("initialize", Some(MODERN_VERSION), full.clone(), Ok(Legacy)),
-            ("tools/list", Some(MODERN_VERSION), "{}".into(), Err(-32020)),
-            ("tools/list", Some(MODERN_VERSION), version("7"), Err(-32020)),
+            ("tools/list", Some(MODERN_VERSION), "{}".into(), Err(-32602)),
+            ("tools/list", Some(MODERN_VERSION), version("7"), Err(-32602)),
             ("tools/list", Some("2025-11-25"), info.clone(), Ok(Legacy)),
             ("tools/list", Some("2025-11-25"), version("\"\""), Ok(Legacy)),
             ("tools/list", None, info, Err(-32602)),
             ("tools/list", None, version("\"2025-11-25\""), Err(-32022)),
             ("tools/list", Some("2025-11-25"), full, Err(-32020)),
-            ("tools/list", None, version("\"2026-07-28\""), Err(-32021)),
+            ("tools/list", Some(MODERN_VERSION), version("\"2025-11-25\""), Err(-32020)),
+            ("tools/list", Some("2025-11-25"), version("\"2025-11-25\""), Err(-32022)),
+            ("tools/list", Some(MODERN_VERSION), version("\"2026-07-28\""), Err(-32602)),
+            ("tools/list", None, version("\"2026-07-28\""), Err(-32602)),
             (
                 "tools/list",
                 None,
                 format!(r#"{{"{PROTOCOL_VERSION}":"2026-07-28","{CLIENT_CAPABILITIES}":[]}}"#),
-                Err(-32021),
+                Err(-32602),
             ),
         ];
+        let without = Message::parse(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#).unwrap();
+        assert_eq!(classify(Some(MODERN_VERSION), &without).map_err(|e| e.code()), Err(-32602));
         for (method, header, meta, expected) in table {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{meta}}}}}"#);
             let message = Message::parse(body.as_bytes()).unwrap();
@@ -160,6 +160,5 @@ mod tests {
         assert!(id(mismatch).contains(r#""code":-32020,"data":{"body":"b","header":"a"}"#));
         let unsupported = RevisionError::UnsupportedVersion { requested: "x".into() };
         assert!(id(unsupported).contains(r#""data":{"requested":"x","supported":["2026-07-28"]}"#));
-        assert!(id(RevisionError::MissingCapabilities).contains(r#""data":{"requiredCapabilities":{}}"#));
     }
 }

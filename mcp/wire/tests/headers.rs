@@ -11,7 +11,7 @@ fn only_what_is_unsafe_in_a_header_is_wrapped() {
     for (text, value) in [
         ("echo", "echo"),
         ("two words", "two words"),
-        ("", ""),
+        ("", "=?base64??="),
         (" padded", "=?base64?IHBhZGRlZA==?="),
         ("naïve", "=?base64?bmHDr3Zl?="),
         ("a\nb", "=?base64?YQpi?="),
@@ -37,6 +37,13 @@ fn a_header_that_mirrors_something_else_than_the_body_is_refused() {
         (call, vec![("mcp-method", "tools/list")], true),
         (call, vec![("mcp-method", "Tools/Call")], true),
         (call, vec![("mcp-name", "=?base64?%?=")], true),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"skills/get","params":{"uri":"u"}}"#, vec![("mcp-name", "u")], false),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"skills/get","params":{"uri":"u"}}"#, vec![("mcp-name", "v")], true),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":""}}"#,
+            vec![("mcp-name", "=?base64??=")],
+            false,
+        ),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, vec![("mcp-name", "evil")], true),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, vec![("mcp-name", "=?base64?%?=")], true),
         (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, vec![("mcp-method", "tools/call")], true),

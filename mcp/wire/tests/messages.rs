@@ -7,10 +7,16 @@ fn a_message_is_a_request_a_notification_or_a_response() {
     for (body, kind, id) in [
         (r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#, Kind::Request, Some("0")),
         (r#"{"jsonrpc":"2.0","id":"","method":"ping"}"#, Kind::Request, Some(r#""""#)),
-        (r#" {"method":"ping","id":-1.5,"jsonrpc":"2.0"} "#, Kind::Request, Some("-1.5")),
+        (
+            r#" {"method":"ping","id":-9223372036854775808,"jsonrpc":"2.0"} "#,
+            Kind::Request,
+            Some("-9223372036854775808"),
+        ),
         (r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}"#, Kind::Notification, None),
         (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, Kind::Response, Some(r#""a""#)),
         (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}"#, Kind::Response, None),
+        (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"?","data":[],"more":1}}"#, Kind::Response, None),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"skills/list"}"#, Kind::Request, Some("1")),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","trace":{"any":1}}"#, Kind::Request, Some("1")),
     ] {
         let message = Message::parse_strict(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
@@ -31,6 +37,14 @@ fn what_is_no_message_is_refused_with_its_reason() {
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "`id` must be a string or a number"),
         (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, "`id` must be a string or a number"),
         (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, "`id` must be a string or a number"),
+        (r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, "`id` must be a string or a 64-bit integer"),
+        (r#"{"jsonrpc":"2.0","id":1e3,"method":"ping"}"#, "`id` must be a string or a 64-bit integer"),
+        (r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#, "`id` must be a string or a 64-bit integer"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "`params` must be an object"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#, "`params` must be an object"),
+        (r#"{"jsonrpc":"2.0","id":1,"error":[]}"#, "`error` must be an object"),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"m"}}"#, "`error.code` must be an integer"),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#, "`error.message` must be a string"),
         (r#"{"jsonrpc":"2.0","id":1,"method":""}"#, "`method` must not be empty"),
         (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "expected a"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, "must not stand beside"),
@@ -60,6 +74,12 @@ fn a_member_that_two_parsers_could_read_differently_is_refused() {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":[{"y":1,"y":2}]}}}"#,
             "y",
         ),
+        // An argument's own names too: a tool in Go would take one for the other.
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"path":1,"Path":2}}}"#,
+            "Path",
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","Data":1}}"#, "Data"),
     ] {
         match Message::parse_strict(body.as_bytes()) {
             Err(MessageError::Ambiguous(Ambiguity::Duplicate(name) | Ambiguity::Case(name, _))) => {
@@ -68,17 +88,38 @@ fn a_member_that_two_parsers_could_read_differently_is_refused() {
             other => panic!("{body}: {other:?}"),
         }
     }
-    // An argument's own names are the tool's business.
     let body =
-        br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"name":1,"Name":2}}}"#;
+        br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"Name":1,"Data":2}}}"#;
     assert!(Message::parse_strict(body).is_ok());
 }
 
 #[test]
 fn a_batch_is_seen_behind_white_space() {
-    for (body, batch) in [("[", true), (" \r\n\t[]", true), ("{}", false), ("", false), ("\u{b}[", false)] {
+    for (body, batch) in [("[1]", true), (" \r\n\t[]", true), ("{}", false), ("", false), ("\u{b}[", false)] {
         assert_eq!(is_batch(body.as_bytes()), batch, "{body:?}");
         assert_eq!(matches!(Message::parse(body.as_bytes()), Err(MessageError::Batch)), batch, "{body:?}");
+    }
+}
+
+#[test]
+fn the_answer_to_what_is_no_message_says_what_is_wrong_and_echoes_no_id_that_may_be_another() {
+    for (body, code, id) in [
+        ("", -32700, None),
+        ("{", -32700, None),
+        ("[{]", -32700, None),
+        ("[]", -32600, None),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping"} x"#, -32700, None),
+        (r#"{"jsonrpc":2.0,"id":1,"method":"ping"} x"#, -32700, None),
+        (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1,"a":2}}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":"a","method":"ping","params":{"a":1e1000}}"#, -32600, Some("a")),
+        (r#"{"jsonrpc":"2.0","method":"ping","params":{"a":1e1000}}"#, -32600, None),
+    ] {
+        let error = Message::parse_strict(body.as_bytes()).unwrap_err();
+        let answer: serde_json::Value = serde_json::from_slice(&error.body()).unwrap();
+        assert_eq!(answer["error"]["code"], code, "{body}: {answer}");
+        assert_eq!(answer.get("id").and_then(|id| id.as_str()), id, "{body}: {answer}");
     }
 }
 
@@ -91,7 +132,8 @@ fn the_target_is_the_member_that_the_method_acts_on() {
         ("tasks/cancel", r#"{"taskId":"t"}"#, Some("t")),
         ("tools/list", r#"{"name":"p"}"#, None),
         ("tools/call", r#"{"name":7}"#, None),
-        ("tools/call", "[]", None),
+        ("skills/get", r#"{"uri":"skill://s"}"#, Some("skill://s")),
+        ("skills/list", r#"{"uri":"skill://s"}"#, None),
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let message = Message::parse_strict(body.as_bytes()).unwrap();

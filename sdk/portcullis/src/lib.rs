@@ -173,12 +173,13 @@ pub mod operator;
 mod pauses;
 mod routes;
 pub mod scopes;
-pub mod server;
 mod terminal;
 pub mod webhooks;
 mod words;
 
 pub use k8s_openapi;
 pub use kube;
+/// The HTTPS server, and what answers its requests.
+pub use portcullis_listener as server;
 /// What the API server is told about webhooks, as values.
 pub use portcullis_manifest as manifest;

@@ -9,7 +9,6 @@ pub(crate) const WEBHOOKS_OFF: &str = "Webhooks are disabled";
 pub(crate) const DECISION: &str = "admission decision";
 /// In the log: what a controller decided about an object while webhooks are off.
 pub(crate) const INVALID: &str = "validation failed, refusing to reconcile";
-/// In the log: a caller broke the handshake off because of our certificate.
-pub(crate) const MISTRUSTED: &str = "a caller does not trust the certificate that is served";
+pub(crate) use portcullis_listener::MISTRUSTED;
 /// The answer to whatever is no POST.
 pub(crate) const POST_ONLY: &str = "send reviews with POST";

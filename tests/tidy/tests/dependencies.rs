@@ -63,6 +63,14 @@ fn the_sdk_knows_nothing_of_its_users() {
 }
 
 #[test]
+fn the_proxies_listener_brings_no_kubernetes_client() {
+    let dependencies = Graph::resolve().unwrap().dependencies("portcullis-listener").unwrap();
+    for forbidden in ["kube", "kube-core", "kube-client", "k8s-openapi"] {
+        assert!(!dependencies.contains(forbidden), "portcullis-listener depends on {forbidden}");
+    }
+}
+
+#[test]
 fn a_crate_of_the_sdk_is_behind_the_facade_and_in_the_map() {
     let graph = Graph::resolve().unwrap();
     let map = sources(|path| path == "ARCHITECTURE.md").unwrap().remove(0).text;

@@ -8,13 +8,12 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{HeaderName, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use mcp_middleware::{BuildContext, BuildError};
 use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, WebhookConfig};
 use serde_json::value::RawValue;
 
 use super::client::Client;
 use super::files::{HmacFile, rooted};
-use crate::chain::GateContext;
-use crate::error::{BuildError, Place};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-toolhive-signature");
 const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolhive-timestamp");
@@ -59,27 +58,22 @@ impl CallError {
 
 impl Webhook {
     /// Checks `config`, the webhook at position `at` of its middleware, and reads every file it names.
-    pub(crate) fn new(
-        config: WebhookConfig,
-        at: usize,
-        context: &GateContext,
-        place: Place<'_>,
-    ) -> Result<Self, BuildError> {
+    pub(crate) fn new(config: WebhookConfig, at: usize, context: &BuildContext<'_>) -> Result<Self, BuildError> {
         let member = |field: &str| format!("parameters.webhooks[{at}].{field}");
         if let Some(problem) = config.problems().first() {
             let (problem_text, fix) = problem.message.split_once("; ").unwrap_or((&problem.message, "mend it"));
-            return Err(place.error(&member(problem.field), problem_text, fix));
+            return Err(context.error(&member(problem.field), problem_text, fix));
         }
         let WebhookConfig { name, url, timeout, failure_policy: policy, tls_config, hmac_secret_ref, .. } = config;
         let uri: Uri =
-            url.parse().map_err(|error| place.error(&member("url"), format!("{error}"), "write an absolute URL"))?;
+            url.parse().map_err(|error| context.error(&member("url"), format!("{error}"), "write an absolute URL"))?;
         let secret = if hmac_secret_ref.is_empty() {
             None
         } else {
             let fix = "mount the Secret there, with the key's bytes in the file";
-            let fail = |problem: String| place.error(&member("hmac_secret_ref"), problem, fix);
-            let path = rooted(&hmac_secret_ref, context.files_root.as_deref()).ok_or_else(|| {
-                place.error(
+            let fail = |problem: String| context.error(&member("hmac_secret_ref"), problem, fix);
+            let path = rooted(&hmac_secret_ref, context.settings.files_root.as_deref()).ok_or_else(|| {
+                context.error(
                     &member("hmac_secret_ref"),
                     format!("{hmac_secret_ref:?} names a secret of a secrets provider, and there is none here"),
                     "write the absolute path of a file",
@@ -90,8 +84,8 @@ impl Webhook {
             Some(file)
         };
         let tls = tls_config.unwrap_or_default();
-        let client = Client::new(&name, &tls, context)
-            .map_err(|(field, problem, fix)| place.error(&member(&format!("tls_config.{field}")), problem, fix))?;
+        let client = Client::new(&name, &tls, context.settings)
+            .map_err(|(field, problem, fix)| context.error(&member(&format!("tls_config.{field}")), problem, fix))?;
         Ok(Self { name, policy, url: uri, timeout: timeout.duration(), secret, client })
     }
 

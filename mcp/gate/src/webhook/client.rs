@@ -15,13 +15,13 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Pool, Error};
 use hyper_util::rt::TokioTimer;
+use mcp_middleware::ProxySettings;
 use mcp_runconfig::webhook::TlsConfig;
 use rustls::crypto::CryptoProvider;
 use tokio_util::task::TaskTracker;
 
 use super::files::{Stamp, read, rooted};
 use super::tls::{self, Material};
-use crate::chain::GateContext;
 
 /// How often the files are looked at, at most. The HMAC key is looked at with every call.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ struct Files {
 }
 
 impl Client {
-    pub(crate) fn new(name: &str, tls: &TlsConfig, context: &GateContext) -> Result<Self, Problem> {
+    pub(crate) fn new(name: &str, tls: &TlsConfig, context: &ProxySettings) -> Result<Self, Problem> {
         let files = Files::new(tls, context)?;
         let stamps = files.stamps();
         let connections = connect(&files, &context.provider, &context.tasks)?;
@@ -123,7 +123,7 @@ impl Client {
 }
 
 impl Files {
-    fn new(tls: &TlsConfig, context: &GateContext) -> Result<Self, Problem> {
+    fn new(tls: &TlsConfig, context: &ProxySettings) -> Result<Self, Problem> {
         let locate = |field: &'static str, path: &str| match rooted(path, context.files_root.as_deref()) {
             _ if path.is_empty() => Ok(None),
             Some(path) => Ok(Some(path)),

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use mcp_gate::{Body, empty, full};
+use mcp_http::{Body, empty, full};
 use serde_json::json;
 
 use crate::endpoint::{Endpoint, Reply};
@@ -72,7 +72,7 @@ async fn nothing_that_the_webhooks_could_not_read_reaches_the_backend() {
         ("another name in the header", named("mcp-name", &["other"]), 400, mismatch),
         ("a second name in the headers", named("mcp-name", &["echo", "other"]), 400, mismatch),
         ("batch", request("POST", json, &format!(" [{CALL}]")), 400, batch),
-        ("not JSON", request("POST", json, "{"), 400, "not a JSON-RPC message"),
+        ("not JSON", request("POST", json, "{"), 400, "-32700"),
         ("no message", request("POST", json, "{}"), 400, "not a JSON-RPC message"),
         ("nothing", request("POST", json, ""), 400, "not a JSON-RPC message"),
         (
@@ -152,29 +152,33 @@ async fn a_client_that_never_ends_its_message_is_answered_after_half_a_minute() 
 }
 
 #[tokio::test]
-async fn without_webhooks_what_is_no_message_is_left_to_the_backend() {
+async fn without_webhooks_what_is_no_message_is_not_left_to_the_backend_either() {
     let proxy = Proxy::new(&Files::new(), chain(vec![]));
-    assert_eq!(proxy.post("{}").await.status, 200);
-    assert_eq!(proxy.forwarded()[0].body, "{}");
+    for (body, code) in [("{}", "-32600"), ("{", "-32700"), ("", "-32700")] {
+        let answer = proxy.post(body).await;
+        assert!(answer.status == 400 && answer.text.contains(code), "{body:?}: {answer:?}");
+    }
+    assert!(proxy.forwarded().is_empty());
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_whether_or_not_its_length_was_announced() {
     let entries = json!([
-        {"type": "bodylimit", "parameters": {"max_bytes": 10}},
-        {"type": "bodylimit", "parameters": {"max_bytes": 10}},
+        {"type": "bodylimit", "parameters": {"max_bytes": 32}},
+        {"type": "bodylimit", "parameters": {"max_bytes": 32}},
     ]);
+    let ping = r#"{"jsonrpc":"2.0","method":"m"}"#;
     for parser in [false, true] {
         let mut entries = entries.as_array().unwrap().clone();
         if parser {
             entries.push(json!({"type": "mcp-parser", "parameters": {}}));
         }
         let proxy = Proxy::new(&Files::new(), entries.into());
-        assert_eq!(proxy.post("0123456789").await.status, 200);
-        let announced = proxy.post("0123456789a").await;
+        assert_eq!(proxy.post(format!("{ping:32}")).await.status, 200);
+        let announced = proxy.post(format!("{ping:33}")).await;
         let mut request = post("application/json", "");
         request.headers_mut().remove("content-length");
-        *request.body_mut() = chunked(&["01234", "56789", "a"]);
+        *request.body_mut() = chunked(&[r#"{"jsonrpc":"#, r#""2.0","method":"m"}"#, "   "]);
         let streamed = proxy.send(request).await;
         for answer in [announced, streamed] {
             assert_eq!((answer.status, answer.text.as_str()), (413, "Request Entity Too Large"), "parser {parser}");

@@ -1,11 +1,125 @@
 //! SIGTERM: no new calls, those under way are answered, streams end, exit code 0.
 
-use http::Method;
-use http_body_util::BodyExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{Recorder, Runner, SdkClient, eventually, go, node_server, within};
+
+/// How long after a pod says that it is not ready a Service still sends clients to it.
+const LAG: Duration = Duration::from_secs(2);
+
+/// Sends one call, on a connection of its own or on the one that is kept, and says what went wrong.
+async fn call(request: Request<Full<Bytes>>, kept: &mut Option<http1::SendRequest<Full<Bytes>>>) -> Result<(), String> {
+    let address = request.uri().authority().ok_or("no address")?.to_string();
+    let mut sender = if let Some(sender) = kept.take() {
+        sender
+    } else {
+        let stream = TcpStream::connect(address).await.map_err(|error| format!("connect: {error}"))?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        sender
+    };
+    let answer = sender.send_request(request).await.map_err(|error| format!("send: {error}"))?;
+    let closes = answer.headers().get("connection").is_some_and(|value| value == "close");
+    let status = answer.status();
+    answer.into_body().collect().await.map_err(|error| format!("read: {error}"))?;
+    if !closes {
+        *kept = Some(sender);
+    }
+    if status == 200 { Ok(()) } else { Err(status.to_string()) }
+}
+
+/// A rollout: clients learn of it through readiness and a Service, some seconds after SIGTERM.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
+    let mut backend = Recorder::start().await;
+    let mut runner = Runner::with_flags(&["--backend", &backend.url(), "--drain-delay", "6s"]).await;
+    let post = |name: &str| {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{name}"}}}}"#);
+        runner.build(Method::POST, "/mcp", &[("content-type", "application/json")], &body)
+    };
+    // Slow calls end after the listener closed, and a stream does not end by itself.
+    let closed = CancellationToken::new();
+    let server = tokio::spawn({
+        let closed = closed.clone();
+        async move {
+            loop {
+                let mut request = backend.next().await;
+                let slow = request.body.windows(4).any(|four| four == b"slow");
+                let closed = closed.clone();
+                tokio::spawn(async move {
+                    if request.head.starts_with("GET") {
+                        let head =
+                            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                        request.part(head).await;
+                        return request.left().await;
+                    }
+                    if slow {
+                        closed.cancelled().await;
+                    }
+                    request.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+                });
+            }
+        }
+    });
+    let slow = tokio::spawn({
+        let request = post("slow");
+        async move { call(request, &mut None).await }
+    });
+    let get = runner.build(Method::GET, "/mcp", &[("accept", "text/event-stream")], "");
+    let mut stream = runner.send(get).await;
+    let (routed, calls) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = [false, false, false, true, true]
+        .into_iter()
+        .map(|keeps| {
+            let (routed, calls, request) = (Arc::clone(&routed), Arc::clone(&calls), post("quick"));
+            tokio::spawn(async move {
+                let mut kept = None;
+                while routed.load(Relaxed) {
+                    call(request.clone(), &mut kept).await?;
+                    calls.fetch_add(1, Relaxed);
+                    if !keeps {
+                        kept = None;
+                    }
+                }
+                Ok::<_, String>(())
+            })
+        })
+        .collect();
+    eventually("calls under way", || async { (calls.load(Relaxed) > 100).then_some(()) }).await;
+    assert_eq!(runner.get("/readyz").await.status, 200);
+    runner.terminate();
+    let asked = Instant::now();
+    eventually("readiness to end", || async { (runner.get("/readyz").await.status == 503).then_some(()) }).await;
+    assert!(asked.elapsed() < Duration::from_secs(1), "readiness ends at once: {:?}", asked.elapsed());
+    assert_eq!(runner.get("/health").await.status, 200, "a proxy that drains is not to be restarted");
+    let before = calls.load(Relaxed);
+    // The lag of a Service, which nothing tells the end of.
+    tokio::time::sleep(LAG).await;
+    routed.store(false, Relaxed);
+    for client in clients {
+        within("a client to end", client).await.unwrap().expect("no call fails");
+    }
+    assert!(calls.load(Relaxed) > before + 20, "{} calls after SIGTERM", calls.load(Relaxed) - before);
+    assert!(within("the stream to be told", stream.body_mut().frame()).await.is_none(), "a clean end");
+    assert!(asked.elapsed() >= Duration::from_secs(5), "streams end with the listener: {:?}", asked.elapsed());
+    eventually("new connections to be refused", || async { TcpStream::connect(runner.address).await.err() }).await;
+    closed.cancel();
+    within("the slow call", slow).await.unwrap().expect("a call under way is answered");
+    assert_eq!(runner.ended().await.code(), Some(0), "{}", runner.log());
+    assert!(asked.elapsed() < Duration::from_secs(28), "{:?}", asked.elapsed());
+    server.abort();
+}
 
 #[tokio::test]
 async fn calls_under_way_are_answered_and_streams_end_when_the_proxy_is_asked_to_end() {
@@ -13,8 +127,7 @@ async fn calls_under_way_are_answered_and_streams_end_when_the_proxy_is_asked_to
     let mut runner = Runner::http(&backend.url(), &json!({})).await;
     let call = tokio::spawn({
         let stream = TcpStream::connect(runner.address).await.unwrap();
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}"#;
         let post = runner.build(Method::POST, "/mcp", &[("content-type", "application/json")], body);

@@ -10,10 +10,12 @@
 mod bad_input;
 mod bytes;
 mod conformance;
+mod diagnostics;
 mod drain;
 mod limits;
 mod outside_the_gate;
 mod pairs;
+mod places;
 mod recovery;
 mod stdio;
 mod stdio_faults;

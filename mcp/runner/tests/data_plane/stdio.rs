@@ -292,5 +292,5 @@ async fn a_process_that_ends_again_and_again_ends_the_runner() {
     })
     .await;
     assert_eq!(runner.ended().await.code(), Some(1), "{}", runner.log());
-    assert!(runner.log().contains("ends without answering"), "{}", runner.log());
+    runner.logged("ends without answering").await;
 }

@@ -83,6 +83,8 @@ impl Health {
 }
 
 impl Handler for Health {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return answer(StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned());

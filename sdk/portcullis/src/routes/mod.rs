@@ -59,16 +59,18 @@ struct Route {
 const HELD: usize = 64 * 1024;
 
 impl Handler for Routes {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
         let crowded = request.body().crowded();
         self.perform(request, &move || crowded.get()).await
     }
 
-    async fn shed(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         discard(body).await;
         let problem = HttpError::shed("all connections of this server are at work");
-        http_error(&head, self.routes.get(head.uri.path()), problem)
+        Some(http_error(&head, self.routes.get(head.uri.path()), problem))
     }
 }
 

@@ -62,22 +62,35 @@ impl Recorder {
 
 async fn record(mut stream: TcpStream, back: Arc<mpsc::UnboundedSender<TcpStream>>) -> Option<Recorded> {
     let mut bytes = Vec::new();
+    loop {
+        let (head, body) = read(&mut stream, &mut bytes).await?;
+        // The runner's own checks are no requests of the test's.
+        if !head.starts_with("GET / ") && body != br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"# {
+            return Some(Recorded { head, body, stream, back });
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok()?;
+        bytes.clear();
+    }
+}
+
+/// The head and the body of one request.
+async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end + 4;
         }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+        if stream.read_buf(bytes).await.ok()? == 0 {
             return None;
         }
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let length = header(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     while bytes.len() < end + length {
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+        if stream.read_buf(bytes).await.ok()? == 0 {
             return None;
         }
     }
-    Some(Recorded { head, body: bytes[end..].to_vec(), stream, back })
+    Some((head, bytes[end..].to_vec()))
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {

@@ -71,7 +71,18 @@ impl Answer {
 impl Runner {
     /// In front of the HTTP server at `backend`, with `members` over the usual document.
     pub(crate) async fn http(backend: &str, members: &Value) -> Self {
-        Self::start("streamable-http", members, &["--backend".into(), backend.into()], &[]).await
+        Self::http_with(backend, members, &[]).await
+    }
+
+    /// The same, with more in the runner's environment.
+    pub(crate) async fn http_with(backend: &str, members: &Value, environment: &[(&str, &str)]) -> Self {
+        Self::start("streamable-http", members, &["--backend".into(), backend.into()], environment).await
+    }
+
+    /// With these flags and the usual document.
+    pub(crate) async fn with_flags(flags: &[&str]) -> Self {
+        let flags: Vec<_> = flags.iter().map(OsString::from).collect();
+        Self::start("streamable-http", &json!({}), &flags, &[]).await
     }
 
     /// In front of a process of its own.
@@ -89,9 +100,12 @@ impl Runner {
     async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = write(directory.path(), &document(transport, members));
+        let delay = ["--drain-delay".into(), "0s".into()];
+        let delay = if arguments.contains(&delay[0]) { &[][..] } else { &delay };
         let mut child = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
             .args(["run", "--k8s-pod-patch={}", "--listen", "127.0.0.1:0", "--config"])
             .arg(&config)
+            .args(delay)
             .arg("localhost/everything:1")
             .args(arguments)
             .env("RUST_LOG", "debug,hyper_util=info")

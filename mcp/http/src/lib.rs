@@ -1,0 +1,18 @@
+//! What the parts of an MCP proxy share of HTTP: one body type, one service type, and the answers that a proxy gives itself.
+//!
+//! ```
+//! use http::StatusCode;
+//! use mcp_http::json_error;
+//! use mcp_wire::{ErrorBody, code};
+//!
+//! let refusal = json_error(StatusCode::FORBIDDEN, &ErrorBody::new(code::DENIED, "Request denied by policy"));
+//! assert_eq!(refusal.headers()["content-type"], "application/json");
+//! ```
+
+mod answer;
+mod body;
+mod service;
+
+pub use answer::{answer, json, json_error, text};
+pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
+pub use service::BoxService;

@@ -1,0 +1,93 @@
+//! The answers that the front makes itself, and the form of those it passes on.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use mcp_http::{Body, answer, empty, json};
+use mcp_wire::{ErrorBody, Id, Message, Revision, code};
+use serde::Deserialize;
+
+/// Whether an answer goes out as an event stream: where notifications can come before it, or the client takes nothing else.
+///
+/// A client that takes both gets one JSON object when nothing could precede the answer: that is cheaper on both sides.
+pub(super) fn as_stream(headers: &HeaderMap, has_notifications: bool) -> bool {
+    let accepts = |kind: &str| {
+        let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        values.any(|value| value.to_ascii_lowercase().contains(kind))
+    };
+    accepts("text/event-stream") && (has_notifications || !(accepts("application/json") || accepts("*/*")))
+}
+
+/// Whether the body says that it is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+/// 202: taken, nothing to say.
+pub(super) fn accepted() -> Response<Body> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// A result of the front's own.
+pub(super) fn result(id: Id<'_>, result: &str) -> Bytes {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", id.raw()).into()
+}
+
+/// An error of the front's own.
+pub(super) fn error(status: StatusCode, code: i64, message: &str, id: Option<Id<'_>>) -> Response<Body> {
+    json(status, ErrorBody::new(code, message).id(id).encode())
+}
+
+/// An answer of the process. In the Modern era the status says what the error is (MCP 2026-07-28, Streamable HTTP).
+pub(super) fn passed_on(message: Bytes, revision: Revision) -> Response<Body> {
+    #[derive(Deserialize)]
+    struct Error {
+        code: i64,
+    }
+    let code = || {
+        let error = Message::parse(&message).ok()?.error()?;
+        Some(serde_json::from_str::<Error>(error.get()).ok()?.code)
+    };
+    let status = match revision {
+        Revision::Legacy => StatusCode::OK,
+        Revision::Modern => match code() {
+            Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+            Some(-32022..=-32020) => StatusCode::BAD_REQUEST,
+            _ => StatusCode::OK,
+        },
+    };
+    json(status, message)
+}
+
+/// An event stream.
+pub(super) fn events(body: Body) -> Response<Body> {
+    let mut response = answer(StatusCode::OK, HeaderValue::from_static("text/event-stream"), body);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_stream_only_where_something_can_come_before_it_or_nothing_else_is_taken() {
+        for (accept, has_notifications, expected) in [
+            ("application/json, text/event-stream", false, false),
+            ("application/json, text/event-stream", true, true),
+            ("text/event-stream", false, true),
+            ("text/event-stream, */*", false, false),
+            ("application/json", true, false),
+            ("*/*", true, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(as_stream(&headers, has_notifications), expected, "{accept}");
+        }
+    }
+}

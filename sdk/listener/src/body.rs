@@ -1,0 +1,116 @@
+//! The bodies of a request and of its answer, and what the reader of a request should know of the listener.
+
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Either, Full};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use crate::BoxError;
+use crate::places::{Busy, Place};
+
+/// How long, and how much in bytes, of a body is read that nobody wants.
+const LINGER: Duration = Duration::from_millis(500);
+const DISCARDED: usize = 8 * 1024 * 1024;
+
+/// The body of a request, as it comes in.
+#[derive(Debug)]
+pub struct RequestBody {
+    incoming: Incoming,
+    place: Place,
+}
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, place: Place) -> Self {
+        Self { incoming, place }
+    }
+
+    /// The address of the client.
+    pub fn peer(&self) -> SocketAddr {
+        self.place.peer()
+    }
+
+    /// Tells whether others wait for a place on the listener: a slow client should lose its own then.
+    pub fn crowded(&self) -> Crowded {
+        self.place.crowded().clone()
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.incoming).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// Whether connections came for which there was no place, and there still is none.
+#[derive(Clone, Debug, Default)]
+pub struct Crowded(Arc<AtomicBool>);
+
+impl Crowded {
+    /// Whether somebody waits for a place now.
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, crowded: bool) {
+        self.0.store(crowded, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer, the handler's or our own. Its connection is at work until it is complete or dropped.
+pub(crate) struct Answer<B> {
+    pub(crate) body: Either<B, Full<Bytes>>,
+    pub(crate) _busy: Busy,
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Answer<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Takes what a client is still sending, within bounds; true when that was all. Closing a socket with unread bytes in it
+/// resets the connection, and the client would lose the answer that says why.
+pub async fn discard<B: Body<Data = Bytes> + Send>(body: B) -> bool {
+    let mut body = pin!(body);
+    let rest = async {
+        let mut left = DISCARDED;
+        while let Some(frame) = body.frame().await {
+            left = left.saturating_sub(frame.ok()?.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return None;
+            }
+        }
+        Some(())
+    };
+    matches!(timeout(LINGER, rest).await, Ok(Some(())))
+}

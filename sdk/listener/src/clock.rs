@@ -1,0 +1,182 @@
+//! The deadlines of one connection, over one timer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::limits::Limits;
+use crate::places::{Doing, Place, Told};
+
+/// Time for a connection that is asked to leave to end in order, when it has sent a request before: an answer may be on
+/// its way.
+const LEAVE: Duration = Duration::from_secs(1);
+/// The same for one that never sent a request.
+const LEAVE_UNHEARD: Duration = Duration::from_millis(100);
+/// How often the socket is asked whether the client of a request under way is still there.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What a deadline belongs to: what the connection does, for the how manieth request, and what it was told.
+type Phase = (Doing, usize, Told);
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The client had its time: the connection ends.
+    End,
+    /// A request is under way for some time: see whether its client is still there.
+    Look,
+}
+
+pub(crate) struct Clock {
+    limits: Limits,
+    /// When the first request is overdue.
+    first_request: Instant,
+    timed: Option<Phase>,
+    deadline: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Clock {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let timer = Box::pin(sleep(limits.first_request));
+        let deadline = timer.deadline();
+        Self { limits, first_request: deadline, timed: None, deadline, timer }
+    }
+
+    /// Called whenever the connection was worked on. The timer is moved only when it is due or too late, not for each
+    /// request.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, place: &Place) -> Poll<Due> {
+        let phase = match (place.doing(), place.asked(), place.told()) {
+            // The beginning of a head is no reason to stay longer.
+            (Doing::Reads, asked, Told::Leave) => (Doing::Waits, asked, Told::Leave),
+            phase => phase,
+        };
+        if self.timed != Some(phase) {
+            self.timed = Some(phase);
+            self.deadline = self.deadline_of(phase);
+        }
+        if self.timer.deadline() > self.deadline {
+            self.timer.as_mut().reset(self.deadline);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let now = Instant::now();
+            if now < self.deadline {
+                self.timer.as_mut().reset(self.deadline);
+            } else if phase.0 == Doing::Serves {
+                self.deadline = now + LOOK;
+                return Poll::Ready(Due::Look);
+            } else {
+                return Poll::Ready(Due::End);
+            }
+        }
+    }
+
+    fn deadline_of(&self, phase: Phase) -> Instant {
+        let now = Instant::now();
+        match phase {
+            (Doing::Serves, ..) => now + LOOK,
+            (_, 0, Told::Leave) => now + LEAVE_UNHEARD,
+            // hyper closes a connection that idles when it is told to, but not before its first request.
+            (_, _, Told::Leave) | (_, 0, Told::End | Told::Cut) => now + LEAVE,
+            (Doing::Waits, 0, Told::Stay) => self.first_request,
+            (Doing::Reads, 0, Told::Stay) => self.first_request.min(now + self.limits.head),
+            (Doing::Waits, ..) => now + self.limits.idle,
+            (Doing::Reads, ..) => now + self.limits.head,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::places::Places;
+
+    const LIMITS: fn() -> Limits = || Limits {
+        first_request: Duration::from_millis(300),
+        idle: Duration::from_millis(200),
+        head: Duration::from_millis(50),
+        ..Limits::default()
+    };
+
+    struct Client {
+        clock: Clock,
+        places: Places,
+        place: Place,
+    }
+
+    fn client() -> Client {
+        let mut places = Places::default();
+        let place = places.take(([127, 0, 0, 1], 1).into(), false);
+        Client { clock: Clock::new(LIMITS()), places, place }
+    }
+
+    impl Client {
+        /// How long it takes until something is due.
+        async fn due(&mut self) -> (Duration, Due) {
+            let start = Instant::now();
+            let due = poll_fn(|cx| self.clock.poll(cx, &self.place)).await;
+            (start.elapsed(), due)
+        }
+
+        /// Nothing is due for so long.
+        async fn quiet(&mut self, time: Duration) {
+            assert!(tokio::time::timeout(time, self.due()).await.is_err());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_renews_the_time_to_the_next_also_when_it_is_answered_at_once() {
+        let mut client = client();
+        for _ in 0..5 {
+            client.quiet(LIMITS().idle * 9 / 10).await;
+            drop(client.place.request());
+        }
+        assert_eq!(client.due().await, (LIMITS().idle, Due::End));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_from_its_first_byte_however_many_follow() {
+        let mut client = client();
+        drop(client.place.request());
+        client.quiet(LIMITS().idle / 2).await;
+        client.place.first_byte();
+        for _ in 0..4 {
+            client.quiet(LIMITS().head / 5).await;
+            client.place.first_byte();
+        }
+        assert_eq!(client.due().await, (LIMITS().head / 5, Due::End));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_head_that_begins_late_has_no_time_of_its_own() {
+        let mut client = client();
+        client.quiet(LIMITS().head * 29 / 5).await;
+        client.place.first_byte();
+        assert_eq!(client.due().await, (LIMITS().head / 5, Due::End));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_request_is_served_silence_has_no_limit_but_the_client_is_looked_for() {
+        let mut client = client();
+        let busy = client.place.request();
+        for _ in 0..100 {
+            assert_eq!(client.due().await, (LOOK, Due::Look));
+        }
+        drop(busy);
+        assert_eq!(client.due().await, (LIMITS().idle, Due::End));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_told_to_leave_gains_no_time_by_beginning_a_head() {
+        let mut client = client();
+        client.places.tell_all(Told::Leave);
+        client.quiet(LEAVE_UNHEARD / 2).await;
+        client.place.first_byte();
+        assert_eq!(client.due().await, (LEAVE_UNHEARD / 2, Due::End));
+    }
+}

@@ -1,0 +1,165 @@
+//! One connection, from the first byte to the last.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustls::{AlertDescription, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use crate::body::{Answer, RequestBody};
+use crate::clock::{Clock, Due};
+use crate::handler::{Handler, come_again};
+use crate::limits::Limits;
+use crate::places::{Busy, Place, Told};
+use crate::socket::Socket;
+
+/// What is read from a TLS connection at a time, in bytes: a whole record and its head.
+const READ_BUFFER: usize = 16 * 1024 + 512;
+/// The longest head on a reserved connection, in bytes, and the smallest buffer that hyper takes.
+const SMALL_HEAD: usize = 8192;
+
+/// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a client
+/// does wrong ends its own connection and nothing else. Returns what a client said that did not trust our certificate.
+pub(crate) async fn serve<H: Handler>(
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    handler: Arc<H>,
+    limits: Limits,
+    place: Place,
+) -> Option<AlertDescription> {
+    let socket = match Socket::new(stream, place.clone(), limits.write) {
+        Ok(socket) => socket,
+        Err(error) => {
+            debug!(%error, "connection is gone before it began");
+            return None;
+        }
+    };
+    let Some(config) = tls else {
+        requests(socket, handler, limits, place).await;
+        return None;
+    };
+    // rustls reads 4 KiB at a time, and most requests are longer.
+    let stream = BufReader::with_capacity(READ_BUFFER, socket);
+    let handshake = timeout(limits.handshake, TlsAcceptor::from(config).accept(stream));
+    let mut handshake = pin!(handshake);
+    let shaken = poll_fn(|cx| match place.listen(cx.waker()) {
+        Told::Stay => handshake.as_mut().poll(cx).map(Some),
+        _ => Poll::Ready(None),
+    });
+    match shaken.await {
+        Some(Ok(Ok(stream))) => {
+            place.waits();
+            requests(stream, handler, limits, place).await;
+        }
+        Some(Ok(Err(error))) => {
+            debug!(%error, "TLS handshake failed");
+            return mistrust(&error);
+        }
+        Some(Err(_)) => debug!("TLS handshake took too long"),
+        None => debug!("a handshake gives way"),
+    }
+    None
+}
+
+/// What the client said, where it broke the handshake off because of our certificate.
+fn mistrust(error: &io::Error) -> Option<AlertDescription> {
+    use AlertDescription as Alert;
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA),
+        ) => Some(*alert),
+        _ => None,
+    }
+}
+
+async fn requests<H: Handler>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    handler: Arc<H>,
+    limits: Limits,
+    place: Place,
+) {
+    let service = service_fn(|request| {
+        let (handler, busy) = (Arc::clone(&handler), place.request());
+        async move { Ok::<_, Infallible>(answer(&*handler, busy, request).await) }
+    });
+    let head_bytes = if place.reserved() { limits.head_bytes.min(SMALL_HEAD) } else { limits.head_bytes };
+    let connection = http1::Builder::new()
+        // hyper's own would count the time between two requests as part of the head.
+        .header_read_timeout(None)
+        .max_header_size(head_bytes)
+        .max_buf_size(head_bytes.max(SMALL_HEAD))
+        .serve_connection(TokioIo::new(stream), service);
+    let (mut connection, mut clock, mut told) = (pin!(connection), Clock::new(limits), Told::Stay);
+    // By hand and not with `select!`: this runs at every wake-up, and locks of timers and tokens cost more than the
+    // rest of it.
+    let ended = poll_fn(|cx| {
+        let news = place.listen(cx.waker());
+        if news > told {
+            if told == Told::Stay {
+                // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that
+                // the client's pool does not send its next request here.
+                connection.as_mut().graceful_shutdown();
+            }
+            told = news;
+        }
+        loop {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            match clock.poll(cx, &place) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Due::Look) => place.look(),
+                Poll::Ready(Due::End) => return Poll::Ready(None),
+            }
+        }
+    });
+    match ended.await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => debug!(%error, peer = %place.peer(), "connection ended early"),
+        None => debug!(peer = %place.peer(), "no request came in time"),
+    }
+}
+
+async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>) -> Response<Answer<H::Body>> {
+    let place = busy.place().clone();
+    let request = request.map(|body| RequestBody::new(body, place.clone()));
+    let answer = async {
+        if !place.reserved() {
+            return handler.handle(request).await.map(Either::Left);
+        }
+        let refusal = || come_again(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are at work");
+        let shed = handler.shed(request).await;
+        let mut answer = shed.map_or_else(|| refusal().map(Either::Right), |answer| answer.map(Either::Left));
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        answer
+    };
+    let mut answer = pin!(answer);
+    let answer = poll_fn(|cx| match place.told() {
+        // Another replica, or the next process, can do better.
+        Told::Cut => {
+            Poll::Ready(come_again(StatusCode::SERVICE_UNAVAILABLE, "this server is ending").map(Either::Right))
+        }
+        _ => answer.as_mut().poll(cx),
+    });
+    answer.await.map(|body| Answer { body, _busy: busy })
+}

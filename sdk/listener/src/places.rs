@@ -1,0 +1,296 @@
+//! Which connection gives way when all that a listener grants are taken.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
+use std::task::Waker;
+
+use futures::task::AtomicWaker;
+use tokio::sync::Notify;
+
+use crate::body::Crowded;
+
+/// Connections that are told to leave at the same time. More than one, so that clients that take their time to leave do
+/// not hold up all that wait; few, so that no pool is emptied for one newcomer.
+const LEAVING: usize = 16;
+
+/// The places of one listener, in the order in which they were taken.
+///
+/// Clients that open connections and ask nothing must not keep others out: while all places are taken and someone waits
+/// for one, those without a request under way are ended. A request under way is never cut off.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    taken: Vec<Place>,
+    /// So many are in `taken` when it is next looked for those that are free again.
+    sweep_at: usize,
+    idle: Arc<Notify>,
+    crowded: Crowded,
+}
+
+/// The place of one connection, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    peer: SocketAddr,
+    /// Taken beyond the limit.
+    reserved: bool,
+    doing: AtomicU8,
+    /// Requests that have begun.
+    asked: AtomicUsize,
+    told: AtomicU8,
+    /// The socket is to see whether its client is still there.
+    look: AtomicBool,
+    /// The connection's task.
+    task: AtomicWaker,
+    /// Told when a request ends while the listener is crowded.
+    idle: Arc<Notify>,
+    crowded: Crowded,
+}
+
+/// What a connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nothing: the client is to send a request.
+    Waits = 0,
+    /// Some of a head was read.
+    Reads = 1,
+    /// A request is under way.
+    Serves = 2,
+}
+
+/// What a connection is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Told {
+    /// Nothing.
+    Stay = 0,
+    /// Its place is wanted: leave unless a request is under way.
+    Leave = 1,
+    /// The listener ends: finish what is under way.
+    End = 2,
+    /// That took too long: say so.
+    Cut = 3,
+}
+
+impl Places {
+    /// A place for a new connection; a `reserved` one is answered and gone at once.
+    pub(crate) fn take(&mut self, peer: SocketAddr, reserved: bool) -> Place {
+        if self.taken.len() >= self.sweep_at {
+            self.taken.retain(Place::held);
+            self.sweep_at = 2 * self.taken.len() + LEAVING;
+        }
+        let place = Place(Arc::new(State {
+            peer,
+            reserved,
+            doing: AtomicU8::new(Doing::Waits as u8),
+            asked: AtomicUsize::new(0),
+            told: AtomicU8::new(Told::Stay as u8),
+            look: AtomicBool::new(false),
+            task: AtomicWaker::new(),
+            idle: Arc::clone(&self.idle),
+            crowded: self.crowded.clone(),
+        }));
+        self.taken.push(place.clone());
+        place
+    }
+
+    /// Has some connections without a request leave: of the network that has the most of them, first those that never
+    /// asked anything, then the oldest. False when none is on its way out: then all are at work.
+    pub(crate) fn free_some(&mut self) -> bool {
+        self.taken.retain(Place::held);
+        let idle = self.taken.iter().filter(|place| place.doing() != Doing::Serves);
+        // One that is told while its request arrives still answers it, and is not idle meanwhile.
+        let (mut stay, told): (Vec<&Place>, Vec<&Place>) = idle.partition(|place| place.told() == Told::Stay);
+        let mut idle_of: HashMap<IpAddr, usize> = HashMap::new();
+        for place in &stay {
+            *idle_of.entry(place.network()).or_default() += 1;
+        }
+        let mut leaving = told.len();
+        while leaving < LEAVING.min(self.taken.len().div_ceil(4)) {
+            let rank = |place: &Place| (Reverse(idle_of[&place.network()]), place.asked() > 0);
+            // The first of those of one rank, which is the oldest.
+            let Some((at, _)) = stay.iter().enumerate().min_by_key(|(_, place)| rank(place)) else { break };
+            let place = stay.remove(at);
+            idle_of.entry(place.network()).and_modify(|idle| *idle -= 1);
+            place.tell(Told::Leave);
+            leaving += 1;
+        }
+        leaving > 0
+    }
+
+    /// Tells all connections that the listener ends, or has no more time for what is under way.
+    pub(crate) fn tell_all(&self, what: Told) {
+        self.taken.iter().for_each(|place| place.tell(what));
+    }
+
+    /// Says whether there is no place for someone who came.
+    pub(crate) fn crowded(&self, crowded: bool) {
+        self.crowded.set(crowded);
+    }
+
+    /// Waits until a connection has ended a request. Only heard while the listener is crowded.
+    pub(crate) async fn some_idle(&self) {
+        self.idle.notified().await;
+    }
+}
+
+impl Place {
+    /// What the connection was told last. Wakes `task` when that changes.
+    pub(crate) fn listen(&self, task: &Waker) -> Told {
+        self.0.task.register(task);
+        self.told()
+    }
+
+    /// What the connection was told last.
+    pub(crate) fn told(&self) -> Told {
+        match self.0.told.load(Acquire) {
+            0 => Told::Stay,
+            1 => Told::Leave,
+            2 => Told::End,
+            _ => Told::Cut,
+        }
+    }
+
+    fn tell(&self, what: Told) {
+        self.0.told.fetch_max(what as u8, Release);
+        self.0.task.wake();
+    }
+
+    pub(crate) fn doing(&self) -> Doing {
+        match self.0.doing.load(Relaxed) {
+            0 => Doing::Waits,
+            1 => Doing::Reads,
+            _ => Doing::Serves,
+        }
+    }
+
+    /// The number of requests that have begun.
+    pub(crate) fn asked(&self) -> usize {
+        self.0.asked.load(Relaxed)
+    }
+
+    /// Whether it was taken beyond the limit.
+    pub(crate) fn reserved(&self) -> bool {
+        self.0.reserved
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.0.peer
+    }
+
+    /// Whom the connection counts for: an IPv6 client has all addresses of its /64.
+    fn network(&self) -> IpAddr {
+        match self.0.peer.ip().to_canonical() {
+            IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
+            ip @ IpAddr::V4(_) => ip,
+        }
+    }
+
+    /// Whether the listener is crowded.
+    pub(crate) fn crowded(&self) -> &Crowded {
+        &self.0.crowded
+    }
+
+    /// Some bytes were read.
+    pub(crate) fn first_byte(&self) {
+        let (waits, reads) = (Doing::Waits as u8, Doing::Reads as u8);
+        let _ = self.0.doing.compare_exchange(waits, reads, Relaxed, Relaxed);
+    }
+
+    /// What was read was no part of a request.
+    pub(crate) fn waits(&self) {
+        self.0.doing.store(Doing::Waits as u8, Relaxed);
+    }
+
+    /// A request is under way until what is returned is dropped. HTTP/1.1 serves one at a time.
+    pub(crate) fn request(&self) -> Busy {
+        self.0.asked.fetch_add(1, Relaxed);
+        self.0.doing.store(Doing::Serves as u8, Relaxed);
+        Busy(self.clone())
+    }
+
+    /// Has the socket see whether its client is still there, when it is next flushed.
+    pub(crate) fn look(&self) {
+        self.0.look.store(true, Relaxed);
+    }
+
+    /// Whether [`Self::look`] was called since this was.
+    pub(crate) fn takes_look(&self) -> bool {
+        self.0.look.load(Relaxed) && self.0.look.swap(false, Relaxed)
+    }
+
+    /// Whether the connection still has it: this side keeps one of two.
+    fn held(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Busy(Place);
+
+impl Busy {
+    /// The place of its connection.
+    pub(crate) fn place(&self) -> &Place {
+        &self.0
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.waits();
+        if self.0.crowded().get() {
+            self.0.0.idle.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(places: &mut Places, network: u8, count: usize) -> Vec<Place> {
+        (0..count).map(|_| places.take(([10, 0, 0, network], 1).into(), false)).collect()
+    }
+
+    fn left(places: &[Place]) -> Vec<bool> {
+        places.iter().map(|place| place.told() == Told::Leave).collect()
+    }
+
+    #[test]
+    fn the_address_with_the_most_idle_connections_loses_one_and_a_smaller_one_none() {
+        let mut places = Places::default();
+        let few = take(&mut places, 1, 1);
+        let many = take(&mut places, 2, 3);
+        // The oldest of the many has asked something, the others have not.
+        drop(many[0].request());
+        assert!(places.free_some());
+        assert_eq!((left(&few), left(&many)), (vec![false], vec![false, true, false]));
+    }
+
+    #[test]
+    fn requests_under_way_are_no_idle_connections() {
+        let mut places = Places::default();
+        let working = take(&mut places, 1, 3);
+        let busy: Vec<_> = working.iter().map(Place::request).collect();
+        assert!(!places.free_some(), "all are at work");
+        let idle = take(&mut places, 2, 1);
+        assert!(places.free_some());
+        assert_eq!((left(&working), left(&idle)), (vec![false; 3], vec![true]));
+        drop(busy);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_together() {
+        let mut places = Places::default();
+        let other = [places.take("[2001:db8:0:2::1]:1".parse().unwrap(), false)];
+        let one: Vec<_> =
+            (1..3).map(|host| places.take(format!("[2001:db8:0:1::{host}]:1").parse().unwrap(), false)).collect();
+        places.free_some();
+        assert_eq!((left(&other), left(&one)), (vec![false], vec![true, false]));
+    }
+}

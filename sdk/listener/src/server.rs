@@ -1,0 +1,177 @@
+//! The accept loop, from binding the port to the last answer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, ToSocketAddrs, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::connection;
+use crate::handler::Handler;
+use crate::limits::Limits;
+use crate::places::{Places, Told};
+
+/// In the log: a caller broke the handshake off because of our certificate.
+pub const MISTRUSTED: &str = "a caller does not trust the certificate that is served";
+
+/// Connections that the kernel holds until they are accepted. Where that queue is full, a client's kernel tries again
+/// after a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own
+/// limit, `somaxconn`, is 4096 unless set.)
+const QUEUE: u32 = 4096;
+/// Time for those whose answers are cut off to be told so.
+const CUT: Duration = Duration::from_secs(1);
+/// How long it is not said again that callers do not trust the certificate: whoever can call can do so often.
+const SAID: Duration = Duration::from_mins(1);
+
+/// A bound listener that does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    limits: Limits,
+    open: Connections,
+}
+
+/// The number of connections that a server has open.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<AtomicUsize>);
+
+impl Connections {
+    /// How many are open now.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Server {
+    /// Binds the first of the addresses that can be bound; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When none can be bound.
+    pub async fn bind(addresses: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+        for address in lookup_host(addresses).await? {
+            match listen(address) {
+                Ok(listener) => return Ok(Self { listener, limits, open: Connections::default() }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The address that is bound.
+    ///
+    /// # Errors
+    /// When the socket is not open any more.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Tells, while the server runs, how many connections are open.
+    pub fn connections(&self) -> Connections {
+        self.open.clone()
+    }
+
+    /// Serves HTTPS until `stop`, then finishes the answers under way. Each new connection takes the configuration that
+    /// is then in `tls`: store another one there to change certificates.
+    pub async fn serve_tls<H: Handler>(
+        self,
+        tls: Arc<ArcSwap<ServerConfig>>,
+        handler: Arc<H>,
+        stop: CancellationToken,
+    ) {
+        self.serve(Some(tls), handler, stop).await;
+    }
+
+    /// Serves plain HTTP until `stop`, then finishes the answers under way.
+    pub async fn serve_plain<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
+        self.serve(None, handler, stop).await;
+    }
+
+    async fn serve<H: Handler>(
+        self,
+        tls: Option<Arc<ArcSwap<ServerConfig>>>,
+        handler: Arc<H>,
+        stop: CancellationToken,
+    ) {
+        let Self { listener, limits, open } = self;
+        let (mut connections, mut places) = (JoinSet::new(), Places::default());
+        let mut next: Option<(TcpStream, SocketAddr)> = None;
+        let mut said: Option<Instant> = None;
+        loop {
+            let full = connections.len() >= limits.connections;
+            if next.is_some() || !full {
+                // And it stays so until there is room, though those beyond the limit come and go.
+                places.crowded(full);
+            }
+            // Those that are asked to leave make room soon. Where all are at work, a few more are let in to be told so,
+            // and the rest waits in the kernel's queue.
+            let beyond = limits.connections + limits.reserved;
+            let room = |places: &mut Places| !full || (connections.len() < beyond && !places.free_some());
+            if let Some((stream, peer)) = next.take_if(|_| room(&mut places)) {
+                let config = tls.as_ref().map(|tls| tls.load_full());
+                let (handler, place) = (Arc::clone(&handler), places.take(peer, full));
+                connections.spawn(connection::serve(stream, config, handler, limits, place));
+            }
+            open.0.store(connections.len(), Ordering::Relaxed);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = connections.join_next() => if let Ok(Some(alert)) = ended
+                    && said.is_none_or(|said| said.elapsed() >= SAID)
+                {
+                    said = Some(Instant::now());
+                    warn!(?alert, "{MISTRUSTED}");
+                },
+                () = places.some_idle(), if next.is_some() => {}
+                accepted = accept(&listener), if next.is_none() => next = Some(accepted),
+            }
+        }
+        drop(listener);
+        info!(connections = connections.len(), "draining");
+        places.tell_all(Told::End);
+        if timeout(limits.drain, all(&mut connections)).await.is_err() {
+            warn!(connections = connections.len(), "answers under way did not finish in time and are cut off");
+            places.tell_all(Told::Cut);
+            if timeout(CUT, all(&mut connections)).await.is_err() {
+                connections.shutdown().await;
+            }
+        }
+        info!("listener is drained");
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As `TcpListener::bind` does: the port of a process that has just ended is free.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(QUEUE)
+}
+
+async fn all<T: 'static>(connections: &mut JoinSet<T>) {
+    while connections.join_next().await.is_some() {}
+}
+
+/// The next connection. An error here is the process running out of files or a client gone already; neither is a reason
+/// to stop listening, both may repeat at once.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        }
+    }
+}

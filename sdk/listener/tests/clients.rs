@@ -1,0 +1,211 @@
+//! Clients that hold connections, and those that come after them.
+
+#![allow(clippy::unwrap_used, reason = "clippy's own exception ends at functions marked as tests")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::{Request, Response};
+use portcullis_listener::{Handler, Limits, RequestBody, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Nothing in these tests takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Answers `/stream` with a body that does not end, `/large` with one of 32 MiB, the rest at once.
+struct Handled;
+
+/// So many bytes, and then no end if there is to be none.
+struct Bytewise {
+    left: usize,
+    ends: bool,
+}
+
+const PIECE: usize = 64 << 10;
+const LARGE: usize = 32 << 20;
+
+impl Body for Bytewise {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+        let piece = self.left.min(PIECE);
+        if piece == 0 {
+            return if self.ends { Poll::Ready(None) } else { Poll::Pending };
+        }
+        self.left -= piece;
+        Poll::Ready(Some(Ok(Frame::data(vec![b'x'; piece].into()))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.ends { SizeHint::with_exact(self.left as u64) } else { SizeHint::default() }
+    }
+}
+
+impl Handler for Handled {
+    type Body = Bytewise;
+
+    async fn handle(&self, request: Request<RequestBody>) -> Response<Bytewise> {
+        Response::new(match request.uri().path() {
+            "/stream" => Bytewise { left: 1, ends: false },
+            "/large" => Bytewise { left: LARGE, ends: true },
+            _ => Bytewise { left: 1, ends: true },
+        })
+    }
+
+    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Bytewise>> {
+        (request.uri().path() == "/health").then(|| Response::new(Bytewise { left: 1, ends: true }))
+    }
+}
+
+struct Serving {
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: tokio::task::JoinHandle<()>,
+    _stop: DropGuard,
+}
+
+async fn serve(limits: Limits) -> Serving {
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0), limits).await.unwrap();
+    let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
+    let ended = tokio::spawn(server.serve_plain(Arc::new(Handled), stop.clone()));
+    Serving { address, _stop: stop.clone().drop_guard(), stop, ended }
+}
+
+impl Serving {
+    /// A connection from `127.0.0.<host>`.
+    async fn connect_from(&self, host: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(IpAddr::from([127, 0, 0, host]), 0)).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
+    /// A connection on which this was asked, and the head of the answer.
+    async fn ask(&self, host: u8, path: &str) -> (TcpStream, String) {
+        let mut stream = self.connect_from(host).await;
+        let head = ask(&mut stream, path).await;
+        (stream, head)
+    }
+}
+
+/// Asks, and reads the head of the answer and the beginning of its body.
+async fn ask(stream: &mut TcpStream, path: &str) -> String {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: l\r\n\r\n").as_bytes()).await.unwrap();
+    let mut said = Vec::new();
+    let head_ends = |said: &[u8]| said.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+    let all = |said: &[u8]| head_ends(said).is_some_and(|at| at < said.len());
+    let read = async { while !all(&said) && stream.read_buf(&mut said).await.unwrap_or(0) > 0 {} };
+    let _ = timeout(Duration::from_secs(5), read).await;
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_probe_is_answered_while_others_hold_every_place_and_nothing_else_is() {
+    let serving = serve(Limits { connections: 2, reserved: 1, ..Limits::default() }).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let (stream, head) = serving.ask(1, "/stream").await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        streams.push(stream);
+    }
+    for _ in 0..3 {
+        let (mut probe, head) = serving.ask(1, "/health").await;
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+        assert!(is_closed(&mut probe).await, "a reserved connection is for one request");
+        let (_, head) = serving.ask(1, "/stream").await;
+        assert!(head.starts_with("HTTP/1.1 429") && head.contains("retry-after: 1"), "{head}");
+    }
+    let mut long = serving.connect_from(1).await;
+    long.write_all(format!("GET /health HTTP/1.1\r\nx: {}", "y".repeat(10 << 10)).as_bytes()).await.unwrap();
+    let mut said = [0; 12];
+    timeout(PATIENCE, long.read_exact(&mut said)).await.unwrap().unwrap();
+    assert_eq!(&said, b"HTTP/1.1 431", "a small head");
+    drop(streams);
+    timeout(PATIENCE, async { while !serving.ask(1, "/stream").await.1.starts_with("HTTP/1.1 200") {} }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_crowd_in_the_reserved_places_does_not_keep_a_probe_waiting() {
+    let serving = serve(Limits { connections: 1, reserved: 2, ..Limits::default() }).await;
+    let _stream = serving.ask(1, "/stream").await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        silent.push(serving.connect_from(2).await);
+    }
+    let began = Instant::now();
+    let (_, head) = serving.ask(3, "/health").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn one_address_does_not_take_idle_places_from_the_others() {
+    let serving = serve(Limits { connections: 4, ..Limits::default() }).await;
+    let (mut lone, _) = serving.ask(1, "/").await;
+    let mut crowd = Vec::new();
+    for _ in 0..3 {
+        crowd.push(serving.ask(2, "/").await.0);
+    }
+    // The oldest of all is the lone one, and it stays for as long as its address has fewer than others.
+    for host in [3, 4] {
+        crowd.push(serving.ask(host, "/").await.0);
+    }
+    assert!(ask(&mut lone, "/").await.starts_with("HTTP/1.1 200"));
+    assert!(is_closed(&mut crowd[0]).await && is_closed(&mut crowd[1]).await);
+    for stream in &mut crowd[2..] {
+        assert!(ask(stream, "/").await.starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_not_given_up_and_one_that_stops_is() {
+    let write = Duration::from_millis(500);
+    let serving = serve(Limits { write, ..Limits::default() }).await;
+    let mut slow = serving.connect_from(1).await;
+    slow.write_all(b"GET /large HTTP/1.1\r\nhost: l\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut stopped = serving.connect_from(1).await;
+    stopped.write_all(b"GET /large HTTP/1.1\r\nhost: l\r\nconnection: close\r\n\r\n").await.unwrap();
+    let (mut read, mut piece) = (0, vec![0; 4 << 20]);
+    let began = Instant::now();
+    loop {
+        let came = timeout(PATIENCE, slow.read(&mut piece)).await.unwrap().unwrap();
+        if came == 0 {
+            break;
+        }
+        read += came;
+        // Slower than the limit on the whole, quicker than it from piece to piece.
+        if began.elapsed() < 2 * write {
+            tokio::time::sleep(write / 3).await;
+        }
+    }
+    assert!(read > LARGE, "{read}");
+    let mut rest = Vec::new();
+    let _ = timeout(PATIENCE, stopped.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.len() < LARGE, "{}", rest.len());
+}
+
+#[tokio::test]
+async fn neither_silence_nor_an_endless_answer_holds_up_the_end() {
+    let serving = serve(Limits { drain: Duration::from_secs(2), ..Limits::default() }).await;
+    let began = Instant::now();
+    let mut silent = serving.connect_from(1).await;
+    let (mut stream, _) = serving.ask(1, "/stream").await;
+    serving.stop.cancel();
+    assert!(is_closed(&mut silent).await);
+    assert!(is_closed(&mut stream).await);
+    timeout(PATIENCE, serving.ended).await.unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
