@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod bytes;
+mod conformance;
 mod diagnostics;
 mod drain;
 mod limits;
