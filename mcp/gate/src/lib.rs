@@ -12,11 +12,12 @@ mod auth;
 mod bodylimit;
 mod parser;
 mod recovery;
+mod tools;
 mod usage_metrics;
 mod webhook;
 
 use mcp_middleware::Registry;
-use mcp_runconfig::{chain, webhook as webhooks};
+use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
 
 /// The registry of all of them; a foreign middleware is added with [`Registry::register`].
 pub fn registry() -> Registry {
@@ -24,6 +25,8 @@ pub fn registry() -> Registry {
     registry
         .register(chain::BODY_LIMIT, |parameters, _| Ok(bodylimit::BodyLimit::new(parameters)))
         .register(chain::AUTH, auth::Auth::new)
+        .register(TOOL_FILTER, tools::ToolFilter::new)
+        .register(TOOL_CALL_FILTER, tools::ToolCallFilter::new)
         .register(chain::PARSER, |parameters, _| Ok(parser::Parser::new(parameters)))
         .register(webhooks::MUTATING, webhook::Mutating::new)
         .register(webhooks::VALIDATING, webhook::Validating::new)

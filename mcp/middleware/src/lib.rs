@@ -40,7 +40,7 @@ mod chain;
 mod context;
 mod door;
 mod registry;
-mod response_filter;
+pub mod response_filter;
 
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, RequestContext};

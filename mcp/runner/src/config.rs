@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
-use mcp_runconfig::{MiddlewareConfig, RunConfig, chain};
+use mcp_runconfig::{MiddlewareConfig, RunConfig, ToolFilterParameters, chain};
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
 
@@ -86,12 +86,6 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, St
     }
     let mut entries = config.middleware_configs.clone();
     if entries.is_empty() {
-        if !config.tools_filter.is_empty() {
-            return Err("tools_filter".to_owned());
-        }
-        if !config.tools_override.is_empty() {
-            return Err("tools_override".to_owned());
-        }
         // Go's decoder does not look at case, so neither may this.
         let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
         if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
@@ -110,6 +104,12 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, St
 
 fn default_chain(config: &RunConfig) -> Vec<MiddlewareConfig> {
     let mut entries = chain::default_chain(None);
+    let tools = ToolFilterParameters {
+        filter_tools: config.tools_filter.clone(),
+        tools_override: config.tools_override.clone(),
+        extra: Map::new(),
+    };
+    entries.extend(tools.middleware());
     for (kind, webhooks) in [(MUTATING, &config.mutating_webhooks), (VALIDATING, &config.validating_webhooks)] {
         if !webhooks.is_empty() {
             entries.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
@@ -163,6 +163,14 @@ mod tests {
                 vec!["bodylimit", "auth", "mcp-parser", "mutating-webhook", "validating-webhook", "recovery"],
             ),
             (
+                r#","tools_filter":["a"]"#.to_owned(),
+                vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
+            ),
+            (
+                r#","tools_override":{"a":{"name":"b"}}"#.to_owned(),
+                vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
+            ),
+            (
                 format!(r#","middleware_configs":[{{"type":"auth"}}],"validating_webhooks":{webhook},"oidc_config":{{"Issuer":"i"}}"#),
                 vec!["auth"],
             ),
@@ -180,8 +188,7 @@ mod tests {
         for (members, field) in [
             (r#","allowed_origins":["http://a"]"#, "allowed_origins"),
             (r#","oidc_config":{"Issuer":"https://i"}"#, "oidc_config"),
-            (r#","tools_filter":["a"],"authz_config_path":"""#, "tools_filter"),
-            (r#","tools_override":{"a":{"name":"b"}}"#, "tools_override"),
+            (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
             (r#","audit_config":{}"#, "audit_config"),
         ] {
             assert_eq!(middleware(&parse(members)).unwrap_err(), field);

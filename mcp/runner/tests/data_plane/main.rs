@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod bytes;
+mod conformance;
 mod diagnostics;
 mod drain;
 mod limits;
@@ -20,3 +21,4 @@ mod stdio;
 mod stdio_faults;
 mod stdio_modern;
 mod support;
+mod tool_filter;
