@@ -152,7 +152,7 @@ impl GuardRef {
         };
         let problems = config.problems();
         if !problems.is_empty() {
-            let problems = sentences(&problems, |problem| problem.message.clone());
+            let problems = sentences(&problems);
             return State::Unusable { reason: words.not_valid, message: format!("{what} is not valid: {problems}") };
         }
         let files = config.files();

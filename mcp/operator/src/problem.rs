@@ -24,10 +24,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The problems in one line, at most ten of them.
-pub fn sentences(problems: &[Problem], say: impl Fn(&Problem) -> String) -> String {
+/// The problems in one line, each with its field, at most ten of them.
+pub fn sentences(problems: &[Problem]) -> String {
     const SAID: usize = 10;
-    let mut sentences: Vec<String> = problems.iter().take(SAID).map(say).collect();
+    let mut sentences: Vec<String> = problems.iter().take(SAID).map(ToString::to_string).collect();
     if let Some(more) = problems.len().checked_sub(SAID).filter(|more| *more > 0) {
         sentences.push(format!("and {more} more"));
     }

@@ -42,8 +42,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     if valid {
         conditions.set(condition::VALID, true, reason::VALIDATION_SUCCEEDED, "Spec validation passed");
     } else {
-        let message = sentences(&problems, |problem| problem.message.clone());
-        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, message);
+        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, sentences(&problems));
     }
 
     let mut referrers = inputs.referrers.to_vec();

@@ -77,7 +77,7 @@ fn a_new_server_whose_webhook_config_is_missing_or_broken_gets_no_proxy() {
     let cases = [
         (None, "WebhookConfigNotFound", "MCPWebhookConfig \"gates\" does not exist"),
         (Some(config("gates", json!({}))), "WebhookConfigNotValid", "at least one validating or mutating webhook"),
-        (webhook(json!({"url": "http://p/"})), "WebhookConfigNotValid", "validating webhook[0] \"p\": url"),
+        (webhook(json!({"url": "http://p/"})), "WebhookConfigNotValid", "spec.validating[0].url: "),
         (webhook(json!({"timeout": "1h"})), "WebhookConfigNotValid", "timeout 1h0m0s is out of range"),
         (webhook(json!({"tlsConfig": {"clientCertSecretRef": key}})), "WebhookConfigNotValid", "set both or neither"),
         (webhook(json!({"hmacSecretRef": key})), "WebhookSecretNotFound", "Secret s/k"),

@@ -120,6 +120,9 @@ fn every_rule_that_it_breaks_is_said_with_its_field() {
         let (status, reason, message) = says(&plan, "Valid").unwrap();
         let expected = if fields.is_empty() { ("True", "ValidationSucceeded") } else { ("False", "ValidationFailed") };
         assert_eq!((&*status, &*reason), expected, "{spec}: {message}");
+        for field in fields {
+            assert!(message.contains(&format!("{field}: ")), "{spec}: {message}");
+        }
         assert_eq!(plan.status.config_hash.is_some(), fields.is_empty(), "{spec}");
     }
 }
@@ -204,7 +207,11 @@ fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
 fn a_server_whose_tool_config_is_missing_or_broken_gets_no_proxy() {
     let cases = [
         (None, "ToolConfigNotFound", "MCPToolConfig \"tools\" does not exist"),
-        (Some(json!({"toolsFilter": [""]})), "ToolConfigNotValid", "cannot name a tool"),
+        (
+            Some(json!({"toolsFilter": [""]})),
+            "ToolConfigNotValid",
+            "MCPToolConfig \"tools\" is not valid: spec.toolsFilter[0]: \"\" cannot",
+        ),
     ];
     for (spec, reason, words) in cases {
         let mut world = World::tooled();

@@ -88,8 +88,8 @@ fn an_invalid_config_says_every_violation_and_keeps_the_hash_of_the_last_valid_s
     let (status, reason, message) = says(&plan, "Valid").unwrap();
     assert_eq!((&*status, &*reason), ("False", "ValidationFailed"));
     assert!(
-        message.starts_with("validating webhook[0] \"p\": url ")
-            && message.contains("; validating webhook[0] \"p\": timeout "),
+        message.starts_with("spec.validating[0].url: validating webhook[0] \"p\": url ")
+            && message.contains("; spec.validating[0].timeout: validating webhook[0] \"p\": timeout "),
         "{message}"
     );
     assert_eq!(plan.status.config_hash, Some(hash));

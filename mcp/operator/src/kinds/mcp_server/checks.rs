@@ -27,7 +27,7 @@ pub(super) fn check(server: &MCPServer, secrets: &Secrets, findings: &mut Findin
     let spec = &server.spec;
     let problems = rules::problems(server);
     if !problems.is_empty() {
-        findings.block(SPEC_VALID, "InvalidSpec", sentences(&problems, ToString::to_string));
+        findings.block(SPEC_VALID, "InvalidSpec", sentences(&problems));
     }
     check_pod_template(spec, findings);
     check_sessions(spec, findings);
