@@ -131,7 +131,7 @@ impl GuardRef {
             kind: self.kind.clone(),
             name: self.name.clone(),
             field: self.field.into(),
-            while_missing: "the server gets no proxy until it does",
+            while_missing: "without it the server gets no proxy",
         }
     }
 
