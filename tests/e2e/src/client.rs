@@ -51,8 +51,13 @@ impl McpClient {
 
     /// Calls the `greet` tool of the `everything` server.
     pub async fn greet(&self, name: &str) -> Result<Called> {
+        self.call("greet", name).await
+    }
+
+    /// Calls a tool that takes the same argument as `greet`.
+    pub async fn call(&self, tool: &'static str, name: &str) -> Result<Called> {
         let Value::Object(arguments) = json!({ "name": name }) else { bail!("arguments are an object") };
-        let call = CallToolRequestParams::new("greet").with_arguments(arguments);
+        let call = CallToolRequestParams::new(tool).with_arguments(arguments);
         match tokio::time::timeout(CALL, self.service.call_tool(call)).await.context("tools/call took too long")? {
             Ok(result) => {
                 let content = serde_json::to_value(&result.content)?;

@@ -31,9 +31,13 @@ fn the_demo_shows_both_gates_at_work_and_leaves_nothing_behind() {
         "refused by a CEL rule",
         "refused by the operator's admission webhook",
         "with a warning",
+        "WebhookConfigValidated=False (WebhookConfigNotFound)",
+        "NetworkPolicy   mcp-greeter",
         "passed:",
         "mutated:",
         "denied:",
+        "tools/list     hello, ping",
+        "tool not found",
     ] {
         assert!(text.contains(claim), "the demo does not show '{claim}':\n{text}");
     }

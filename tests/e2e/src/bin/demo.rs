@@ -2,14 +2,16 @@
 //! guest. Every claim it prints was checked first; the first that does not hold ends it with an error.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, ResourceExt as _};
 use portcullis_e2e::apply::{Refusal, apply};
 use portcullis_e2e::client::{Called, McpClient};
@@ -22,6 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 const SERVER: &str = include_str!("../../../../examples/server.yaml");
+const FILTERED: &str = include_str!("../../../../examples/tool-filter.yaml");
 const WARNED: &str = include_str!("../../../../examples/warned.yaml");
 const REFUSED: [(&str, &str); 3] = [
     ("an enum of the schema", include_str!("../../../../examples/refused/by-schema.yaml")),
@@ -29,6 +32,16 @@ const REFUSED: [(&str, &str); 3] = [
     ("the operator's admission webhook", include_str!("../../../../examples/refused/by-webhook.yaml")),
 ];
 const GATED: &str = "gated-greeter";
+/// Groups and kinds of the objects of a server, in the order in which the operator writes them: each before what relies on it.
+const CHILDREN: [(&str, &str); 6] = [
+    ("", "ServiceAccount"),
+    ("", "ConfigMap"),
+    ("", "Service"),
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("apps", "StatefulSet"),
+    ("apps", "Deployment"),
+];
+const MUTATING: &str = "mutating-webhook";
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
 
 static CHAPTER: AtomicUsize = AtomicUsize::new(1);
@@ -163,6 +176,9 @@ async fn show(client: &Client, namespace: &str, folder: &Path) -> Result<()> {
     children(client, namespace).await?;
 
     chapter("The request gate: which calls may pass, and in what form");
+    step(
+        "no pods are needed (a control plane without nodes runs none): the MCP server and its proxy are started as processes on this machine",
+    );
     step("starting a request webhook (HTTPS, signatures checked): it calls bob by his full name, and refuses mallory");
     let gate = Gate::start(b"demo-signing-key").await?;
     expect_taken(client, &gate.secret(namespace)?).await?;
@@ -180,20 +196,52 @@ async fn show(client: &Client, namespace: &str, folder: &Path) -> Result<()> {
     calls(&runner, Called::Answered("Hi Robert".to_owned())).await?;
 
     chapter("An edit of the MCPWebhookConfig reaches the running gate");
+    let before = chain(client, namespace).await?;
     step("taking the mutating webhook out of MCPWebhookConfig greeting-policy");
     let mut edited = gate.manifests(namespace)?.remove(0);
     edited["spec"].as_object_mut().context("the config has a spec")?.remove("mutating");
     expect_taken(client, &edited).await?;
-    let after = rolled(client, namespace, Some(&checksum)).await?;
-    step("the operator rendered the RunConfig again, and its checksum rolls the proxy's pods:");
-    shown(&format!("{CHECKSUM}\n  before {checksum}\n  after  {after}"));
+    rolled(client, namespace, Some(&checksum)).await?;
+    let after = chain(client, namespace).await?;
+    ensure!(before != after && !after.iter().any(|kind| kind == MUTATING), "the RunConfig did not follow: {after:?}");
+    step("the operator wrote the RunConfig again; a call now passes, in order:");
+    shown(&format!("before: {}\nafter:  {}", before.join(", "), after.join(", ")));
+    step("and put its new checksum on the Deployment's pod template, which rolls the proxy's pods");
     step("a new pod would start now; here the runner is drained and started again on the new bytes");
     runner.stop().await?;
     let runner = Runner::start(client, namespace, GATED, everything.address, folder).await?;
     calls(&runner, Called::Answered("Hi bob".to_owned())).await?;
 
     runner.stop().await?;
+
+    chapter("A tool filter: which tools clients see, and under which names");
+    filtered(client, namespace, everything.address, folder).await?;
     everything.stop().await
+}
+
+async fn filtered(client: &Client, namespace: &str, backend: SocketAddr, folder: &Path) -> Result<()> {
+    step("applying examples/tool-filter.yaml: it shows `ping`, and `greet` under the name `hello`");
+    for object in in_namespace(FILTERED, namespace)? {
+        expect_taken(client, &object).await?;
+    }
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    settled("the proxy of filtered-greeter", async || Ok(deployments.get_opt("filtered-greeter").await?)).await?;
+    let runner = Runner::start(client, namespace, "filtered-greeter", backend, folder).await?;
+    step("an MCP client lists the tools, and calls one by its new and by its old name:");
+    let mcp = McpClient::connect(&runner.url).await?;
+    let mut tools = mcp.tools().await?;
+    tools.sort();
+    ensure!(tools == ["hello", "ping"], "clients see {tools:?}");
+    shown(&format!("tools/list     {}", tools.join(", ")));
+    let called = mcp.call("hello", "Ada").await?;
+    ensure!(called == Called::Answered("Hi Ada".to_owned()), "hello(Ada) gave {called:?}");
+    shown("hello(Ada)     passed:  the tool `greet` answers 'Hi Ada'");
+    let Called::Refused { code, message } = mcp.greet("Ada").await? else {
+        anyhow::bail!("a tool was called by a name that clients do not see");
+    };
+    shown(&format!("greet(Ada)     denied:  JSON-RPC error {code}, '{message}'"));
+    mcp.close().await?;
+    runner.stop().await.map(drop)
 }
 
 fn text(value: &Value) -> &str {
@@ -203,7 +251,7 @@ fn text(value: &Value) -> &str {
 async fn refusals(client: &Client, namespace: &str) -> Result<()> {
     for (by, yaml) in REFUSED {
         for object in in_namespace(yaml, namespace)? {
-            let Err(Refusal { code, message, causes }) = apply(client, &object).await? else {
+            let Err(Refusal { code, causes, .. }) = apply(client, &object).await? else {
                 anyhow::bail!("{} was not refused", object["metadata"]["name"]);
             };
             step(&format!(
@@ -211,11 +259,10 @@ async fn refusals(client: &Client, namespace: &str) -> Result<()> {
                 text(&object["kind"]),
                 text(&object["metadata"]["name"])
             ));
-            shown(&message);
             ensure!(!causes.is_empty(), "the refusal names no field");
             // The API server adds causes without a field to say that it stopped looking.
             for (field, problem) in causes.iter().filter(|(field, _)| field != "<nil>") {
-                shown(&format!("  field {field}: {problem}"));
+                shown(&format!("{field}: {problem}"));
             }
         }
     }
@@ -229,6 +276,7 @@ async fn warning(client: &Client, namespace: &str) -> Result<()> {
         ensure!(!applied.warnings.is_empty(), "no warning came with {}", object["metadata"]["name"]);
         step(&format!("{} {} is admitted, with a warning:", text(&object["kind"]), text(&object["metadata"]["name"])));
         applied.warnings.iter().for_each(|warning| shown(warning));
+        status(client, namespace, text(&object["metadata"]["name"])).await?;
     }
     Ok(())
 }
@@ -245,27 +293,78 @@ async fn children(client: &Client, namespace: &str) -> Result<()> {
     for object in in_namespace(SERVER, namespace)? {
         expect_taken(client, &object).await?;
     }
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = settled("the RunConfig of greeter", async || Ok(maps.get_opt("greeter-runconfig").await?)).await?;
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     settled("the proxy Deployment of greeter", async || Ok(deployments.get_opt("greeter").await?)).await?;
-    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
-    settled("the StatefulSet of greeter", async || Ok(sets.get_opt("greeter").await?)).await?;
-    step("the operator made, in the order of a safe start:");
-    let all = kube::api::ListParams::default();
-    for account in Api::<ServiceAccount>::namespaced(client.clone(), namespace).list(&all).await? {
-        if account.name_any() != "default" {
-            shown(&format!("ServiceAccount  {}", account.name_any()));
-        }
+    let uid = servers(client, namespace).get("greeter").await?.uid().context("greeter has no uid")?;
+    let mut made = Vec::new();
+    for (group, kind) in CHILDREN {
+        let all = dynamic(client, namespace, group, "v1", kind).list(&ListParams::default()).await?;
+        let own = all.into_iter().filter(|object| object.owner_references().iter().any(|owner| owner.uid == uid));
+        let mut own: Vec<_> = own.collect();
+        // Nobody writes a ServiceAccount or a Service again, so their versions are in the order of their creation.
+        own.sort_by_key(|object| object.resource_version().and_then(|version| version.parse::<u64>().ok()));
+        let own: Vec<_> =
+            own.into_iter().map(|object| (kind, object.name_any(), object.creation_timestamp())).collect();
+        ensure!(!own.is_empty(), "the operator made no {kind}");
+        made.extend(own);
     }
-    shown(
-        "ConfigMap       greeter-runconfig\nStatefulSet     greeter  (the MCP server)\nDeployment      greeter  (the proxy with the request gate)",
+    ensure!(made.is_sorted_by(|(.., before), (.., after)| before <= after), "made in another order: {made:?}");
+    step(
+        "the operator made, in this order: the NetworkPolicy before the MCP server that it protects, and the proxy last",
     );
-    for service in Api::<Service>::namespaced(client.clone(), namespace).list(&all).await? {
-        shown(&format!("Service         {}", service.name_any()));
+    for (kind, name, _) in made {
+        let what = match kind {
+            "NetworkPolicy" => "  (lets only the proxy reach the MCP server)",
+            "StatefulSet" => "  (the MCP server)",
+            "Deployment" => "  (the proxy with the request gate)",
+            _ => "",
+        };
+        shown(&format!("{kind:<15} {name}{what}"));
     }
     step("the RunConfig, which is all that the proxy is told:");
-    shown(map.data.as_ref().and_then(|data| data.get("runconfig.json")).context("no runconfig.json")?);
+    shown(&run_config(client, namespace, "greeter").await?);
+    Ok(())
+}
+
+fn dynamic(client: &Client, namespace: &str, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+fn servers(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    dynamic(client, namespace, "toolhive.stacklok.dev", "v1beta1", "MCPServer")
+}
+
+/// The RunConfig that the operator wrote for a server.
+async fn run_config(client: &Client, namespace: &str, server: &str) -> Result<String> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let map = maps.get(&format!("{server}-runconfig")).await?;
+    map.data.and_then(|mut data| data.remove("runconfig.json")).context("no runconfig.json")
+}
+
+/// The types of the middleware that a call of the gated server passes, in order.
+async fn chain(client: &Client, namespace: &str) -> Result<Vec<String>> {
+    let document: Value = serde_json::from_str(&run_config(client, namespace, GATED).await?)?;
+    let entries = document["middleware_configs"].as_array().context("the RunConfig has no middleware")?;
+    Ok(entries.iter().map(|entry| text(&entry["type"]).to_owned()).collect())
+}
+
+/// Shows the status of a server that gets no proxy, once the operator has written it.
+async fn status(client: &Client, namespace: &str, name: &str) -> Result<()> {
+    let servers = servers(client, namespace);
+    let status = settled(&format!("the status of {name}"), async || {
+        let status = servers.get(name).await?.data["status"].take();
+        Ok((status["phase"] == "Failed").then_some(status))
+    })
+    .await?;
+    step(&format!(
+        "its status, as `kubectl get mcpserver {name} -o yaml` shows it: phase {}, and the conditions",
+        text(&status["phase"])
+    ));
+    for condition in status["conditions"].as_array().context("the status has no conditions")? {
+        let [type_, value, reason, message] = ["type", "status", "reason", "message"].map(|key| text(&condition[key]));
+        shown(&format!("{type_}={value} ({reason}): {message}"));
+    }
     Ok(())
 }
 
