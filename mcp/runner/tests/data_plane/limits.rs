@@ -101,6 +101,29 @@ async fn the_documents_body_limit_counts_and_not_the_narrower_one_of_the_chain()
 }
 
 #[tokio::test]
+async fn two_hundred_slow_uploads_do_not_keep_a_quick_client_out() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n";
+    let part = vec![b' '; 1 << 20];
+    let mut uploads = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(runner.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Those that are refused meanwhile cannot be written to.
+        let _ = stream.write_all(&part).await;
+        uploads.push(stream);
+    }
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for _ in 0..10 {
+        let (answer, ()) = tokio::join!(runner.post(&[], ping), async {
+            backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        });
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_long_is_refused_before_it_is_held() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
