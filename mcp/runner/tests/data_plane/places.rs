@@ -59,7 +59,7 @@ async fn take_all(runner: &Runner, sent: &'static [u8], answered: bool) -> Vec<T
 async fn probe(runner: &Runner, path: &str) -> (u16, String) {
     let began = Instant::now();
     let mut stream = TcpStream::connect(runner.address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     within("an answer to a probe", stream.read_to_end(&mut answer)).await.unwrap();
     assert!(began.elapsed() < PROBE, "{path}: {:?}", began.elapsed());
@@ -70,7 +70,7 @@ async fn probe(runner: &Runner, path: &str) -> (u16, String) {
 #[tokio::test]
 async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
     let runner = Runner::http(&silent_streams().await, &json!({})).await;
-    let get = b"GET /mcp HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n";
+    let get = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
     let mut streams = take_all(&runner, get, true).await;
     for path in ["/health", "/readyz", "/metrics"] {
         let (status, answer) = probe(&runner, path).await;
@@ -95,7 +95,8 @@ async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
 async fn slow_uploads_in_every_place_do_not_keep_a_quick_client_out() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({"proxy_read_timeout": "5m"})).await;
-    let part = b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let part =
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     let _slow = take_all(&runner, part, false).await;
     let served = async {
         loop {
@@ -120,7 +121,8 @@ async fn two_hundred_slow_uploads_do_not_slow_a_quick_client_down() {
     let mut slow = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(runner.address).await.unwrap();
-        let head = "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+        let head =
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }
