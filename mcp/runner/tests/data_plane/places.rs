@@ -111,11 +111,14 @@ async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     .await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let whole = format!("{head}content-length: {}\r\n\r\n{ping}", ping.len());
+    let asked = Instant::now();
     // One that comes before an upload gave way is told to ask again.
     eventually("a quick client to be served", || async {
         begin(runner.address, whole.as_bytes()).await.filter(|(_, status)| status == "200")
     })
     .await;
+    // Without giving way, the uploads have half a minute.
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 #[tokio::test]
