@@ -9,30 +9,20 @@ use http::header::CONTENT_LENGTH;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mcp_http::{Body, BoxError, text};
-use serde_json::Value;
-
-use crate::chain::{Next, Step};
-use crate::error::{BuildError, Place, parameter};
-
-/// The limit where none is given, in bytes.
-pub(crate) const DEFAULT_LIMIT: usize = 8 << 20;
+use mcp_middleware::{Middleware, Next};
+use mcp_runconfig::BodyLimitParameters;
+use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
 
 /// A limit in bytes.
-pub(crate) struct BodyLimit(pub(crate) usize);
+pub(crate) struct BodyLimit(usize);
 
 impl BodyLimit {
-    pub(crate) fn new(parameters: &Value, place: Place<'_>) -> Result<Self, BuildError> {
-        let limit = match parameter(parameters, "max_bytes") {
-            None | Some(Value::Null) => 0,
-            Some(value) => value.as_i64().ok_or_else(|| {
-                place.error("parameters.max_bytes", format!("{value} is not an integer"), "write a number of bytes")
-            })?,
-        };
-        Ok(Self(usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(DEFAULT_LIMIT)))
+    pub(crate) fn new(BodyLimitParameters { max_bytes }: BodyLimitParameters) -> Self {
+        Self(usize::try_from(max_bytes.unwrap_or(DEFAULT_BODY_LIMIT)).unwrap_or(usize::MAX))
     }
 }
 
-impl Step for BodyLimit {
+impl Middleware for BodyLimit {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let Self(limit) = *self;
         let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -58,6 +48,10 @@ impl Step for BodyLimit {
                 next.call(request).map(explain).boxed()
             }
         }
+    }
+
+    fn body_limit(&self) -> Option<usize> {
+        Some(self.0)
     }
 }
 

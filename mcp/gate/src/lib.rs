@@ -1,26 +1,48 @@
-//! The request gate: the middleware chain of an MCP proxy and the request webhooks in it.
+//! The middleware that the proxies of this version have: each a module, registered by its type name.
 //!
-//! [`Gate::build`] turns the RunConfig's `middleware_configs` into a chain, the first entry outermost, and refuses to
-//! start with anything it does not know: a server must never run without the guard its author asked for.
-//! [`Gate::wrap`] puts the chain around a transport. Bytes that no webhook changed leave as they came.
+//! [`registry`] builds the chain of a RunConfig's `middleware_configs`, the first entry outermost, and refuses to start with anything
+//! that it does not know: a server must never run without the guard its author asked for. Bytes that no middleware changed leave as they
+//! came.
 //!
-//! What the steps learn travels in the request's extensions: [`PeerAddr`] (set by the listener), [`Principal`],
-//! [`Parsed`].
+//! ```
+//! assert_eq!(mcp_gate::registry().kinds().count(), mcp_runconfig::chain::BUILT.len());
+//! ```
 
 mod auth;
 mod bodylimit;
-mod chain;
-mod error;
-mod json_only;
 mod parser;
 mod recovery;
+mod tools;
+mod usage_metrics;
 mod webhook;
 
-pub use auth::Principal;
-pub use chain::{Gate, GateContext};
-pub use error::BuildError;
-pub use parser::Parsed;
+use mcp_middleware::Registry;
+use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
 
-/// The TCP peer of a request: a request extension that the listener sets and webhooks are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerAddr(pub std::net::SocketAddr);
+/// The registry of all of them; a foreign middleware is added with [`Registry::register`].
+pub fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry
+        .register(chain::BODY_LIMIT, |parameters, _| Ok(bodylimit::BodyLimit::new(parameters)))
+        .register(chain::AUTH, auth::Auth::new)
+        .register(TOOL_FILTER, tools::ToolFilter::new)
+        .register(TOOL_CALL_FILTER, tools::ToolCallFilter::new)
+        .register(chain::PARSER, |parameters, _| Ok(parser::Parser::new(parameters)))
+        .register(webhooks::MUTATING, webhook::Mutating::new)
+        .register(webhooks::VALIDATING, webhook::Validating::new)
+        .register(chain::USAGE_METRICS, |parameters, _| Ok(usage_metrics::UsageMetrics::new(parameters)))
+        .register(chain::RECOVERY, |parameters, _| Ok(recovery::Recovery::new(parameters)));
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxies_have_every_type_that_the_operator_takes_as_built() {
+        let mut built = chain::BUILT.to_vec();
+        built.sort_unstable();
+        assert_eq!(registry().kinds().collect::<Vec<_>>(), built);
+    }
+}

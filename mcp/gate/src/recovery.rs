@@ -7,12 +7,19 @@ use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use mcp_http::{Body, text};
 
-use crate::chain::{Next, Step};
+use mcp_middleware::{Middleware, Next};
+use mcp_runconfig::NoParameters;
 
 /// Answers 500 for what panics further in.
 pub(crate) struct Recovery;
 
-impl Step for Recovery {
+impl Recovery {
+    pub(crate) fn new(_: NoParameters) -> Self {
+        Self
+    }
+}
+
+impl Middleware for Recovery {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         // The request is gone with the future that owned it, so nothing half-done can be seen afterwards.
         let guarded = AssertUnwindSafe(async move { next.call(request).await }).catch_unwind();

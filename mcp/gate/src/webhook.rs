@@ -1,48 +1,44 @@
 //! The two webhook middleware (toolhive-runner §3): who is asked, in which order, and what becomes of the request.
 
 mod call;
-mod client;
-mod files;
 mod patch;
 mod pointer;
-mod tls;
+mod signature;
 mod tree;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode};
-use mcp_http::{Body, full, json_error};
+use mcp_http::{Body, json, json_error};
+use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, RequestContext};
+use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
-use mcp_wire::{ErrorBody, Kind, Message, MessageError, code, headers};
-use serde_json::Value;
+use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
 use serde_json::value::RawValue;
 
-use crate::auth::Principal;
-use crate::chain::{GateContext, Next, Step};
-use crate::error::{BuildError, Place};
-use crate::{Parsed, PeerAddr};
 use call::{CallError, Webhook, preview};
 
 /// Webhooks that may change a request, each seeing what the one before made of it.
-pub(crate) struct Mutating(pub(crate) Webhooks);
+pub(crate) struct Mutating(Webhooks);
 
 /// Webhooks that judge a request, all seeing the same.
-pub(crate) struct Validating(pub(crate) Webhooks);
+pub(crate) struct Validating(Webhooks);
 
 /// The webhooks of one middleware entry, in the order they are called.
-pub(crate) struct Webhooks {
+struct Webhooks {
+    kind: &'static str,
     hooks: Vec<Webhook>,
     server_name: String,
     transport: String,
 }
 
 /// Whether a request has to be reviewed.
-enum Entry {
-    Review(Box<Review>),
+enum Entry<'a> {
+    Review(Review<'a>),
     /// It is never sent to webhooks (toolhive-runner §3.3).
     Skip,
     /// It could not be read, and must not pass unread.
@@ -50,39 +46,40 @@ enum Entry {
 }
 
 /// What is known of a request while its webhooks are asked.
-struct Review {
-    parsed: Parsed,
-    principal: Option<Arc<webhook::Principal>>,
+struct Review<'a> {
+    kind: &'static str,
+    context: &'a RequestContext,
+    message: OwnedMessage,
+    identity: Option<Arc<Identity>>,
     source: String,
 }
 
 impl Webhooks {
-    /// `parsed` says whether a parser stands before this entry.
-    pub(crate) fn new(
-        parameters: &Value,
-        parsed: bool,
-        context: &GateContext,
-        place: Place<'_>,
-    ) -> Result<Self, BuildError> {
-        if !parsed {
+    fn new(kind: &'static str, parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        if !context.is_inside_of(chain::PARSER) {
             let fix = "put {\"type\":\"mcp-parser\"} before it; without it the webhooks would be skipped";
-            return Err(place.error("type", "webhooks need the parser before them", fix));
+            return Err(context.error("type", "webhooks need the parser before them", fix));
         }
-        let path = format!("middleware_configs[{}].parameters", place.index);
-        let parameters =
-            WebhookParameters::from_value(parameters.clone(), &path).map_err(|error| place.parse(error))?;
         let WebhookParameters { webhooks, server_name, transport, .. } = parameters;
         let hooks = webhooks.into_iter().enumerate();
-        let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context, place)).collect::<Result<_, _>>()?;
+        let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context)).collect::<Result<_, _>>()?;
         let or = |given: String, own: &String| if given.is_empty() { own.clone() } else { given };
         Ok(Self {
+            kind,
             hooks,
-            server_name: or(server_name, &context.server_name),
-            transport: or(transport, &context.transport),
+            server_name: or(server_name, &context.settings.server_name),
+            transport: or(transport, &context.settings.transport),
         })
     }
 
-    fn payload(&self, review: &Review, request: &[u8]) -> Result<Bytes, serde_json::Error> {
+    fn payload(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, CallError> {
+        self.encode(review, request).map_err(|error| {
+            tracing::error!(%error, "a webhook's payload could not be encoded, the request is refused");
+            CallError::Local(error.to_string())
+        })
+    }
+
+    fn encode(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, serde_json::Error> {
         let request: &RawValue = serde_json::from_slice(request)?;
         let uid = uuid::Uuid::new_v4();
         let mut text = uuid::Uuid::encode_buffer();
@@ -91,7 +88,7 @@ impl Webhooks {
         let payload = Payload::new(
             uid.hyphenated().encode_lower(&mut text),
             jiff::Timestamp::now(),
-            review.principal.as_deref(),
+            review.identity.as_deref().map(principal),
             request,
             context,
         );
@@ -99,54 +96,97 @@ impl Webhooks {
         serde_json::to_writer(&mut body, &payload)?;
         Ok(body.into())
     }
-}
 
-impl Review {
-    fn of(request: &Request<Body>) -> Entry {
+    fn entry<'a>(&self, request: &Request<Body>, context: &'a RequestContext) -> Entry<'a> {
         if request.method() != Method::POST {
             return Entry::Skip;
         }
-        let extensions = request.extensions();
-        let Some(parsed) = extensions.get::<Parsed>() else {
+        let Some(message) = context.message() else {
             let error = ErrorBody::new(code::INVALID_REQUEST, "Request body is not a JSON-RPC message");
             return Entry::Refuse(json_error(StatusCode::BAD_REQUEST, &error));
         };
-        if parsed.kind() == Kind::Response {
+        if message.kind() == Kind::Response {
             return Entry::Skip;
         }
-        let source = extensions.get::<PeerAddr>().map(|PeerAddr(peer)| peer.to_string()).unwrap_or_default();
-        let principal = extensions.get::<Principal>().map(|Principal(principal)| Arc::clone(principal));
-        let review = Self { parsed: parsed.clone(), principal, source };
-        if review.parsed.body().len() > MAX_REQUEST_BYTES {
+        let source = context.peer().map(|peer| peer.to_string()).unwrap_or_default();
+        let review = Review { kind: self.kind, context, message, identity: context.identity(), source };
+        if review.message.body().len() > MAX_REQUEST_BYTES {
             let message = "Request body exceeds maximum size";
-            return Entry::Refuse(review.refuse(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message));
+            return Entry::Refuse(review.refuse(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                code::INVALID_REQUEST,
+                message,
+                message,
+            ));
         }
-        Entry::Review(Box::new(review))
+        Entry::Review(review)
+    }
+}
+
+/// What a webhook is told of who called.
+fn principal(identity: &Identity) -> webhook::Principal<'_> {
+    let Identity { subject, platform_user_id, name, email, claims } = identity;
+    webhook::Principal { sub: subject, platform_user_id, name, email, claims }
+}
+
+impl Review<'_> {
+    /// A refusal that echoes the id the client sent; `reason` is for the context alone.
+    fn refuse(
+        &self,
+        status: StatusCode,
+        code: i64,
+        message: &str,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Response<Body> {
+        self.context.deny(self.kind, reason);
+        json_error(status, &ErrorBody::new(code, message).id(self.message.id()))
     }
 
-    /// A refusal that echoes the id the client sent.
-    fn refuse(&self, status: StatusCode, code: i64, message: &str) -> Response<Body> {
-        json_error(status, &ErrorBody::new(code, message).raw_id(self.parsed.id()))
+    fn deny(&self, status: StatusCode, message: &str, reason: String) -> Response<Body> {
+        self.refuse(status, code::DENIED, message, reason)
     }
 
-    fn deny(&self, status: StatusCode, message: &str) -> Response<Body> {
-        self.refuse(status, code::DENIED, message)
-    }
-
-    fn fail(&self, message: &str) -> Response<Body> {
-        self.refuse(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, message)
+    fn fail(&self, message: &str, reason: String) -> Response<Body> {
+        self.refuse(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, message, reason)
     }
 }
 
 // === impl Validating ===
 
-impl Step for Validating {
+impl Validating {
+    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        Webhooks::new(webhook::VALIDATING, parameters, context).map(Self)
+    }
+
+    async fn judge(&self, review: &Review<'_>) -> Option<Response<Body>> {
+        let denied = |reason| Some(review.deny(StatusCode::FORBIDDEN, "Request denied by policy", reason));
+        // One uid for all of them: they judge one request.
+        let payload = match self.0.payload(review, review.message.body()) {
+            Ok(payload) => payload,
+            Err(error) => return denied(error.to_string()),
+        };
+        for hook in &self.0.hooks {
+            match hook.call(payload.clone()).await {
+                Ok(answer) if answer.allowed => {}
+                Ok(answer) => return denied(hook.denied(&answer)),
+                Err(error) => {
+                    if error.is_unprocessable() || hook.enforce(&error) {
+                        return denied(hook.failed(&error));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Middleware for Validating {
     fn announce(&self) {
         self.0.hooks.iter().for_each(Webhook::announce);
     }
 
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let review = match Review::of(&request) {
+        let review = match self.0.entry(&request, next.context()) {
             Entry::Review(review) => review,
             Entry::Skip => return next.call(request),
             Entry::Refuse(refusal) => return std::future::ready(refusal).boxed(),
@@ -161,48 +201,28 @@ impl Step for Validating {
     }
 }
 
-impl Validating {
-    async fn judge(&self, review: &Review) -> Option<Response<Body>> {
-        let denied = || Some(review.deny(StatusCode::FORBIDDEN, "Request denied by policy"));
-        // One uid for all of them: they judge one request.
-        let Ok(payload) = self.0.payload(review, review.parsed.body()) else { return denied() };
-        for hook in &self.0.hooks {
-            match hook.call(payload.clone()).await {
-                Ok(answer) if answer.allowed => {}
-                Ok(_) => return denied(),
-                Err(error) => {
-                    if error.is_unprocessable() || hook.enforce(&error) {
-                        return denied();
-                    }
-                }
-            }
-        }
-        None
-    }
-}
-
 // === impl Mutating ===
 
-impl Step for Mutating {
+impl Middleware for Mutating {
     fn announce(&self) {
         self.0.hooks.iter().for_each(Webhook::announce);
     }
 
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let review = match Review::of(&request) {
+        let review = match self.0.entry(&request, next.context()) {
             Entry::Review(review) => review,
             Entry::Skip => return next.call(request),
             Entry::Refuse(refusal) => return std::future::ready(refusal).boxed(),
         };
         async move {
             let request = match self.mutate(&review).await {
-                Ok(body) if body == review.parsed.body() => request,
-                Ok(body) => match replace(request, &review.parsed, body) {
+                Ok(body) if body == review.message.body() => request,
+                Ok(body) => match next.context().replace(request, body) {
                     Ok(request) => request,
-                    Err(MessageError::Batch) => return json_error(StatusCode::BAD_REQUEST, &ErrorBody::batch()),
+                    Err(error @ MessageError::Batch) => return json(StatusCode::BAD_REQUEST, error.body()),
                     Err(error) => {
                         tracing::error!(%error, "mutating webhooks made an invalid MCP request");
-                        return review.fail("Webhook produced an invalid MCP request");
+                        return review.fail("Webhook produced an invalid MCP request", error.to_string());
                     }
                 },
                 Err(refusal) => return refusal,
@@ -214,19 +234,24 @@ impl Step for Mutating {
 }
 
 impl Mutating {
+    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        Webhooks::new(webhook::MUTATING, parameters, context).map(Self)
+    }
+
     /// The body that the webhooks make of the request's; `Err` holds the refusal.
-    async fn mutate(&self, review: &Review) -> Result<Bytes, Response<Body>> {
+    async fn mutate(&self, review: &Review<'_>) -> Result<Bytes, Response<Body>> {
         let denied = "Request denied by webhook policy";
-        let mut body = review.parsed.body().clone();
+        let mut body = review.message.body().clone();
         for hook in &self.0.hooks {
-            let payload = self.0.payload(review, &body).map_err(|_| review.fail("Internal error applying patch"))?;
+            let payload =
+                self.0.payload(review, &body).map_err(|error| review.fail("Webhook error", hook.failed(&error)))?;
             let answer = match hook.call(payload).await {
                 Ok(answer) if answer.allowed => answer,
-                Ok(_) => return Err(review.deny(StatusCode::FORBIDDEN, denied)),
+                Ok(answer) => return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer))),
                 Err(error) if error.is_unprocessable() => {
-                    return Err(review.deny(StatusCode::UNPROCESSABLE_ENTITY, denied));
+                    return Err(review.deny(StatusCode::UNPROCESSABLE_ENTITY, denied, hook.failed(&error)));
                 }
-                Err(error) if hook.enforce(&error) => return Err(review.fail("Webhook error")),
+                Err(error) if hook.enforce(&error) => return Err(review.fail("Webhook error", hook.failed(&error))),
                 Err(_) => continue,
             };
             let patch = answer.patch.as_deref().filter(|_| !answer.patch_type.is_empty());
@@ -236,7 +261,7 @@ impl Mutating {
                 Ok(Some(patched)) => body = patched.into(),
                 Err(error) if hook.policy == FailurePolicy::Fail => {
                     tracing::error!(webhook = hook.name, %error, "webhook's patch was refused, and so the request");
-                    return Err(review.fail(error.client_message()));
+                    return Err(review.fail(error.client_message(), hook.failed(&error)));
                 }
                 Err(error) => {
                     tracing::warn!(webhook = hook.name, %error, "webhook's patch was refused and is ignored");
@@ -247,25 +272,15 @@ impl Mutating {
     }
 }
 
-/// The request with `body` in place of `before`, and with what is said about the body elsewhere made true again.
-fn replace(request: Request<Body>, before: &Parsed, body: Bytes) -> Result<Request<Body>, MessageError> {
-    let (mut head, _) = request.into_parts();
-    let parsed = Parsed::read(body.clone())?;
-    if parsed.kind() == Kind::Response {
-        return Err(MessageError::Envelope("a webhook must not make a response of a request"));
-    }
-    headers::update(&mut head.headers, &Message::parse(before.body())?, &Message::parse(&body)?)?;
-    head.headers.remove(TRANSFER_ENCODING);
-    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-    head.extensions.insert(parsed);
-    Ok(Request::from_parts(head, full(body)))
-}
-
 impl Webhook {
     /// Logs a failed call; whether the failure policy refuses the request.
     fn enforce(&self, error: &CallError) -> bool {
         let (webhook, class) = (&self.name, error.class());
         match self.policy {
+            _ if error.is_local() => {
+                tracing::error!(webhook, class, %error, "webhook could not be called, the request is refused");
+                true
+            }
             FailurePolicy::Fail => {
                 tracing::error!(webhook, class, %error, "webhook failed, the request is refused (failure_policy fail)");
                 true
@@ -275,6 +290,16 @@ impl Webhook {
                 false
             }
         }
+    }
+
+    /// Why the request is refused after this answer, for the request's context.
+    fn denied(&self, answer: &webhook::Response) -> String {
+        format!("webhook {:?} denied it: {} {}", self.name, preview(&answer.reason), preview(&answer.message))
+    }
+
+    /// Why the request is refused after this failure, for the request's context.
+    fn failed(&self, error: &dyn std::error::Error) -> String {
+        format!("webhook {:?} failed: {error}", self.name)
     }
 
     /// Logs why a webhook's answer denies the request. What it says goes no further than the log.

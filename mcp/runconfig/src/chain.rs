@@ -1,43 +1,104 @@
-//! The middleware chain: which types there are, in which order, and which the proxy of this version has.
+//! The middleware chain: which types there are, in which order, which the proxies of this version have, and the chain of a
+//! document that names none.
 
-use crate::{MiddlewareConfig, webhook};
+use serde_json::{Value, json};
+
+use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, webhook};
+
+/// `type` of the bound on request bodies.
+pub const BODY_LIMIT: &str = "bodylimit";
+/// `type` of the middleware that says who calls.
+pub const AUTH: &str = "auth";
+/// `type` of the middleware that reads each message.
+pub const PARSER: &str = "mcp-parser";
+/// `type` of what reports to upstream's vendor: accepted, and does nothing.
+pub const USAGE_METRICS: &str = "usagemetrics";
+/// `type` of the middleware that answers for one that panicked.
+pub const RECOVERY: &str = "recovery";
+
+/// The longest request body where nothing else is said, in bytes.
+pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
+
+/// A type of middleware.
+struct Row {
+    kind: &'static str,
+    /// Whether the proxies of this version have it.
+    built: bool,
+}
+
+const fn built(kind: &'static str) -> Row {
+    Row { kind, built: true }
+}
+
+const fn later(kind: &'static str) -> Row {
+    Row { kind, built: false }
+}
 
 /// Every type of middleware that an operator writes, the outermost first (toolhive-operator §3).
-pub const ORDER: [&str; 18] = [
-    "bodylimit",
-    "audit",
-    "auth",
-    "upstreamswap",
-    "strip-auth",
-    "tokenexchange",
-    "tool-filter",
-    "tool-call-filter",
-    "mcp-parser",
-    "telemetry",
-    "ratelimit",
-    webhook::MUTATING,
-    webhook::VALIDATING,
-    "usagemetrics",
-    "authorization",
-    "awssts",
-    "header-forward",
-    "recovery",
+const TABLE: [Row; 18] = [
+    built(BODY_LIMIT),
+    later("audit"),
+    built(AUTH),
+    later("upstreamswap"),
+    later("strip-auth"),
+    later("tokenexchange"),
+    built(TOOL_FILTER),
+    built(TOOL_CALL_FILTER),
+    built(PARSER),
+    later("telemetry"),
+    later("ratelimit"),
+    built(webhook::MUTATING),
+    built(webhook::VALIDATING),
+    built(USAGE_METRICS),
+    later("authorization"),
+    later("awssts"),
+    later("header-forward"),
+    built(RECOVERY),
 ];
 
-/// The types that the proxy of this version has. `usagemetrics`, which reports to upstream's vendor, is accepted and
-/// does nothing.
-pub const BUILT: &[&str] =
-    &["bodylimit", "auth", "mcp-parser", webhook::MUTATING, webhook::VALIDATING, "usagemetrics", "recovery"];
+/// The types that the proxies of this version have.
+pub const BUILT: &[&str] = &BUILT_KINDS;
 
-/// Puts a chain into [`ORDER`]. Types that are not in it keep their order, inside of all that are.
+const BUILT_KINDS: [&str; count()] = {
+    let mut kinds = [""; count()];
+    let (mut row, mut at) = (0, 0);
+    while row < TABLE.len() {
+        if TABLE[row].built {
+            kinds[at] = TABLE[row].kind;
+            at += 1;
+        }
+        row += 1;
+    }
+    kinds
+};
+
+const fn count() -> usize {
+    let (mut row, mut count) = (0, 0);
+    while row < TABLE.len() {
+        count += TABLE[row].built as usize;
+        row += 1;
+    }
+    count
+}
+
+/// Puts a chain into the order of the contract. Types that it does not know keep their order, inside of all that it does.
 pub fn sort(chain: &mut [MiddlewareConfig]) {
-    chain.sort_by_key(|entry| ORDER.iter().position(|kind| *kind == entry.kind).unwrap_or(ORDER.len()));
+    chain.sort_by_key(|entry| TABLE.iter().position(|row| row.kind == entry.kind).unwrap_or(TABLE.len()));
+}
+
+/// The chain that every proxy has, before what its document asks for; request bodies may have `max_bytes`, or
+/// [`DEFAULT_BODY_LIMIT`].
+pub fn default_chain(max_bytes: Option<u64>) -> Vec<MiddlewareConfig> {
+    vec![
+        MiddlewareConfig::new(BODY_LIMIT, json!({"max_bytes": max_bytes.unwrap_or(DEFAULT_BODY_LIMIT)})),
+        MiddlewareConfig::new(AUTH, json!({})),
+        MiddlewareConfig::new(PARSER, json!({})),
+        MiddlewareConfig::new(RECOVERY, Value::Null),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]
@@ -50,6 +111,14 @@ mod tests {
         sort(&mut chain);
         let kinds: Vec<_> = chain.iter().map(|entry| entry.kind.as_str()).collect();
         assert_eq!(kinds, ["bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"]);
-        assert!(BUILT.iter().all(|kind| ORDER.contains(kind)));
+    }
+
+    #[test]
+    fn the_default_chain_is_built_and_in_order() {
+        let chain = default_chain(None);
+        let mut sorted = chain.clone();
+        sort(&mut sorted);
+        assert_eq!(chain, sorted);
+        assert!(chain.iter().all(|entry| BUILT.contains(&entry.kind.as_str())), "{chain:?}");
     }
 }

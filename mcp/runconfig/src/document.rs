@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    ParseError, PermissionProfile, duration,
+    Parameters, ParseError, PermissionProfile, duration,
     members::{Members, wrong_type},
     tool_filter::{self, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
     webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
@@ -337,12 +337,12 @@ impl Serialize for MiddlewareConfig {
         }
         let (r#type, parameters) = (self.kind.as_str(), &self.parameters);
         if let MUTATING | VALIDATING = r#type
-            && let Some(parameters) = faithful(WebhookParameters::from_value(parameters.clone(), ""), parameters)
+            && let Some(parameters) = faithful(WebhookParameters::read(parameters.clone(), ""), parameters)
         {
             return Entry { r#type, parameters }.serialize(serializer);
         }
         if let TOOL_FILTER | TOOL_CALL_FILTER = r#type
-            && let Some(parameters) = faithful(ToolFilterParameters::from_value(parameters.clone(), ""), parameters)
+            && let Some(parameters) = faithful(ToolFilterParameters::read(parameters.clone(), ""), parameters)
         {
             return Entry { r#type, parameters }.serialize(serializer);
         }

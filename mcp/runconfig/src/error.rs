@@ -16,7 +16,8 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    pub(crate) fn new(field: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+    /// What is wrong with the member at `field`, and how to mend it.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into(), fix: fix.into() }
     }
 }

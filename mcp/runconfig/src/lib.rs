@@ -22,6 +22,7 @@ mod document;
 pub mod duration;
 mod error;
 mod members;
+mod parameters;
 mod profile;
 mod tool_filter;
 pub mod webhook;
@@ -30,5 +31,6 @@ pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
+pub use parameters::{AuthParameters, BodyLimitParameters, NoParameters, Parameters};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap as _};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value};
 
 use crate::{
-    MiddlewareConfig, ParseError,
+    MiddlewareConfig, Parameters, ParseError,
     members::{Members, wrong_type},
 };
 
@@ -44,19 +44,6 @@ pub struct ToolOverride {
 }
 
 impl ToolFilterParameters {
-    /// Reads the `parameters` of a tool filter middleware that lies at `path` in its document.
-    ///
-    /// # Errors
-    /// Names the member, what is wrong with it and what to write instead.
-    pub fn from_value(parameters: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(parameters, path)?;
-        Ok(Self {
-            filter_tools: members.strings("filter_tools")?,
-            tools_override: overrides(&mut members)?,
-            extra: members.rest(),
-        })
-    }
-
     /// The entries of the chain, which stand next to each other between `auth` and `mcp-parser`. None when these
     /// parameters ask for nothing.
     pub fn middleware(&self) -> Vec<MiddlewareConfig> {
@@ -69,9 +56,14 @@ impl ToolFilterParameters {
     }
 }
 
-impl<'de> Deserialize<'de> for ToolFilterParameters {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_value(Value::deserialize(deserializer)?, "").map_err(D::Error::custom)
+impl Parameters for ToolFilterParameters {
+    fn read(parameters: Value, path: &str) -> Result<Self, ParseError> {
+        let mut members = Members::of(parameters, path)?;
+        Ok(Self {
+            filter_tools: members.strings("filter_tools")?,
+            tools_override: overrides(&mut members)?,
+            extra: members.rest(),
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mcp_runconfig::{
-    MiddlewareConfig, PermissionProfile, ProxyMode, RunConfig, ScalingConfig, SessionRedis, SessionRedisTls,
-    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride, Transport,
+    MiddlewareConfig, Parameters as _, PermissionProfile, ProxyMode, RunConfig, ScalingConfig, SessionRedis,
+    SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride, Transport,
 };
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn keys_match_whatever_their_case_as_in_go() {
     let config = RunConfig::parse(document.as_bytes()).unwrap();
     assert_eq!((config.name.as_str(), config.port), ("x", 9));
     let parameters = config.middleware_configs[0].parameters.clone();
-    let webhooks = mcp_runconfig::webhook::WebhookParameters::from_value(parameters, "p").unwrap().webhooks;
+    let webhooks = mcp_runconfig::webhook::WebhookParameters::read(parameters, "p").unwrap().webhooks;
     assert_eq!(webhooks[0].timeout.as_nanos(), 5_000_000_000);
     assert_eq!(webhooks[0].tls_config.as_ref().unwrap().ca_bundle_path, "/ca");
 }
@@ -195,7 +195,7 @@ fn every_form_of_tool_filter_parameters_is_read_and_written_back_to_the_byte() {
         (r#"{"filter_tools":[]}"#, none.clone()),
         ("{}", none),
     ] {
-        let read = ToolFilterParameters::from_value(serde_json::from_str(parameters).unwrap(), "p").unwrap();
+        let read = ToolFilterParameters::read(serde_json::from_str(parameters).unwrap(), "p").unwrap();
         assert_eq!(read, typed, "{parameters}");
         for kind in [TOOL_FILTER, TOOL_CALL_FILTER] {
             let chain = format!(r#""middleware_configs":[{{"type":"{kind}","parameters":{parameters}}}]"#);
@@ -211,7 +211,7 @@ fn every_form_of_tool_filter_parameters_is_read_and_written_back_to_the_byte() {
         (r#"{"tools_override":{"a":"b"}}"#, "p.tools_override.a: is a string; write an object"),
         (r#"{"tools_override":{"a":{"name":1}}}"#, "p.tools_override.a.name: is a number; write a string"),
     ] {
-        let error = ToolFilterParameters::from_value(serde_json::from_str(parameters).unwrap(), "p").unwrap_err();
+        let error = ToolFilterParameters::read(serde_json::from_str(parameters).unwrap(), "p").unwrap_err();
         assert_eq!(error.to_string(), message);
     }
 }

@@ -1,8 +1,9 @@
 //! Request webhooks: the rules of their configuration and the types on the wire.
 
+use mcp_runconfig::Parameters as _;
 use mcp_runconfig::webhook::{Context, Payload, Principal, Response, Timeout, WebhookConfig, WebhookParameters};
 use proptest::prelude::*;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 fn webhook(changes: &Value) -> Value {
     let mut value = json!({"name": "policy", "url": "https://policy.example/check", "failure_policy": "fail"});
@@ -100,9 +101,13 @@ fn parameters_need_at_least_one_webhook_and_a_known_policy() {
         ),
         (json!([]), "p: is a list; write an object"),
     ] {
-        let error = WebhookParameters::from_value(parameters, "p").unwrap_err().to_string();
+        let error = WebhookParameters::read(parameters, "p").unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
+}
+
+fn principal<'a>(sub: &'a str, claims: &'a Map<String, Value>) -> Principal<'a> {
+    Principal { sub, platform_user_id: "", name: "", email: "", claims }
 }
 
 #[test]
@@ -111,10 +116,11 @@ fn a_payload_has_the_keys_and_the_order_of_the_contract() {
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}"#.into(),
     )
     .unwrap();
-    let principal = Principal { sub: "user-42".into(), ..Principal::default() };
+    let claims = Map::new();
+    let principal = principal("user-42", &claims);
     let context = Context { server_name: "yardstick", source_ip: "10.244.0.9:51874", transport: "streamable-http" };
     let at = "2026-08-21T10:26:00.123456789Z".parse().unwrap();
-    let payload = Payload::new("7b0f6f0e-6c0a-4f0c-9c57-3f6a3f0b1d11", at, Some(&principal), &request, context);
+    let payload = Payload::new("7b0f6f0e-6c0a-4f0c-9c57-3f6a3f0b1d11", at, Some(principal), &request, context);
     assert_eq!(
         serde_json::to_string(&payload).unwrap(),
         concat!(
@@ -130,7 +136,7 @@ fn a_payload_has_the_keys_and_the_order_of_the_contract() {
 #[test]
 fn claims_stay_out_of_debug_output() {
     let claims = json!({"ssn": "078-05-1120"}).as_object().unwrap().clone();
-    let shown = format!("{:?}", Principal { sub: "a".into(), claims, ..Principal::default() });
+    let shown = format!("{:?}", principal("a", &claims));
     assert!(shown.contains("ssn") && !shown.contains("078"), "{shown}");
 }
 

@@ -9,14 +9,13 @@ use http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use mcp_gate::PeerAddr;
 use mcp_http::{Body, BoxError, BoxService, json, text};
-use mcp_transport::{ClientAddr, refuse_method};
+use mcp_middleware::Chain;
+use mcp_transport::refuse_method;
 use mcp_wire::headers;
 use portcullis_listener::{Handler, RequestBody};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tower::Service as _;
 
 use crate::backend::Backend;
 use crate::health::Health;
@@ -42,8 +41,9 @@ const HOP_BY_HOP: [&str; 10] = [
 /// What every request needs.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// The gate around the transport.
-    pub(crate) service: BoxService,
+    pub(crate) chain: Chain,
+    /// What the chain is around.
+    pub(crate) transport: BoxService,
     pub(crate) backend: Backend,
     pub(crate) stateless: bool,
     /// How long a request may take to arrive.
@@ -107,12 +107,9 @@ impl App {
             return refusal;
         }
         let peer = request.body().peer();
-        let mut request = request.map(|body| Upload::new(body, self.read_timeout).boxed_unsync());
-        request.extensions_mut().insert(PeerAddr(peer));
-        request.extensions_mut().insert(ClientAddr(peer));
-        // The service has no state to wait for, so it is always ready.
-        let Ok(response) = self.service.clone().call(request).await;
-        response
+        let request = request.map(|body| Upload::new(body, self.read_timeout).boxed_unsync());
+        let context = self.chain.context(Some(peer));
+        self.chain.serve(&context, request, &self.transport).await
     }
 
     /// What is served outside of the gate.

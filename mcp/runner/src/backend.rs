@@ -1,13 +1,19 @@
 //! Which transport stands between the gate and the MCP server.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_http::BoxService;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
-use mcp_transport::{Proxy, ProxyConfig, StdioConfig, StdioFront};
+use mcp_store::{Limits, MemorySessions};
+use mcp_transport::{Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as _};
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};
+
+/// How long a session lives without being used where the document does not say.
+const SESSION_TTL: Duration = Duration::from_hours(2);
 
 /// The transport that was chosen.
 #[derive(Debug)]
@@ -15,7 +21,7 @@ pub(crate) enum Backend {
     /// In front of a server that speaks streamable HTTP.
     Http(Proxy),
     /// In front of a process of ours.
-    Stdio(StdioFront),
+    Stdio(Streamable),
 }
 
 impl Backend {
@@ -36,9 +42,15 @@ impl Backend {
 
 /// How to reach the server, before anything is started.
 #[derive(Debug)]
-pub(crate) enum Plan {
+pub(crate) struct Plan {
+    session_ttl: Duration,
+    server: Server,
+}
+
+#[derive(Debug)]
+enum Server {
     Http(ProxyConfig),
-    Stdio(StdioConfig),
+    Stdio(Process, StreamableConfig),
 }
 
 /// Decides, or says why it cannot be done.
@@ -59,21 +71,33 @@ pub(crate) fn plan(
             "HTTP with server-sent events (\"sse\") is not built yet; use \"streamable-http\"".to_owned(),
         );
     }
+    if config.scaling_config.as_ref().is_some_and(|scaling| scaling.session_redis.is_some()) {
+        return refuse(
+            "scaling_config.session_redis",
+            "sessions in Redis are not built yet; remove it and run one replica, or every replica answers the sessions of the \
+             others with 404"
+                .to_owned(),
+        );
+    }
+    if let Some((field, _)) = config.extra.iter().find(|(name, value)| is_remote_login(name) && !value.is_null()) {
+        return refuse(field, "logging in at a remote MCP server is not built yet; remove it".to_owned());
+    }
     if !config.remote_url.is_empty() {
         return refuse(
             "remote_url",
             "remote MCP servers are not built yet; remove it and use --backend URL".to_owned(),
         );
     }
+    let session_ttl = config.session_ttl.unwrap_or(SESSION_TTL);
     if !options.server.is_empty() {
-        let mut stdio = StdioConfig::new(&options.server);
-        stdio.environment = config.env_vars.clone().into_iter().collect();
-        stdio.environment.push(("MCP_TRANSPORT".to_owned(), Transport::Stdio.to_string()));
-        stdio.strict_versions = flag(config, "strict_protocol_validation");
-        stdio.session_ttl = config.session_ttl.unwrap_or(stdio.session_ttl);
-        stdio.answer_timeout = environment.answer_timeout.unwrap_or(stdio.answer_timeout);
-        stdio.max_body_bytes = body_limit;
-        return Ok(Plan::Stdio(stdio));
+        let mut process = Process::new(&options.server);
+        process.environment = config.env_vars.clone().into_iter().collect();
+        process.environment.push(("MCP_TRANSPORT".to_owned(), Transport::Stdio.to_string()));
+        let mut front = StreamableConfig::default();
+        front.strict_versions = flag(config, "strict_protocol_validation");
+        front.max_body_bytes = body_limit;
+        front.mux.answer_timeout = environment.answer_timeout.unwrap_or(front.mux.answer_timeout);
+        return Ok(Plan { session_ttl, server: Server::Stdio(process, front) });
     }
     let url = match &options.backend {
         Some(url) => url.clone(),
@@ -89,9 +113,12 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
-    proxy.session_ttl = config.session_ttl.unwrap_or(proxy.session_ttl);
     proxy.max_body_bytes = body_limit;
-    Ok(Plan::Http(proxy))
+    Ok(Plan { session_ttl, server: Server::Http(proxy) })
+}
+
+fn is_remote_login(name: &str) -> bool {
+    name.eq_ignore_ascii_case("remote_auth_config")
 }
 
 /// A boolean member that the document's type leaves raw.
@@ -102,10 +129,13 @@ pub(crate) fn flag(config: &RunConfig, member: &str) -> bool {
 
 impl Plan {
     /// Starts what is to be started. Needs a Tokio runtime.
-    pub(crate) fn start(self) -> Result<Backend, RunError> {
-        Ok(match self {
-            Self::Http(config) => Backend::Http(Proxy::new(config)),
-            Self::Stdio(config) => Backend::Stdio(StdioFront::start(config)?),
+    pub(crate) async fn start(self) -> Result<Backend, RunError> {
+        let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
+        Ok(match self.server {
+            Server::Http(config) => Backend::Http(Proxy::new(config, sessions)),
+            Server::Stdio(process, config) => {
+                Backend::Stdio(Streamable::start(Arc::new(process), config, sessions).await?)
+            }
         })
     }
 }

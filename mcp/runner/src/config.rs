@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
-use mcp_runconfig::{MiddlewareConfig, RunConfig};
+use mcp_runconfig::{MiddlewareConfig, RunConfig, ToolFilterParameters, chain};
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,6 @@ use crate::RunError;
 const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json"];
 /// More than a ConfigMap can hold.
 const MAX_DOCUMENT: u64 = 4 << 20;
-const DEFAULT_BODY_LIMIT: usize = 8 << 20;
 /// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
 /// guard that is not built must not be left out in silence.
 const GUARDS: [&str; 11] = [
@@ -81,47 +80,43 @@ fn hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The member that asks for a guard that is not built.
-pub(crate) fn chain(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, String> {
+pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, String> {
     if !config.allowed_origins.is_empty() {
         return Err("allowed_origins".to_owned());
     }
-    let mut chain = config.middleware_configs.clone();
-    if chain.is_empty() {
-        if !config.tools_filter.is_empty() {
-            return Err("tools_filter".to_owned());
-        }
-        if !config.tools_override.is_empty() {
-            return Err("tools_override".to_owned());
-        }
+    let mut entries = config.middleware_configs.clone();
+    if entries.is_empty() {
         // Go's decoder does not look at case, so neither may this.
         let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
         if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
             return Err(guard.clone());
         }
-        chain = default_chain(config);
+        entries = default_chain(config);
     }
     if config.max_request_body_size > 0 {
-        chain.retain(|entry| entry.kind != "bodylimit");
-        chain.insert(0, MiddlewareConfig::new("bodylimit", json!({"max_bytes": config.max_request_body_size})));
+        entries.retain(|entry| entry.kind != chain::BODY_LIMIT);
+        entries.insert(0, MiddlewareConfig::new(chain::BODY_LIMIT, json!({"max_bytes": config.max_request_body_size})));
     }
-    let end = chain.iter().rposition(|entry| entry.kind == "recovery").unwrap_or(chain.len());
-    chain.splice(end..end, config.additional_middleware_configs.iter().cloned());
-    Ok(chain)
+    let end = entries.iter().rposition(|entry| entry.kind == chain::RECOVERY).unwrap_or(entries.len());
+    entries.splice(end..end, config.additional_middleware_configs.iter().cloned());
+    Ok(entries)
 }
 
 fn default_chain(config: &RunConfig) -> Vec<MiddlewareConfig> {
-    let mut chain = vec![
-        MiddlewareConfig::new("bodylimit", json!({"max_bytes": DEFAULT_BODY_LIMIT})),
-        MiddlewareConfig::new("auth", json!({})),
-        MiddlewareConfig::new("mcp-parser", json!({})),
-    ];
+    let mut entries = chain::default_chain(None);
+    let tools = ToolFilterParameters {
+        filter_tools: config.tools_filter.clone(),
+        tools_override: config.tools_override.clone(),
+        extra: Map::new(),
+    };
+    entries.extend(tools.middleware());
     for (kind, webhooks) in [(MUTATING, &config.mutating_webhooks), (VALIDATING, &config.validating_webhooks)] {
         if !webhooks.is_empty() {
-            chain.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
+            entries.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
         }
     }
-    chain.push(MiddlewareConfig::new("recovery", Value::Null));
-    chain
+    chain::sort(&mut entries);
+    entries
 }
 
 fn parameters(config: &RunConfig, webhooks: &[WebhookConfig]) -> Value {
@@ -145,15 +140,6 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// The longest request body that the chain lets pass: what the transport must be able to take.
-pub(crate) fn body_limit(chain: &[MiddlewareConfig]) -> usize {
-    let limits = chain.iter().filter(|entry| entry.kind == "bodylimit").filter_map(|entry| {
-        let bytes = entry.parameters.get("max_bytes")?.as_u64()?;
-        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
-    });
-    limits.max().unwrap_or(DEFAULT_BODY_LIMIT)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +150,7 @@ mod tests {
     }
 
     fn kinds(members: &str) -> Vec<String> {
-        chain(&parse(members)).unwrap().into_iter().map(|entry| entry.kind).collect()
+        middleware(&parse(members)).unwrap().into_iter().map(|entry| entry.kind).collect()
     }
 
     #[test]
@@ -175,6 +161,14 @@ mod tests {
             (
                 format!(r#","validating_webhooks":{webhook},"mutating_webhooks":{webhook}"#),
                 vec!["bodylimit", "auth", "mcp-parser", "mutating-webhook", "validating-webhook", "recovery"],
+            ),
+            (
+                r#","tools_filter":["a"]"#.to_owned(),
+                vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
+            ),
+            (
+                r#","tools_override":{"a":{"name":"b"}}"#.to_owned(),
+                vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
             ),
             (
                 format!(r#","middleware_configs":[{{"type":"auth"}}],"validating_webhooks":{webhook},"oidc_config":{{"Issuer":"i"}}"#),
@@ -194,44 +188,32 @@ mod tests {
         for (members, field) in [
             (r#","allowed_origins":["http://a"]"#, "allowed_origins"),
             (r#","oidc_config":{"Issuer":"https://i"}"#, "oidc_config"),
-            (r#","tools_filter":["a"],"authz_config_path":"""#, "tools_filter"),
-            (r#","tools_override":{"a":{"name":"b"}}"#, "tools_override"),
+            (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
             (r#","audit_config":{}"#, "audit_config"),
         ] {
-            assert_eq!(chain(&parse(members)).unwrap_err(), field);
+            assert_eq!(middleware(&parse(members)).unwrap_err(), field);
         }
         assert!(
-            chain(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#)).is_ok()
-        );
-    }
-
-    #[test]
-    fn the_transport_takes_what_the_widest_body_limit_lets_pass() {
-        let limits = |text: &str| body_limit(&chain(&parse(text)).unwrap());
-        assert_eq!(limits(""), 8 << 20);
-        assert_eq!(
-            limits(
-                r#","middleware_configs":[{"type":"bodylimit","parameters":{"max_bytes":5}},{"type":"bodylimit","parameters":{"max_bytes":0}}]"#
-            ),
-            5
+            middleware(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#))
+                .is_ok()
         );
     }
 
     #[test]
     fn the_documents_own_body_limit_replaces_those_of_the_chain() {
         let limits = |members: &str| {
-            let chain = chain(&parse(members)).unwrap();
-            let entries = chain.iter().map(|entry| (entry.kind.clone(), entry.parameters["max_bytes"].clone()));
-            (entries.collect::<Vec<_>>(), body_limit(&chain))
+            let entries = middleware(&parse(members)).unwrap();
+            let limits = entries.iter().map(|entry| (entry.kind.clone(), entry.parameters["max_bytes"].clone()));
+            limits.collect::<Vec<_>>()
         };
         let configs = r#","middleware_configs":[{"type":"auth"},{"type":"bodylimit","parameters":{"max_bytes":5}}]"#;
         let [auth, limit] = [("auth".to_owned(), Value::Null), ("bodylimit".to_owned(), json!(5))];
         for absent in ["", r#","max_request_body_size":0"#, r#","max_request_body_size":null"#] {
-            assert_eq!(limits(&format!("{configs}{absent}")), (vec![auth.clone(), limit.clone()], 5), "{absent}");
+            assert_eq!(limits(&format!("{configs}{absent}")), [auth.clone(), limit.clone()], "{absent}");
         }
         let wider = ("bodylimit".to_owned(), json!(16 << 20));
         let members = format!(r#"{configs},"max_request_body_size":{}"#, 16 << 20);
-        assert_eq!(limits(&members), (vec![wider, auth], 16 << 20));
-        assert_eq!(limits(r#","max_request_body_size":7"#).1, 7);
+        assert_eq!(limits(&members), [wider, auth]);
+        assert_eq!(limits(r#","max_request_body_size":7"#)[0], ("bodylimit".to_owned(), json!(7)));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use mcp_gate::BuildError;
+use mcp_middleware::BuildError;
 use mcp_runconfig::ParseError;
-use mcp_transport::{BackendError, StartError};
+use mcp_transport::{BackendError, OpenError};
 
 /// Why the proxy does not start, or ends. One line each, which names what to mend.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum RunError {
     },
     /// A middleware cannot be built.
     #[error("{}: {source}", path.display())]
-    Gate {
+    Middleware {
         /// The document.
         path: PathBuf,
         /// The middleware and how to mend it.
@@ -61,7 +61,7 @@ pub enum RunError {
     Url(#[from] BackendError),
     /// The server's process cannot be started.
     #[error("{0}; mend the command after --")]
-    Start(#[from] StartError),
+    Start(#[from] OpenError),
     /// No listener.
     #[error("cannot listen on {address}: {source}; choose another address with --listen ADDR")]
     Listen {

@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use mcp_http::{Body, json};
-use mcp_transport::Proxy;
+use mcp_transport::{Proxy, Transport as _};
 use serde::Serialize;
 
 use crate::backend::Backend;
@@ -58,7 +58,8 @@ impl Health {
         let mut was_up = true;
         loop {
             let start = Instant::now();
-            let ping = proxy.ping(self.ping_timeout).await;
+            let Some(ping) = proxy.ping(self.ping_timeout) else { return };
+            let ping = ping.await;
             let server = Server {
                 available: ping.is_ok(),
                 response_time_ms: start.elapsed().as_millis(),

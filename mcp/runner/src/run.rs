@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_gate::{Gate, GateContext};
+use mcp_middleware::ProxySettings;
+use mcp_transport::Transport as _;
 use portcullis_listener::{Limits, Server};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,11 +15,11 @@ use tracing_subscriber::EnvFilter;
 use crate::RunError;
 use crate::app::App;
 use crate::backend::{Backend, plan};
-use crate::config::{body_limit, chain, load};
+use crate::config::{load, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::{Command, Environment, Options, RunOptions};
+use crate::options::{Command, Environment, Options};
 use crate::upload::READ;
 
 /// How long everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
@@ -39,13 +41,12 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     if !ignored.is_empty() {
         tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
     }
-    let chain = chain(&config).map_err(|field| {
+    let configs = middleware(&config).map_err(|field| {
         let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
         RunError::Unserved { path: path.clone(), field, problem }
     })?;
-    let plan = plan(&path, &config, &options, &environment, body_limit(&chain))?;
-    let RunOptions { listen, files_root, drain_delay, .. } = options;
-    let address = listen.unwrap_or_else(|| address(&config.host, config.port));
+    let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
+    let drain_delay = options.drain_delay;
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
     let limits = limits(read_timeout, drain_delay);
     let health = Health::new(config.transport.as_str(), &environment);
@@ -56,26 +57,29 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     runtime.block_on(async {
         let mut ending = Ending::new()?;
         let tasks = TaskTracker::new();
-        let context = GateContext {
+        let settings = ProxySettings {
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
-            files_root,
-            local_user: environment.user.unwrap_or_else(|| "local".to_owned()),
+            files_root: options.files_root.clone(),
+            local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: tasks.clone(),
         };
-        let gate = Gate::build(&chain, &context)
-            .map_err(|source| RunError::Gate { path: path.clone(), source: Box::new(source) })?;
+        let chain = mcp_gate::registry()
+            .build(&configs, &settings)
+            .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
+        let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
         let server = Server::bind(&address, limits).await;
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let backend = plan.start()?;
+        let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
         // Cancelled when the last answer is given: metrics are read until then.
         let last = CancellationToken::new();
         let app = Arc::new(App {
-            service: gate.wrap(backend.service()),
+            chain: chain.clone(),
+            transport: backend.service(),
             backend,
             stateless: config.stateless,
             read_timeout,
@@ -85,7 +89,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             ending: CancellationToken::new(),
             drain: CancellationToken::new(),
         });
-        gate.announce();
+        chain.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
         let serving = tokio::spawn(server.serve_plain(Arc::clone(&app), app.drain.clone()));
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
@@ -108,9 +112,9 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         if let Err(error) = beside.await {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
-        drop(gate);
+        drop(chain);
         if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            front.shut_down().await;
+            Box::new(front).shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;

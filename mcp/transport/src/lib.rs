@@ -1,30 +1,68 @@
-//! What carries MCP between a client and one server.
+//! What carries MCP between clients and one server.
 //!
-//! [`Proxy`] stands before a server that speaks streamable HTTP and passes bytes both ways; [`StdioFront`] starts a server
-//! that speaks over standard input and output and serves streamable HTTP in its place. Both are a [`BoxService`](mcp_http::BoxService), so the
-//! request gate wraps either the same way. Facts: toolhive-runner §1.10, §1.11.
+//! A [`Transport`] is what the request gate wraps. There are two: [`Proxy`] stands before a server that speaks streamable HTTP and
+//! passes bytes both ways; [`Streamable`] serves streamable HTTP in front of a server that speaks over a [`Pipe`], such as the standard
+//! input and output of a [`Process`]. A crate of its own can add a transport, or a pipe under the fronts that are here.
+//! Facts: toolhive-runner §1.10, §1.11.
 //!
 //! ```
-//! use mcp_transport::{Proxy, ProxyConfig};
+//! use std::{sync::Arc, time::Duration};
+//! use mcp_store::{Limits, MemorySessions};
+//! use mcp_transport::{Proxy, ProxyConfig, Transport as _};
 //!
-//! let proxy = Proxy::new(ProxyConfig::new("http://mcp-weather:8080")?);
+//! let sessions = Arc::new(MemorySessions::new(Limits::new(Duration::from_hours(2))));
+//! let proxy = Proxy::new(ProxyConfig::new("http://mcp-weather:8080")?, sessions);
 //! let service = proxy.service();
 //! # drop(service);
 //! assert!(ProxyConfig::new("https://example.com").is_err(), "remote servers are not built yet");
 //! # Ok::<(), mcp_transport::BackendError>(())
 //! ```
 
+mod front;
 mod modern;
+mod mux;
+mod pipe;
 mod proxy;
 mod sessions;
-mod stdio;
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::time::Duration;
 
+use mcp_http::BoxService;
+
+pub use front::{Streamable, StreamableConfig};
 pub use modern::refuse_method;
+pub use mux::MuxConfig;
+pub use pipe::{BoxFuture, End, OpenError, OpenPipe, Pipe, Process};
 pub use proxy::{BackendError, Proxy, ProxyConfig};
-pub use stdio::{StartError, StdioConfig, StdioFront};
 
-/// The client's address; a request extension that the listener sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAddr(pub SocketAddr);
+/// One way to serve MCP, with its connection to the server.
+pub trait Transport: fmt::Debug + Send + Sync {
+    /// The service that the request gate wraps. Ask [`refuse_method`] before it and every middleware.
+    fn service(&self) -> BoxService;
+
+    /// How many sessions there are.
+    fn sessions(&self) -> usize;
+
+    /// Asks the server for a sign of life. `None` where the connection to it says enough: see [`Transport::is_running`].
+    ///
+    /// The error is a sentence for the health report.
+    fn ping(&self, _timeout: Duration) -> Option<BoxFuture<'_, Result<(), String>>> {
+        None
+    }
+
+    /// Whether requests can reach the server, as far as is known without asking it.
+    fn is_running(&self) -> bool {
+        true
+    }
+
+    /// Waits until the transport has given up on the server: for ever, where it never does. The process should end then.
+    fn failed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Ends what belongs to the transport.
+    fn shut_down(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}

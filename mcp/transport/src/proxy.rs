@@ -3,9 +3,10 @@
 //! Bytes in, bytes out. What it adds: the refusals that keep policy whole (batches, broken Modern requests, unknown
 //! sessions), headers of its own hop, and sessions that outlive a restart of the server.
 
+mod connections;
 mod headers;
 mod recovery;
-mod session;
+mod rejoin;
 mod upstream;
 
 use std::convert::Infallible;
@@ -13,17 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use http_body::Body as _;
 use mcp_http::{Body, BoxService, CollectError, collect, json, text};
-use mcp_wire::{ErrorBody, Message, Revision, classify, code, headers as mcp};
+use mcp_middleware::RequestContext;
+use mcp_store::{SessionRecord, SessionStore};
+use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
 use tower::service_fn;
 
-use self::session::{Held, Session};
-use self::upstream::{Outgoing, Payload, Upstream, UpstreamError};
-use crate::ClientAddr;
+use self::recovery::Reopening;
+use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
-use crate::sessions::{Named, Sessions, not_found};
+use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable};
+use crate::{BoxFuture, Transport};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +46,6 @@ pub struct ProxyConfig {
     backend: Uri,
     /// The server knows POST only and is asked for its health by `ping`. Default: no.
     pub stateless: bool,
-    /// How long a session lives without being used. Default: two hours.
-    pub session_ttl: Duration,
-    /// How many sessions are remembered; the one unused for longest goes first. Default: 10,000.
-    pub max_sessions: usize,
     /// The longest request body in bytes. Default: 8 MiB.
     pub max_body_bytes: usize,
     /// How long one attempt to connect may take. Default: 5 s.
@@ -68,14 +67,15 @@ impl ProxyConfig {
         Ok(Self {
             backend: uri,
             stateless: false,
-            session_ttl: Duration::from_hours(2),
-            max_sessions: 10_000,
             max_body_bytes: 8 << 20,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_mins(10),
         })
     }
 }
+
+/// Handshakes longer than this are not remembered; their sessions end with the server that made them.
+const MAX_HANDSHAKE: usize = 8 << 10;
 
 /// The proxy. Cheap to clone; clones share sessions and connections.
 #[derive(Clone, Debug)]
@@ -84,24 +84,27 @@ pub struct Proxy(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     upstream: Upstream,
-    sessions: Sessions<Session>,
+    sessions: Arc<dyn SessionStore>,
+    reopening: Reopening,
     max_body_bytes: usize,
     stateless: bool,
 }
 
 impl Proxy {
-    /// A proxy that connects when the first request comes.
-    pub fn new(config: ProxyConfig) -> Self {
+    /// A proxy that keeps its sessions in `sessions` and connects when the first request comes.
+    pub fn new(config: ProxyConfig, sessions: Arc<dyn SessionStore>) -> Self {
         Self(Arc::new(Inner {
-            sessions: Sessions::new(config.session_ttl, config.max_sessions),
+            sessions,
+            reopening: Reopening::default(),
             max_body_bytes: config.max_body_bytes,
             stateless: config.stateless,
             upstream: Upstream::new(&config.backend, config.connect_timeout, config.answer_timeout),
         }))
     }
+}
 
-    /// The proxy as a service. Ask [`refuse_method`](crate::refuse_method) before it and every middleware.
-    pub fn service(&self) -> BoxService {
+impl Transport for Proxy {
+    fn service(&self) -> BoxService {
         let inner = Arc::clone(&self.0);
         BoxService::new(service_fn(move |request| {
             let inner = Arc::clone(&inner);
@@ -109,140 +112,168 @@ impl Proxy {
         }))
     }
 
-    /// Whether the server answers at all: any status from 200 to 499 to a GET of its root, or to a `ping` where it is stateless.
-    ///
-    /// # Errors
-    /// A sentence for the health report.
-    pub async fn ping(&self, timeout: Duration) -> Result<(), String> {
-        let probe = self.0.upstream.probe(self.0.stateless);
-        match tokio::time::timeout(timeout, probe).await {
-            Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => Ok(()),
-            Ok(Ok(status)) => Err(format!("the MCP server answers HTTP {}", status.as_u16())),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer from the MCP server within {} ms", timeout.as_millis())),
-        }
+    fn sessions(&self) -> usize {
+        self.0.sessions.len()
     }
 
-    /// How many sessions are remembered.
-    pub fn sessions(&self) -> usize {
-        self.0.sessions.len()
+    /// The server counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to
+    /// 499.
+    fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), String>>> {
+        Some(Box::pin(async move {
+            let probe = self.0.upstream.probe(self.0.stateless);
+            match tokio::time::timeout(timeout, probe).await {
+                Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => Ok(()),
+                Ok(Ok(status)) => Err(format!("the MCP server answers HTTP {}", status.as_u16())),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(format!("no answer from the MCP server within {} ms", timeout.as_millis())),
+            }
+        }))
     }
 }
 
 impl Inner {
     async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        if parts.method == Method::POST {
-            match collect(body, self.max_body_bytes).await {
-                Ok(body) => self.post(parts, body).await,
-                Err(CollectError::TooLarge { .. }) => text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
-                Err(CollectError::Broken(_)) => text(StatusCode::BAD_REQUEST, "Bad Request"),
+        let body = match collect(body, self.max_body_bytes).await {
+            Ok(body) => body,
+            Err(CollectError::TooLarge { .. }) => {
+                return text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
             }
-        } else {
-            let payload = if body.is_end_stream() { Payload::Whole(Bytes::new()) } else { Payload::Stream(body) };
-            let session = match self.sessions.named(&parts.headers) {
-                Named::Nothing => None,
-                Named::Known(id, session) => Some(Held { id, session }),
-                Named::Unknown => return not_found(None),
-            };
-            self.forward(parts, payload, session, None).await
+            Err(_) => return text(StatusCode::BAD_REQUEST, "Bad Request"),
+        };
+        if parts.method == Method::POST {
+            return self.post(parts, body).await;
         }
+        let session = match Named::by(&*self.sessions, &parts).await {
+            Named::Nothing => None,
+            Named::Known(session) => Some(session),
+            Named::Unknown => return not_found(None),
+            Named::Unavailable => return unavailable(),
+        };
+        self.forward(parts, body, session, None).await
     }
 
     async fn post(&self, mut parts: Parts, body: Bytes) -> Response<Body> {
-        if mcp_wire::is_batch(&body) {
-            return json(StatusCode::BAD_REQUEST, ErrorBody::batch().encode());
-        }
-        // What is no JSON-RPC message goes on as it is: the server says what it thinks of it.
-        let message = Message::parse(&body).ok();
-        let revision = match message.as_ref().map(|message| classify(protocol_version(&parts.headers), message)) {
-            Some(Err(error)) => {
-                return message.map_or_else(
-                    || text(StatusCode::BAD_REQUEST, "Bad Request"),
-                    |message| revision_refusal(&error, &message),
-                );
-            }
-            Some(Ok(revision)) => revision,
-            None => Revision::Legacy,
+        let received = body.len();
+        let owned = match message(&parts.extensions, body) {
+            Ok(message) => message,
+            Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
         };
-        let session = if message.as_ref().and_then(Message::method) == Some("initialize") {
+        let (message, body) = (owned.message(), owned.body().clone());
+        if body.len() != received {
+            // A byte order mark went, and the length with it.
+            parts.headers.remove(CONTENT_LENGTH);
+        }
+        let revision = match classify(protocol_version(&parts.headers), message) {
+            Ok(revision) => revision,
+            Err(error) => return revision_refusal(&error, message),
+        };
+        let id = message.id().map(|id| id.raw());
+        if message.method() == Some("initialize") {
             parts.headers.remove(mcp::SESSION_ID);
-            None
-        } else if revision == Revision::Modern {
-            None
-        } else {
-            match self.sessions.named(&parts.headers) {
-                Named::Nothing => None,
-                Named::Known(id, session) => Some(Held { id, session }),
-                Named::Unknown => return not_found(message.as_ref()),
-            }
-        };
-        let id = message.as_ref().and_then(Message::id).map(|id| id.raw().to_owned());
-        let initialize = message.as_ref().and_then(Message::method) == Some("initialize");
-        drop(message);
-        if initialize {
-            return self.initialize(parts, body, id.as_deref()).await;
+            return self.initialize(parts, body, id).await;
         }
-        self.forward(parts, Payload::Whole(body), session, id.as_deref()).await
+        let session = match revision {
+            Revision::Modern => None,
+            Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
+                Named::Nothing => None,
+                Named::Known(session) => Some(session),
+                Named::Unknown => return not_found(Some(message)),
+                Named::Unavailable => return unavailable(),
+            },
+        };
+        self.forward(parts, body, session, id).await
     }
 
     async fn initialize(&self, parts: Parts, body: Bytes, id: Option<&str>) -> Response<Body> {
-        let outgoing = outgoing(parts, Payload::Whole(body.clone()));
-        match self.upstream.send(outgoing).await {
-            Ok(response) => {
-                if response.status() == StatusCode::OK
-                    && let Some(session_id) = response.headers().get(mcp::SESSION_ID)
-                    && let Ok(name) = session_id.to_str()
-                {
-                    let session = Session::new(session_id.clone(), body);
-                    let gone = self.sessions.insert(name.to_owned(), Arc::new(session));
-                    if !gone.is_empty() {
-                        tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit");
-                    }
+        let sender = Sender::of(&parts.extensions);
+        let outgoing = outgoing(parts, body);
+        let response = match self.upstream.send(&outgoing).await {
+            Ok(response) => response,
+            Err(error) => return refusal(&error, id),
+        };
+        if response.status() == StatusCode::OK
+            && let Some(session_id) = response.headers().get(mcp::SESSION_ID)
+            && let Ok(name) = session_id.to_str()
+            && let Some(principal) = sender.principal
+        {
+            // Text of its own: a slice of what was read would keep all of that alive.
+            let mut record = SessionRecord::new(name, principal);
+            let handshake = std::str::from_utf8(&outgoing.body).ok();
+            record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
+            match self.sessions.insert(record, &sender.client).await {
+                Ok(gone) if !gone.is_empty() => {
+                    tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit");
                 }
-                response
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(%error, "cannot keep a session");
+                    return unavailable();
+                }
             }
-            Err(error) => refusal(&error, id),
         }
+        response
     }
 
-    async fn forward(&self, parts: Parts, payload: Payload, session: Option<Held>, id: Option<&str>) -> Response<Body> {
-        let method = parts.method.clone();
-        let mut outgoing = outgoing(parts, payload);
+    async fn forward(
+        &self,
+        parts: Parts,
+        body: Bytes,
+        session: Option<Arc<SessionRecord>>,
+        id: Option<&str>,
+    ) -> Response<Body> {
+        let mut outgoing = outgoing(parts, body);
         let Some(session) = session else {
-            return self.upstream.send(outgoing).await.unwrap_or_else(|error| refusal(&error, id));
+            return self.upstream.send(&outgoing).await.unwrap_or_else(|error| refusal(&error, id));
         };
-        let known = session.session.backend_id();
-        outgoing.headers.insert(mcp::SESSION_ID, known.clone());
-        let again = if method == Method::DELETE { None } else { outgoing.again() };
-        let mut answer = self.upstream.send(outgoing).await;
-        if let (Ok(response), Some(mut again)) = (&mut answer, again)
+        if session.backend_id.is_some() {
+            outgoing.headers.insert(mcp::SESSION_ID, backend_id(&session));
+        }
+        let mut answer = self.upstream.send(&outgoing).await;
+        if let Ok(response) = &mut answer
+            && outgoing.method != Method::DELETE
             && recovery::session_is_lost(response, id).await
-            && recovery::recover(&self.upstream, &session.session, &known, &again).await
+            && let Some(reopened) =
+                recovery::recover(&self.upstream, &*self.sessions, &self.reopening, &session, &outgoing).await
         {
-            again.headers.insert(mcp::SESSION_ID, session.session.backend_id());
-            answer = self.upstream.send(again.into()).await;
+            outgoing.headers.insert(mcp::SESSION_ID, backend_id(&reopened));
+            answer = self.upstream.send(&outgoing).await;
         }
         match answer {
             Ok(mut response) => {
                 let over = response.status().is_success() || response.status() == StatusCode::NOT_FOUND;
-                if method == Method::DELETE && over {
-                    self.sessions.remove(session.id.to_str().unwrap_or_default());
+                if outgoing.method == Method::DELETE && over {
+                    if let Err(error) = self.sessions.remove(&session.id, &session.principal).await {
+                        tracing::error!(%error, "cannot forget a session that is over");
+                    }
                 }
-                if let Some(value) = response.headers_mut().get_mut(mcp::SESSION_ID) {
-                    value.clone_from(&session.id);
+                if let Some(value) = response.headers_mut().get_mut(mcp::SESSION_ID)
+                    && let Ok(id) = HeaderValue::from_str(&session.id)
+                {
+                    *value = id;
                 }
-                if method == Method::GET { response.map(|body| session.hold(body)) } else { response }
+                if outgoing.method != Method::GET {
+                    return response;
+                }
+                let renewal = Renewal::new(Arc::clone(&self.sessions), session);
+                response.map(|body| Body::new(Renewing { body, renewal }))
             }
             Err(error) => refusal(&error, id),
         }
     }
 }
 
-fn outgoing(mut parts: Parts, payload: Payload) -> Outgoing {
-    let client = parts.extensions.get::<ClientAddr>().map(|client| client.0);
+/// What the MCP server calls the session.
+fn backend_id(session: &SessionRecord) -> HeaderValue {
+    let id = session.backend_id.as_deref().unwrap_or(&session.id);
+    // Made of a header's value, it is one.
+    HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
+    let client = RequestContext::of(&parts.extensions).and_then(|context| context.peer());
     headers::prepare(&mut parts.headers, &parts.uri, client);
-    Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, payload }
+    Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body }
 }
 
 /// What the client is told when there is no answer to pass on.

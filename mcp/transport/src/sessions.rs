@@ -1,36 +1,89 @@
-//! A bounded table of sessions that forgets what nobody uses.
+//! What the transports ask of the store of sessions.
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use mcp_http::{Body, json};
-use mcp_wire::{ErrorBody, Message, code, headers::SESSION_ID};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-/// Sessions by the id that the client knows. Each use renews it; a session in use (somebody holds its value) does not
-/// expire. When the table is full the session unused for longest goes.
-#[derive(Debug)]
-pub(crate) struct Sessions<T> {
-    ttl: Duration,
-    max: usize,
-    entries: Mutex<HashMap<String, Entry<T>>>,
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Extensions, Response, StatusCode};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use mcp_http::{Body, BoxError, json, text};
+use mcp_middleware::RequestContext;
+use mcp_store::{Client, Principal, SessionRecord, SessionStore};
+use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code, headers::SESSION_ID};
+use serde_json::Value;
+use tokio::time::{Instant, Sleep};
+
+/// The issuer of the identity that everybody has where nobody has to log in (toolhive-runner §2.7).
+const LOCAL_ISSUER: &str = "toolhive-local";
+
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// To whom the sessions that it opens belong, and whose it may use. `None` for an identity without issuer or subject: it has none.
+    pub(crate) principal: Option<Principal>,
+    /// For whom what it makes the proxy hold is counted: for the address, unless it has logged in.
+    pub(crate) client: Client,
 }
 
-#[derive(Debug)]
-struct Entry<T> {
-    value: Arc<T>,
-    used: Instant,
+impl Sender {
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        let context = RequestContext::of(extensions);
+        let address =
+            context.and_then(|context| context.peer()).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let Some(identity) = context.and_then(|context| context.identity()) else {
+            return Self { principal: Some(Principal::unauthenticated()), client: Client::at(address) };
+        };
+        let issuer = identity.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
+        let whole = !issuer.is_empty() && !identity.subject.is_empty();
+        let principal = whole.then(|| Principal::new(issuer, &identity.subject));
+        let login = principal.clone().filter(|_| issuer != LOCAL_ISSUER);
+        Self { principal, client: login.map_or_else(|| Client::at(address), Client::Principal) }
+    }
 }
 
 /// The session that a request names.
 #[derive(Debug)]
-pub(crate) enum Named<T> {
+pub(crate) enum Named {
     /// It names none.
     Nothing,
-    /// One that is open, and the client's id for it.
-    Known(HeaderValue, Arc<T>),
+    /// One that is open and belongs to the sender.
+    Known(Arc<SessionRecord>),
     /// One that is not, or not any more.
     Unknown,
+    /// The store did not say.
+    Unavailable,
+}
+
+impl Named {
+    /// Looks up the session that a request names, and renews it. A request that names two names none that is known.
+    pub(crate) async fn by(store: &dyn SessionStore, parts: &Parts) -> Self {
+        let mut values = parts.headers.get_all(SESSION_ID).iter();
+        let (Some(value), more) = (values.next(), values.next()) else { return Self::Nothing };
+        let (Ok(id), None, Some(principal)) = (value.to_str(), more, Sender::of(&parts.extensions).principal) else {
+            return Self::Unknown;
+        };
+        match store.load(id, &principal).await {
+            Ok(Some(record)) => Self::Known(record),
+            Ok(None) => Self::Unknown,
+            Err(error) => {
+                tracing::error!(%error, "cannot look up a session");
+                Self::Unavailable
+            }
+        }
+    }
+}
+
+/// The message in the body of a POST: the one that a middleware has read already, else read now.
+pub(crate) fn message(extensions: &Extensions, body: Bytes) -> Result<OwnedMessage, MessageError> {
+    let read = RequestContext::of(extensions).and_then(|context| context.message());
+    match read.filter(|message| message.body().as_ptr() == body.as_ptr() && message.body().len() == body.len()) {
+        Some(message) => Ok(message),
+        None => OwnedMessage::read(body),
+    }
 }
 
 /// What a client whose session is unknown is told: it must initialize again (MCP 2025-11-25, Session Management).
@@ -39,122 +92,69 @@ pub(crate) fn not_found(message: Option<&Message<'_>>) -> Response<Body> {
     json(StatusCode::NOT_FOUND, error.encode())
 }
 
-impl<T> Entry<T> {
-    fn expired(&self, now: Instant, ttl: Duration) -> bool {
-        Arc::strong_count(&self.value) == 1 && now.duration_since(self.used) >= ttl
-    }
+/// What a client is told while nobody knows whether its session exists.
+pub(crate) fn unavailable() -> Response<Body> {
+    text(StatusCode::SERVICE_UNAVAILABLE, "Session store unavailable")
 }
 
-impl<T> Sessions<T> {
-    pub(crate) fn new(ttl: Duration, max: usize) -> Self {
-        Self { ttl, max: max.max(1), entries: Mutex::new(HashMap::new()) }
+/// Renews a session while a stream of it is open.
+pub(crate) struct Renewal {
+    store: Arc<dyn SessionStore>,
+    record: Arc<SessionRecord>,
+    pause: Duration,
+    sleep: Pin<Box<Sleep>>,
+    running: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Renewal {
+    pub(crate) fn new(store: Arc<dyn SessionStore>, record: Arc<SessionRecord>) -> Self {
+        let pause = (store.ttl() / 3).clamp(Duration::from_millis(10), Duration::from_mins(5));
+        Self { store, record, pause, sleep: Box::pin(tokio::time::sleep(pause)), running: None }
     }
 
-    /// The session that a request with these headers names, renewed.
-    pub(crate) fn named(&self, headers: &HeaderMap) -> Named<T> {
-        let Some(id) = headers.get(SESSION_ID) else { return Named::Nothing };
-        match id.to_str().ok().and_then(|id| self.get(id)) {
-            Some(value) => Named::Known(id.clone(), value),
-            None => Named::Unknown,
-        }
-    }
-
-    /// The session, renewed; `None` when it is unknown or expired.
-    pub(crate) fn get(&self, id: &str) -> Option<Arc<T>> {
-        self.get_at(id, Instant::now())
-    }
-
-    fn get_at(&self, id: &str, now: Instant) -> Option<Arc<T>> {
-        let mut entries = self.lock();
-        let entry = entries.get_mut(id)?;
-        if entry.expired(now, self.ttl) {
-            entries.remove(id);
-            return None;
-        }
-        entry.used = now;
-        Some(Arc::clone(&entry.value))
-    }
-
-    /// The session, without renewing it.
-    pub(crate) fn peek(&self, id: &str) -> Option<Arc<T>> {
-        self.lock().get(id).map(|entry| Arc::clone(&entry.value))
-    }
-
-    /// Adds a session and returns those that had to go: the expired ones and, in a full table, the one unused for longest.
-    pub(crate) fn insert(&self, id: String, value: Arc<T>) -> Vec<(String, Arc<T>)> {
-        self.insert_at(id, value, Instant::now())
-    }
-
-    fn insert_at(&self, id: String, value: Arc<T>, now: Instant) -> Vec<(String, Arc<T>)> {
-        let mut entries = self.lock();
-        let mut gone = Vec::new();
-        // Looking at every entry is dear, so it waits until the table has grown to a power of two or is full.
-        if entries.len() >= self.max || entries.len().is_power_of_two() {
-            gone.extend(
-                entries.extract_if(|_, entry| entry.expired(now, self.ttl)).map(|(id, entry)| (id, entry.value)),
-            );
-        }
-        if entries.len() >= self.max && !entries.contains_key(&id) {
-            let oldest = entries.iter().min_by_key(|(_, entry)| entry.used).map(|(id, _)| id.clone());
-            if let Some((id, entry)) = oldest.and_then(|id| entries.remove_entry(&id)) {
-                gone.push((id, entry.value));
+    /// Renews when it is time; to be called whenever the stream is polled.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if let Some(running) = &mut self.running {
+                if running.as_mut().poll(cx).is_pending() {
+                    return;
+                }
+                self.running = None;
             }
+            if self.sleep.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.sleep.as_mut().reset(Instant::now() + self.pause);
+            let (store, record) = (Arc::clone(&self.store), Arc::clone(&self.record));
+            self.running = Some(Box::pin(async move {
+                if let Err(error) = store.load(&record.id, &record.principal).await {
+                    tracing::warn!(%error, "cannot renew a session whose stream is open");
+                }
+            }));
         }
-        entries.insert(id, Entry { value, used: now });
-        gone
-    }
-
-    pub(crate) fn remove(&self, id: &str) -> Option<Arc<T>> {
-        self.lock().remove(id).map(|entry| entry.value)
-    }
-
-    /// Calls `visit` for every session, in no order.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(&T)) {
-        // The order of the table does not matter to anybody who is told the same thing as everybody else.
-        #[expect(clippy::iter_over_hash_type)]
-        for entry in self.lock().values() {
-            visit(&entry.value);
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry<T>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A body that keeps its session from expiring for as long as it is read.
+pub(crate) struct Renewing {
+    pub(crate) body: Body,
+    pub(crate) renewal: Renewal,
+}
 
-    const TTL: Duration = Duration::from_secs(100);
+impl HttpBody for Renewing {
+    type Data = Bytes;
+    type Error = BoxError;
 
-    #[test]
-    fn a_session_lives_as_long_as_it_is_used_and_no_longer() {
-        let sessions = Sessions::new(TTL, 8);
-        let start = Instant::now();
-        sessions.insert_at("a".into(), Arc::new(1), start);
-        assert_eq!(sessions.get_at("a", start + TTL / 2).as_deref(), Some(&1));
-        assert_eq!(sessions.get_at("a", start + TTL).as_deref(), Some(&1), "use renewed it");
-        let held = sessions.get_at("a", start + TTL);
-        assert!(sessions.get_at("a", start + TTL * 3).is_some(), "somebody holds it");
-        drop(held);
-        assert!(sessions.get_at("a", start + TTL * 5).is_none());
-        assert_eq!(sessions.len(), 0);
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.renewal.poll(cx);
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
-    #[test]
-    fn a_full_table_forgets_the_session_unused_for_longest() {
-        let sessions = Sessions::new(TTL, 2);
-        let start = Instant::now();
-        sessions.insert_at("a".into(), Arc::new(1), start);
-        sessions.insert_at("b".into(), Arc::new(2), start + Duration::from_secs(1));
-        sessions.get_at("a", start + Duration::from_secs(2));
-        let gone = sessions.insert_at("c".into(), Arc::new(3), start + Duration::from_secs(3));
-        assert_eq!(gone, [("b".to_owned(), Arc::new(2))]);
-        assert!(sessions.get_at("a", start + Duration::from_secs(4)).is_some());
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -154,6 +154,11 @@ pub(crate) fn check_case(name: &str, reserved: &[&'static str]) -> Result<(), Am
     }
 }
 
+/// Whether a case-insensitive parser takes one name of a member for the other.
+pub fn same_name(a: &str, b: &str) -> bool {
+    compare(a, b).is_eq()
+}
+
 /// Orders names so that those of which a case-insensitive parser takes one for the other are equal.
 fn compare(a: &str, b: &str) -> Ordering {
     if a.is_ascii() && b.is_ascii() {

@@ -24,11 +24,15 @@ pub mod headers;
 mod message;
 mod owned;
 mod revision;
+mod splice;
 pub mod sse;
+mod tool_headers;
 
 pub use compact::compact;
 pub use error_body::{ErrorBody, code};
-pub use guard::{Ambiguity, MAX_DEPTH, check_structure};
-pub use message::{Id, Kind, Message, MessageError, is_batch};
+pub use guard::{Ambiguity, MAX_DEPTH, check_structure, same_name};
+pub use message::{Id, Kind, Members, Message, MessageError, is_batch};
 pub use owned::OwnedMessage;
 pub use revision::{LEGACY_VERSION, MODERN_VERSION, Revision, RevisionError, classify};
+pub use splice::splice;
+pub use tool_headers::ToolHeaders;

@@ -284,8 +284,9 @@ fn check_error(error: &RawValue) -> Result<(), MessageError> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object, in order.
-pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+/// The members of an object in their order, their values as they were written.
+#[derive(Clone, Debug, Default)]
+pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 #[derive(Default)]
 struct Envelope<'a> {

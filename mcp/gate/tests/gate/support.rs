@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
-use mcp_gate::{Gate, GateContext, PeerAddr};
 use mcp_http::{Body, BoxService, full};
+use mcp_middleware::{BuildError, Chain, ProxySettings};
 use mcp_runconfig::MiddlewareConfig;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -22,7 +22,6 @@ use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
@@ -90,8 +89,8 @@ impl Files {
         fs::rename(new, path).unwrap();
     }
 
-    pub(crate) fn context(&self) -> GateContext {
-        GateContext {
+    pub(crate) fn settings(&self) -> ProxySettings {
+        ProxySettings {
             server_name: "demo".into(),
             transport: "streamable-http".into(),
             files_root: Some(self.0.path().to_owned()),
@@ -149,9 +148,15 @@ pub(crate) struct Forwarded {
     pub(crate) body: Bytes,
 }
 
-/// A gate in front of a backend that answers 200 `done`.
+/// The chain of these entries.
+pub(crate) fn build(files: &Files, entries: Value) -> Result<Chain, BuildError> {
+    mcp_gate::registry().build(&configs(entries), &files.settings())
+}
+
+/// A chain in front of a backend that answers 200 `done`.
 pub(crate) struct Proxy {
-    service: BoxService,
+    chain: Chain,
+    backend: BoxService,
     forwarded: Arc<Mutex<Vec<Forwarded>>>,
 }
 
@@ -165,7 +170,7 @@ pub(crate) struct Answer {
 
 impl Proxy {
     pub(crate) fn new(files: &Files, entries: Value) -> Self {
-        let gate = Gate::build(&configs(entries), &files.context()).unwrap_or_else(|error| panic!("{error}"));
+        let chain = build(files, entries).unwrap_or_else(|error| panic!("{error}"));
         let forwarded = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&forwarded);
         let backend = tower::service_fn(move |request: Request<Body>| {
@@ -180,16 +185,21 @@ impl Proxy {
                 Ok::<_, Infallible>(Response::new(full("done")))
             }
         });
-        Self { service: gate.wrap(BoxService::new(backend)), forwarded }
+        Self { chain, backend: BoxService::new(backend), forwarded }
     }
 
     pub(crate) fn forwarded(&self) -> Vec<Forwarded> {
         self.forwarded.lock().unwrap().clone()
     }
 
-    pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
-        request.extensions_mut().insert(PeerAddr(SocketAddr::from(([10, 244, 0, 9], 51874))));
-        let response = self.service.clone().oneshot(request).await.unwrap();
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        self.send_from([10, 244, 0, 9], request).await
+    }
+
+    /// Sends a request as the client at `address`.
+    pub(crate) async fn send_from(&self, address: [u8; 4], request: Request<Body>) -> Answer {
+        let context = self.chain.context(Some(SocketAddr::from((address, 51874))));
+        let response = self.chain.serve(&context, request, &self.backend).await;
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         Answer { status: head.status.as_u16(), headers: head.headers, text }

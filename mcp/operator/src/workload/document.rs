@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcp_api::names::annotation;
-use mcp_runconfig::{MiddlewareConfig, RunConfig, chain};
-use serde_json::{Value, json};
+use mcp_runconfig::{RunConfig, chain};
 
 use super::{
     child::{Child, ChildKind},
@@ -13,9 +12,6 @@ use super::{
     owner::Owner,
 };
 use crate::{digest::digest, guards::Guards};
-
-/// Most bytes of a request body, unless the workload says otherwise.
-const MAX_BODY: u64 = 8 << 20;
 
 /// A rendered RunConfig.
 #[derive(Clone, Debug)]
@@ -29,12 +25,7 @@ impl Document {
     /// Renders `run_config` with the chain that every proxy has and what the guards add.
     pub fn of(mut run_config: RunConfig, guards: &Guards) -> Self {
         let limit = Some(run_config.max_request_body_size).filter(|bytes| *bytes > 0);
-        run_config.middleware_configs = vec![
-            MiddlewareConfig::new("bodylimit", json!({"max_bytes": limit.unwrap_or(MAX_BODY)})),
-            MiddlewareConfig::new("auth", json!({})),
-            MiddlewareConfig::new("mcp-parser", json!({})),
-            MiddlewareConfig::new("recovery", Value::Null),
-        ];
+        run_config.middleware_configs = chain::default_chain(limit);
         guards.enforce(&mut run_config);
         chain::sort(&mut run_config.middleware_configs);
         let text = run_config.to_json();

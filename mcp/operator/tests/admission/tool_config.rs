@@ -36,12 +36,11 @@ async fn what_does_not_exist_or_has_no_effect_is_admitted_with_a_warning() {
     gate.objects.create(tool_config("there", json!({"toolsFilter": ["a"]}))).await;
     let template = json!({"spec": {"nodeSelecter": {"a": "b"}, "nodeSelector": {"disk": "ssd"}}});
     let annotated = json!({"toolsOverride": {"a": {"name": "b", "annotations": {"title": "t"}}}});
-    let no_proxy = "spec.toolConfigRef cannot be enforced by this version: the server gets no proxy";
     let missing =
         "spec.toolConfigRef: MCPToolConfig \"absent\" does not exist yet; the server gets no proxy until it does";
     let cases = [
-        (labelled("missing", json!({"toolConfigRef": {"name": "absent"}})), vec![no_proxy, missing]),
-        (labelled("found", json!({"toolConfigRef": {"name": "there"}})), vec![no_proxy]),
+        (labelled("missing", json!({"toolConfigRef": {"name": "absent"}})), vec![missing]),
+        (labelled("found", json!({"toolConfigRef": {"name": "there"}})), Vec::new()),
         (tool_config("annotated", annotated), vec!["spec.toolsOverride[a].annotations has no effect in this version"]),
         (
             labelled("profile", json!({"permissionProfile": {"type": "builtin", "name": "network"}})),

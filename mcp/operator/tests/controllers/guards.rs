@@ -38,7 +38,6 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
             json!({"authzConfig": {"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}}}),
             "spec.authzConfig",
         ),
-        ("tools", json!({"toolConfigRef": {"name": "x"}}), "spec.toolConfigRef"),
         (
             "limits",
             json!({
@@ -71,10 +70,10 @@ async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs
     place.objects.has_children("web", &children_of("web")).await;
     ready_pods(&place.objects, "web").await;
     place.objects.phase("web", "Ready").await;
-    place.objects.edit("web", json!({"toolConfigRef": {"name": "x"}})).await;
+    place.objects.edit("web", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}})).await;
     no_proxy(&place, "web").await;
     place.objects.phase("web", "Failed").await;
-    place.objects.edit("web", json!({"toolConfigRef": null})).await;
+    place.objects.edit("web", json!({"oidcConfigRef": null})).await;
     place.objects.has_children("web", &children_of("web")).await;
 }
 

@@ -43,7 +43,6 @@ fn a_server_whose_guard_is_not_built_never_runs_without_it() {
         ("authzConfig", json!({"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}})),
         ("authzConfigRef", json!({"name": "z"})),
         ("rateLimiting", json!({"shared": {"maxTokens": 1, "refillPeriod": "1s"}})),
-        ("toolConfigRef", json!({"name": "t"})),
     ];
     for (field, value) in guards {
         let mut spec = json!({"image": "x:1", "transport": "streamable-http"});

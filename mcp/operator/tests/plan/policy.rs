@@ -5,9 +5,7 @@ use mcp_operator::{config::ConfigKind as _, workload::ChildKind};
 use portcullis::controller::EventType;
 use serde_json::{Value, json};
 
-use crate::world::{
-    Plan, WITH_TOOL_FILTER, World, child, condition, config, deployment, guards, is_absent, tool_config,
-};
+use crate::world::{Plan, World, child, condition, config, deployment, guards, is_absent, tool_config};
 
 const GUARDS: &str = "toolhive.stacklok.dev/guards";
 const WEBHOOK_CONFIG: &str = "toolhive.stacklok.dev/webhook-config";
@@ -85,7 +83,6 @@ fn the_digest_names_every_guard_in_one_order() {
     let tools = World::tooled();
     world.server.spec.tool_config_ref = tools.server.spec.tool_config_ref;
     world.tool_config = tools.tool_config;
-    world.settings.runner_middleware = WITH_TOOL_FILTER;
     let tools = world.tool_config.as_ref().unwrap().hash();
     let expected = format!("MCPToolConfig/tools/{tools},MCPWebhookConfig/gates/{}", hash(&world));
     assert_eq!(guards(&world.plan()), &json!(expected));
@@ -221,7 +218,6 @@ fn an_added_guard_comes_after_the_old_pods_and_another_change_rolls() {
     for (what, before, after, first_absent) in cases {
         for pods in [false, true] {
             let mut world = World::of(before.clone());
-            world.settings.runner_middleware = WITH_TOOL_FILTER;
             world.webhook_config = World::gated().webhook_config;
             world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["a"]})));
             world.applied(&world.plan());

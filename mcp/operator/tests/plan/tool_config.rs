@@ -221,16 +221,16 @@ fn a_server_whose_tool_config_is_missing_or_broken_gets_no_proxy() {
 }
 
 #[test]
-fn with_the_runner_of_today_a_server_that_names_one_gets_no_proxy() {
+fn a_server_that_names_one_gets_its_proxy_where_the_proxy_has_the_filter_and_none_where_it_has_not() {
     let mut world = World::tooled();
-    world.settings.runner_middleware = mcp_runconfig::chain::BUILT;
+    assert!(deployment(&world.plan()).is_object());
+    world.settings.runner_middleware = &["bodylimit", "auth", "tool-filter", "mcp-parser", "recovery"];
     let plan = world.plan();
     let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
     assert!(reason == "GuardNotBuilt" && message.starts_with("spec.toolConfigRef "), "{reason}: {message}");
     assert!(plan.children.is_empty());
     assert!(condition(&plan, "ToolConfigValidated", "True").is_some(), "the configuration itself is fine");
     assert_eq!(plan.status.phase.unwrap().as_str(), "Failed");
-    assert!(deployment(&World::tooled().plan()).is_object(), "a runner that has it gets one");
 }
 
 #[test]

@@ -86,12 +86,11 @@ impl World {
         world
     }
 
-    /// A streamable-HTTP server with the tool configuration `tools`, and a proxy's image that has its middleware.
+    /// A streamable-HTTP server with the tool configuration `tools`.
     pub(crate) fn tooled() -> Self {
         let mut world =
             Self::of(json!({"image": "x:1", "transport": "streamable-http", "toolConfigRef": {"name": "tools"}}));
         world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
-        world.settings.runner_middleware = WITH_TOOL_FILTER;
         world
     }
 
@@ -151,18 +150,6 @@ impl World {
         self.server.status = Some(plan.status.clone());
     }
 }
-
-/// The middleware of a proxy that has the tool filter.
-pub(crate) const WITH_TOOL_FILTER: &[&str] = &[
-    "bodylimit",
-    "auth",
-    "tool-filter",
-    "tool-call-filter",
-    "mcp-parser",
-    "mutating-webhook",
-    "validating-webhook",
-    "recovery",
-];
 
 /// What is known of this value.
 pub(crate) fn secret_value(value: &[u8]) -> SecretValue {

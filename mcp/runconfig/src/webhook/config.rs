@@ -2,16 +2,16 @@
 
 use std::{fmt, time::Duration};
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT};
 use crate::{
-    ParseError, duration,
+    Parameters, ParseError, duration,
     members::{Members, wrong_type},
 };
 
-/// Parameters of the two webhook middleware.
+/// Parameters of the two webhook middleware. Rules between members are checked by [`WebhookConfig::validate`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WebhookParameters {
     /// The webhooks, called in this order. At least one.
@@ -105,13 +105,8 @@ pub struct InvalidWebhook {
 
 struct Sentences<'a>(&'a [Problem]);
 
-impl WebhookParameters {
-    /// Reads the `parameters` of a webhook middleware that lies at `path` in its document.
-    ///
-    /// # Errors
-    /// Names the member, what is wrong with it and what to write instead. Rules between members are checked by
-    /// [`WebhookConfig::validate`].
-    pub fn from_value(parameters: Value, path: &str) -> Result<Self, ParseError> {
+impl Parameters for WebhookParameters {
+    fn read(parameters: Value, path: &str) -> Result<Self, ParseError> {
         let mut members = Members::of(parameters, path)?;
         let entries = members.list("webhooks")?;
         if entries.is_empty() {
@@ -132,12 +127,6 @@ impl WebhookParameters {
             transport: members.string("transport")?.unwrap_or_default(),
             extra: members.rest(),
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for WebhookParameters {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_value(Value::deserialize(deserializer)?, "").map_err(D::Error::custom)
     }
 }
 

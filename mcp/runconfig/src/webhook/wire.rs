@@ -20,7 +20,7 @@ pub struct Payload<'a> {
     /// When it was made.
     timestamp: jiff::Timestamp,
     /// Who called; null when the chain authenticated nobody.
-    principal: Option<&'a Principal>,
+    principal: Option<Principal<'a>>,
     /// The JSON-RPC message, byte for byte.
     mcp_request: &'a RawValue,
     /// Where it was received.
@@ -28,23 +28,23 @@ pub struct Payload<'a> {
 }
 
 /// Who called. Members that are empty are left out; tokens are never in it.
-#[derive(Clone, Default, PartialEq, Serialize)]
-pub struct Principal {
+#[derive(Clone, Copy, PartialEq, Serialize)]
+pub struct Principal<'a> {
     /// Subject.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub sub: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub sub: &'a str,
     /// The platform's id of the user.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub platform_user_id: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub platform_user_id: &'a str,
     /// Display name.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: &'a str,
     /// Mail address.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub email: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub email: &'a str,
     /// Claims of the token.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub claims: Map<String, Value>,
+    #[serde(skip_serializing_if = "no_claims")]
+    pub claims: &'a Map<String, Value>,
 }
 
 /// Where a request was received.
@@ -83,7 +83,7 @@ impl<'a> Payload<'a> {
     pub fn new(
         uid: &'a str,
         timestamp: jiff::Timestamp,
-        principal: Option<&'a Principal>,
+        principal: Option<Principal<'a>>,
         mcp_request: &'a RawValue,
         context: Context<'a>,
     ) -> Self {
@@ -91,8 +91,13 @@ impl<'a> Payload<'a> {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+fn no_claims(claims: &&Map<String, Value>) -> bool {
+    claims.is_empty()
+}
+
 /// Claims describe a person: only their names are shown.
-impl fmt::Debug for Principal {
+impl fmt::Debug for Principal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let claims: Vec<_> = self.claims.keys().collect();
         f.debug_struct("Principal").field("sub", &self.sub).field("claims", &claims).finish_non_exhaustive()

@@ -106,6 +106,18 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ("sse front", document("stdio", &json!({"proxy_mode": "sse"})), &["--", "cat"], &["proxy_mode", "not built"]),
         ("attach", document("stdio", &json!({})), &[], &["transport", "attaching", "-- COMMAND"]),
         ("remote", http(json!({"remote_url": "https://far.example"})), &[], &["remote_url", "--backend URL"]),
+        (
+            "sessions in Redis",
+            http(json!({"scaling_config": {"backend_replicas": 2, "session_redis": {"address": "redis:6379"}}})),
+            &[],
+            &["scaling_config.session_redis", "not built"],
+        ),
+        (
+            "login at a remote server",
+            http(json!({"remote_auth_config": {"client_id": "c"}})),
+            &[],
+            &["remote_auth_config", "not built"],
+        ),
         ("no port", http(json!({"target_port": 0})), &[], &["target_port: is missing", "--backend URL"]),
         ("https backend", http(json!({})), &["--backend", "https://x"], &["--backend", "http://"]),
         ("backend no URL", http(json!({})), &["--backend", "x y"], &["--backend", "is not a URL"]),

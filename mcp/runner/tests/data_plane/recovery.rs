@@ -155,3 +155,47 @@ async fn an_error_that_the_server_breaks_off_or_never_ends_is_a_502_with_the_id_
         assert!(answer.body.starts_with(r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"#), "{answer:?}");
     }
 }
+
+/// Opens the session `first` at a recorded server.
+async fn opened(backend: &mut Recorder, runner: &Runner) {
+    let (answer, ()) = tokio::join!(runner.post(&[], INITIALIZE), async {
+        let request = backend.next().await;
+        request.json("200 OK", "mcp-session-id: first\r\n", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
+    });
+    assert_eq!(answer.header("mcp-session-id"), Some("first"));
+}
+
+#[tokio::test]
+async fn a_lost_session_does_not_stay_lost_because_the_404_is_chunked() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    opened(&mut backend, &runner).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let (answer, ()) = tokio::join!(runner.post(&[("mcp-session-id", "first")], call), async {
+        let body = "404 page not found\n";
+        let chunked = "HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
+        backend.next().await.answer(format!("{chunked}{:x}\r\n{body}\r\n0\r\n\r\n", body.len())).await;
+        let handshake = backend.next().await;
+        assert_eq!((handshake.header("mcp-session-id"), &*handshake.body), (None, INITIALIZE.as_bytes()));
+        handshake.json("200 OK", "mcp-session-id: second\r\n", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
+        backend.next().await.json("202 Accepted", "", "").await;
+        let again = backend.next().await;
+        assert_eq!((again.header("mcp-session-id"), &*again.body), (Some("second"), call.as_bytes()));
+        again.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    });
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_chunked_error_that_is_too_long_to_look_into_loses_nothing() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    opened(&mut backend, &runner).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let (answer, ()) = tokio::join!(runner.post(&[("mcp-session-id", "first")], call), async {
+        let chunk = format!("{:x}\r\n{}\r\n", 50 << 10, "x".repeat(50 << 10));
+        let head = "HTTP/1.1 400 Bad Request\r\ntransfer-encoding: chunked\r\n\r\n";
+        backend.next().await.answer(format!("{head}{chunk}{chunk}{chunk}0\r\n\r\n")).await;
+    });
+    assert_eq!((answer.status, answer.body.len()), (400, 150 << 10));
+}

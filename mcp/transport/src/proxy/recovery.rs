@@ -2,22 +2,24 @@
 //!
 //! A request is repeated only when the server said that it does not know the session: then it has not acted on it.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use mcp_http::Body;
+use mcp_http::{Body, BoxError, collect, empty, full, json};
+use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, code, headers as mcp};
 use serde::Deserialize;
 
-use super::session::Session;
-use super::upstream::{Outgoing, Payload, Repeat, Upstream, accept_answers};
-use mcp_http::{collect, empty, full, json};
+use super::rejoin::rejoin;
+use super::upstream::{Outgoing, Upstream, accept_answers};
 
 /// Error bodies longer than this are not looked into.
-const MAX_ERROR: u64 = 64 << 10;
+const MAX_ERROR: usize = 64 << 10;
 /// How long an error body may take after its head.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer to a handshake.
@@ -37,21 +39,39 @@ pub(super) async fn session_is_lost(response: &mut Response<Body>, id: Option<&s
     if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
         return false;
     }
-    let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_none_or(|length| length > MAX_ERROR) {
-        return status == StatusCode::NOT_FOUND && length == Some(0);
+    let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MAX_ERROR) {
+        return false;
     }
-    let body = std::mem::replace(response.body_mut(), empty());
-    let reading = collect(body, usize::try_from(MAX_ERROR).unwrap_or(usize::MAX));
-    if let Ok(Ok(bytes)) = tokio::time::timeout(ERROR_TIMEOUT, reading).await {
-        *response.body_mut() = full(bytes.clone());
-        says_lost(status, &bytes)
-    } else {
+    let mut body = std::mem::replace(response.body_mut(), empty());
+    let read = tokio::time::timeout(ERROR_TIMEOUT, read_error(&mut body)).await;
+    match read {
+        Ok(Ok(bytes)) if bytes.len() <= MAX_ERROR => {
+            *response.body_mut() = full(bytes.clone());
+            says_lost(status, &bytes)
+        }
+        Ok(Ok(bytes)) => {
+            *response.body_mut() = rejoin(bytes, body);
+            false
+        }
         // What came of it is gone, so it cannot be passed on as the whole.
-        let error = ErrorBody::new(code::INTERNAL, "the MCP server broke off its answer").raw_id(id).encode();
-        *response = json(StatusCode::BAD_GATEWAY, error);
-        false
+        Ok(Err(_)) | Err(_) => {
+            let error = ErrorBody::new(code::INTERNAL, "the MCP server broke off its answer").raw_id(id).encode();
+            *response = json(StatusCode::BAD_GATEWAY, error);
+            false
+        }
     }
+}
+
+/// The whole of a short body, or the beginning of one that is longer than [`MAX_ERROR`].
+async fn read_error(body: &mut Body) -> Result<Bytes, BoxError> {
+    let mut read = BytesMut::new();
+    while read.len() <= MAX_ERROR
+        && let Some(frame) = body.frame().await
+    {
+        read.extend_from_slice(&frame?.into_data().unwrap_or_default());
+    }
+    Ok(read.freeze())
 }
 
 fn says_lost(status: StatusCode, body: &[u8]) -> bool {
@@ -77,49 +97,71 @@ fn says_lost(status: StatusCode, body: &[u8]) -> bool {
     }
 }
 
-/// Opens `session` anew, unless another request has done so since the server called it `known`. `like` lends its headers,
-/// so that the handshake carries what lets this client in. Returns whether the request may be sent once more.
-pub(super) async fn recover(upstream: &Upstream, session: &Session, known: &HeaderValue, like: &Repeat) -> bool {
-    let Some(handshake) = session.handshake.clone() else { return false };
-    let attempt = async {
-        let mut reopened = session.reopened.lock().await;
-        if session.backend_id() != *known {
-            return true;
+/// The sessions that are being opened anew, or were a moment ago: one attempt at a time for each.
+#[derive(Debug, Default)]
+pub(super) struct Reopening(Mutex<HashMap<Box<str>, Arc<LastAttempt>>>);
+
+type LastAttempt = tokio::sync::Mutex<Option<Instant>>;
+
+impl Reopening {
+    fn of(&self, id: &str) -> Arc<LastAttempt> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = all.get(id) {
+            return Arc::clone(last);
         }
-        if reopened.is_some_and(|last| last.elapsed() < PAUSE) {
-            return false;
+        // Looking at every entry is dear, so it waits until there are twice as many.
+        if all.len().is_power_of_two() {
+            all.retain(|_, last| {
+                let recent = |last: Option<Instant>| last.is_some_and(|last| last.elapsed() < PAUSE);
+                last.try_lock().map_or(true, |last| recent(*last))
+            });
         }
-        *reopened = Some(Instant::now());
-        match open(upstream, handshake, like).await {
-            Some(id) => {
-                tracing::info!("the MCP server had lost a session; it was opened anew");
-                session.set_backend_id(id);
-                true
-            }
-            None => false,
-        }
-    };
-    tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.unwrap_or(false)
+        Arc::clone(all.entry(id.into()).or_default())
+    }
 }
 
-async fn open(upstream: &Upstream, handshake: Bytes, like: &Repeat) -> Option<HeaderValue> {
+/// Opens `session` anew, unless another request has done so since it was looked up. `like` lends its headers, so that the handshake
+/// carries what lets this client in. Returns the session as it is now when the request may be sent once more.
+pub(super) async fn recover(
+    upstream: &Upstream,
+    store: &dyn SessionStore,
+    reopening: &Reopening,
+    session: &SessionRecord,
+    like: &Outgoing,
+) -> Option<Arc<SessionRecord>> {
+    let handshake = Bytes::copy_from_slice(session.handshake.as_ref()?.as_bytes());
+    let attempt = async {
+        let last = reopening.of(&session.id);
+        let mut last = last.lock().await;
+        let current = store.load(&session.id, &session.principal).await.ok().flatten()?;
+        if current.backend_id != session.backend_id {
+            return Some(current);
+        }
+        if last.is_some_and(|last| last.elapsed() < PAUSE) {
+            return None;
+        }
+        *last = Some(Instant::now());
+        let id = open(upstream, handshake, like).await?;
+        let mut reopened = SessionRecord::clone(&current);
+        reopened.backend_id = Some(id.to_str().ok()?.into());
+        store.replace(reopened.clone()).await.ok()?;
+        tracing::info!("the MCP server had lost a session; it was opened anew");
+        Some(Arc::new(reopened))
+    };
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
+}
+
+async fn open(upstream: &Upstream, handshake: Bytes, like: &Outgoing) -> Option<HeaderValue> {
     let mut headers = like.headers.clone();
-    for name in
-        [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, http::HeaderName::from_static("last-event-id")]
-    {
+    for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, HeaderName::from_static("last-event-id")] {
         headers.remove(name);
     }
     accept_answers(&mut headers);
-    let post = |headers, body| Outgoing {
-        method: Method::POST,
-        target: like.target.clone(),
-        headers,
-        payload: Payload::Whole(body),
-    };
+    let post = |headers, body| Outgoing { method: Method::POST, target: like.target.clone(), headers, body };
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);
-    let response = upstream.send(post(first, handshake)).await.ok()?;
+    let response = upstream.send(&post(first, handshake)).await.ok()?;
     if response.status() != StatusCode::OK {
         return None;
     }
@@ -127,7 +169,7 @@ async fn open(upstream: &Upstream, handshake: Bytes, like: &Repeat) -> Option<He
     // Read to its end: leaving early could be taken for a disconnect.
     collect(response.into_body(), MAX_HANDSHAKE_ANSWER).await.ok()?;
     headers.insert(mcp::SESSION_ID, id.clone());
-    let accepted = upstream.send(post(headers, Bytes::from_static(INITIALIZED))).await.ok()?;
+    let accepted = upstream.send(&post(headers, Bytes::from_static(INITIALIZED))).await.ok()?;
     let fine = accepted.status().is_success();
     // At most a few bytes; the connection can be used again once they are read.
     let _ = tokio::time::timeout(Duration::from_secs(1), accepted.into_body().collect()).await;

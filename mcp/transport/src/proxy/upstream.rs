@@ -3,21 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::BodyExt as _;
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use mcp_http::{Body, BoxError, empty, full};
+use http_body_util::Full;
+use mcp_http::{Body, BoxError};
 
+use super::connections::{Connections, Failure};
 use super::headers::remove_hop_by_hop;
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
 const CONNECT_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 const MAX_REDIRECTS: usize = 10;
-const IDLE: Duration = Duration::from_mins(1);
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -48,57 +45,22 @@ impl UpstreamError {
     }
 }
 
-/// A request on its way to the server.
+/// A request to the server, whole, so that it can be sent again.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) method: Method,
     /// The client's target; its path and query are used.
     pub(super) target: Uri,
     pub(super) headers: HeaderMap,
-    pub(super) payload: Payload,
-}
-
-#[derive(Debug)]
-pub(super) enum Payload {
-    /// Can be sent again.
-    Whole(Bytes),
-    /// Passes through once.
-    Stream(Body),
-}
-
-/// A request that can be sent once more.
-#[derive(Debug)]
-pub(super) struct Repeat {
-    pub(super) method: Method,
-    pub(super) target: Uri,
-    pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-}
-
-impl Outgoing {
-    /// The same request; `None` when its body can be sent only once.
-    pub(super) fn again(&self) -> Option<Repeat> {
-        let Payload::Whole(body) = &self.payload else { return None };
-        Some(Repeat {
-            method: self.method.clone(),
-            target: self.target.clone(),
-            headers: self.headers.clone(),
-            body: body.clone(),
-        })
-    }
-}
-
-impl From<Repeat> for Outgoing {
-    fn from(Repeat { method, target, headers, body }: Repeat) -> Self {
-        Self { method, target, headers, payload: Payload::Whole(body) }
-    }
 }
 
 /// The server, as a place to send requests to.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    client: Client<HttpConnector, Body>,
+    connections: Connections,
     authority: Authority,
+    host: HeaderValue,
     /// A path that replaces the request's.
     path: Option<String>,
     query: Option<String>,
@@ -107,19 +69,15 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(backend: &Uri, connect_timeout: Duration, answer_timeout: Duration) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(connect_timeout));
-        // Streams may be silent for hours; this is how a dead server is noticed.
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
+        let authority = backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost"));
         let path = Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned);
+        // Without a user and a password, which are no part of a Host.
+        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
         Self {
-            client,
-            authority: backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost")),
+            // An authority is a header's value always.
+            host: HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
+            connections: Connections::new(backend.clone(), connect_timeout),
+            authority,
             path,
             query: backend.query().filter(|query| !query.is_empty()).map(str::to_owned),
             answer_timeout,
@@ -128,51 +86,33 @@ impl Upstream {
 
     /// Sends a request and returns the head of its answer with the body to come. Dropping the future, or the body of the
     /// answer, ends the connection: that is how a client's leaving reaches the server.
-    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response<Body>, UpstreamError> {
+    pub(super) async fn send(&self, outgoing: &Outgoing) -> Result<Response<Body>, UpstreamError> {
         // A GET opens a stream, and some servers send its head with the first event only.
         if outgoing.method == Method::GET {
-            return self.exchange(outgoing).await;
+            return self.follow(outgoing).await;
         }
-        tokio::time::timeout(self.answer_timeout, self.exchange(outgoing)).await.map_err(|_| UpstreamError::Timeout)?
+        tokio::time::timeout(self.answer_timeout, self.follow(outgoing)).await.map_err(|_| UpstreamError::Timeout)?
     }
 
-    async fn exchange(&self, outgoing: Outgoing) -> Result<Response<Body>, UpstreamError> {
-        let mut uri = self.uri(&outgoing.target);
-        let Outgoing { method, headers, payload, .. } = outgoing;
-        let bytes = match payload {
-            Payload::Stream(body) => {
-                let response = self.once(request(method, uri, headers, body)).await?;
-                return if is_redirect(&response) {
-                    Err(UpstreamError::Redirect(location(&response)))
-                } else {
-                    Ok(response)
-                };
-            }
-            Payload::Whole(bytes) => bytes,
-        };
+    async fn follow(&self, outgoing: &Outgoing) -> Result<Response<Body>, UpstreamError> {
+        let mut path = self.path(&outgoing.target);
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.connected(&method, &uri, &headers, &bytes).await?;
+            let response = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {
                 return Ok(response);
             }
             let to = location(&response);
-            uri = self.same_host(&to).ok_or(UpstreamError::Redirect(to))?;
+            path = self.same_host(&to).ok_or(UpstreamError::Redirect(to))?;
         }
-        Err(UpstreamError::Redirect(uri.to_string()))
+        Err(UpstreamError::Redirect(path.to_string()))
     }
 
     /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection.
-    async fn connected(
-        &self,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
-        bytes: &Bytes,
-    ) -> Result<Response<Body>, UpstreamError> {
+    async fn connected(&self, outgoing: &Outgoing, path: &PathAndQuery) -> Result<Response<Body>, UpstreamError> {
         let mut pauses = CONNECT_PAUSES.into_iter();
         loop {
-            let attempt = request(method.clone(), uri.clone(), headers.clone(), full(bytes.clone()));
-            match self.once(attempt).await {
+            let Outgoing { method, headers, body, .. } = outgoing;
+            match self.once(method.clone(), path.clone(), headers.clone(), body.clone()).await {
                 Err(UpstreamError::Unreachable(error)) => match pauses.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(UpstreamError::Unreachable(error)),
@@ -182,66 +122,65 @@ impl Upstream {
         }
     }
 
-    async fn once(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
-        match self.client.request(request).await {
-            Ok(response) => {
-                let (mut parts, body) = response.into_parts();
-                remove_hop_by_hop(&mut parts.headers);
-                parts.extensions.clear();
-                Ok(Response::from_parts(parts, body.map_err(BoxError::from).boxed_unsync()))
+    async fn once(
+        &self,
+        method: Method,
+        path: PathAndQuery,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Body>, UpstreamError> {
+        headers.insert(HOST, self.host.clone());
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.into();
+        *request.headers_mut() = headers;
+        match self.connections.exchange(request).await {
+            Ok(mut response) => {
+                remove_hop_by_hop(response.headers_mut());
+                response.extensions_mut().clear();
+                Ok(response)
             }
-            Err(error) if error.is_connect() => Err(UpstreamError::Unreachable(error.into())),
-            Err(error) => Err(UpstreamError::Broken(error.into())),
+            Err(Failure::Unreachable(error)) => Err(UpstreamError::Unreachable(error)),
+            Err(Failure::Broken(error)) => Err(UpstreamError::Broken(error)),
         }
     }
 
     /// Asks for a sign of life and returns the status.
     pub(super) async fn probe(&self, stateless: bool) -> Result<StatusCode, UpstreamError> {
-        let (method, target, body) = if stateless {
-            let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
-            (Method::POST, Uri::from_static("/mcp"), full(ping))
-        } else {
-            (Method::GET, Uri::from_static("/"), empty())
-        };
         let mut headers = HeaderMap::new();
-        if stateless {
+        let answer = if stateless {
             accept_answers(&mut headers);
-        }
-        let uri = if stateless { self.uri(&target) } else { self.assemble(PathAndQuery::from_static("/")) };
-        Ok(self.once(request(method, uri, headers, body)).await?.status())
+            let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
+            self.once(Method::POST, self.path(&Uri::from_static("/mcp")), headers, ping).await
+        } else {
+            self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new()).await
+        };
+        Ok(answer?.status())
     }
 
-    fn uri(&self, target: &Uri) -> Uri {
+    /// Path and query of a request whose client asked for `target`.
+    fn path(&self, target: &Uri) -> PathAndQuery {
         let path = self.path.as_deref();
         let plain = || target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.is_none() && self.query.is_none() {
-            return self.assemble(plain());
+            return plain();
         }
         let mut text = path.unwrap_or_else(|| target.path()).to_owned();
         for (mark, query) in ['?', '&'].into_iter().zip([self.query.as_deref(), target.query()].into_iter().flatten()) {
             text.push(mark);
             text.push_str(query);
         }
-        self.assemble(text.parse().unwrap_or_else(|_| plain()))
-    }
-
-    fn assemble(&self, path_and_query: PathAndQuery) -> Uri {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
-        parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(path_and_query);
-        // The three parts are valid and complete, so the fallback is never taken.
-        Uri::from_parts(parts).unwrap_or_default()
+        text.parse().unwrap_or_else(|_| plain())
     }
 
     /// Where a redirect leads, when that is this server: the same scheme, host and port.
-    fn same_host(&self, location: &str) -> Option<Uri> {
+    fn same_host(&self, location: &str) -> Option<PathAndQuery> {
         let uri: Uri = location.parse().ok()?;
         match (uri.scheme(), uri.authority()) {
-            (None, None) if location.starts_with('/') && !location.starts_with("//") => {
-                Some(self.assemble(uri.path_and_query()?.clone()))
+            (None, None) if location.starts_with('/') && !location.starts_with("//") => uri.path_and_query().cloned(),
+            (Some(scheme), Some(authority)) if *scheme == Scheme::HTTP && same(authority, &self.authority) => {
+                Some(uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")))
             }
-            (Some(scheme), Some(authority)) if *scheme == Scheme::HTTP && same(authority, &self.authority) => Some(uri),
             _ => None,
         }
     }
@@ -249,14 +188,6 @@ impl Upstream {
 
 fn same(a: &Authority, b: &Authority) -> bool {
     a.host().eq_ignore_ascii_case(b.host()) && a.port_u16().unwrap_or(80) == b.port_u16().unwrap_or(80)
-}
-
-fn request(method: Method, uri: Uri, headers: HeaderMap, body: Body) -> Request<Body> {
-    let mut request = Request::new(body);
-    *request.method_mut() = method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    request
 }
 
 /// Says that both forms of an answer are understood.
@@ -284,13 +215,13 @@ mod tests {
     #[test]
     fn a_base_path_replaces_the_requests_and_a_base_query_goes_before_it() {
         for (backend, target, expected) in [
-            ("http://b:1", "/mcp?x=1", "http://b:1/mcp?x=1"),
-            ("http://b:1/", "/mcp", "http://b:1/mcp"),
-            ("http://b:1/api/mcp", "/mcp?x=1", "http://b:1/api/mcp?x=1"),
-            ("http://b:1?k=v", "/mcp?x=1", "http://b:1/mcp?k=v&x=1"),
-            ("http://b:1/p?k=v", "/mcp", "http://b:1/p?k=v"),
+            ("http://b:1", "/mcp?x=1", "/mcp?x=1"),
+            ("http://b:1/", "/mcp", "/mcp"),
+            ("http://b:1/api/mcp", "/mcp?x=1", "/api/mcp?x=1"),
+            ("http://b:1?k=v", "/mcp?x=1", "/mcp?k=v&x=1"),
+            ("http://b:1/p?k=v", "/mcp", "/p?k=v"),
         ] {
-            assert_eq!(upstream(backend).uri(&Uri::from_static(target)).to_string(), expected, "{backend} {target}");
+            assert_eq!(upstream(backend).path(&Uri::from_static(target)).to_string(), expected, "{backend} {target}");
         }
     }
 
@@ -298,8 +229,8 @@ mod tests {
     fn redirects_stay_on_the_host() {
         let upstream = upstream("http://b:80");
         for (location, expected) in [
-            ("/mcp/", Some("http://b:80/mcp/")),
-            ("http://B/mcp/", Some("http://B/mcp/")),
+            ("/mcp/", Some("/mcp/")),
+            ("http://B/mcp/", Some("/mcp/")),
             ("https://b/mcp", None),
             ("http://b:81/mcp", None),
             ("http://other/mcp", None),
@@ -307,7 +238,7 @@ mod tests {
             ("mcp/", None),
             ("", None),
         ] {
-            let followed = upstream.same_host(location).map(|uri| uri.to_string());
+            let followed = upstream.same_host(location).map(|path| path.to_string());
             assert_eq!(followed.as_deref(), expected, "{location}");
         }
     }

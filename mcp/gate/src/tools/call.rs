@@ -1,0 +1,174 @@
+//! `tool-call-filter`: calls of tools.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::ACCEPT;
+use http::{HeaderMap, Request, Response, StatusCode};
+use mcp_http::{Body, empty, json_error};
+use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
+use mcp_runconfig::{TOOL_CALL_FILTER, ToolFilterParameters};
+use mcp_wire::{ErrorBody, OwnedMessage, code, splice};
+
+use super::names::ToolNames;
+
+/// Refuses calls of tools that clients may not see, and calls renamed ones by the MCP server's name.
+pub(crate) struct ToolCallFilter(ToolNames);
+
+/// What becomes of a message.
+#[derive(Debug, PartialEq, Eq)]
+enum Call {
+    /// It goes on as it is.
+    Pass,
+    /// This goes on in its place.
+    Replace(String),
+    /// It calls a tool that there is not, for clients.
+    Hidden(String),
+    /// It does not say which tool it calls.
+    Malformed,
+}
+
+impl ToolCallFilter {
+    pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        Ok(Self(ToolNames::build(parameters, context)?))
+    }
+
+    async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
+        let context = next.context();
+        let request = match context.read(request).await {
+            Ok(request) => request,
+            Err(refusal) => return refusal,
+        };
+        let Some(message) = context.message() else { return next.call(request).await };
+        let refuse = |status, text| json_error(status, &ErrorBody::new(code::INVALID_PARAMS, text).id(message.id()));
+        match self.0.call(&message) {
+            Call::Pass => next.call(request).await,
+            Call::Replace(body) => match context.replace(request, body.into()) {
+                Ok(request) => next.call(request).await,
+                Err(error) => {
+                    tracing::error!(%error, "the real name of a tool could not be put into a call");
+                    refuse(StatusCode::BAD_REQUEST, "invalid tool call")
+                }
+            },
+            Call::Hidden(name) => {
+                context.deny(TOOL_CALL_FILTER, format!("there is no tool {name:?} for clients"));
+                if accepts_json(request.headers()) {
+                    refuse(StatusCode::OK, "tool not found")
+                } else {
+                    let mut response = Response::new(empty());
+                    *response.status_mut() = StatusCode::BAD_REQUEST;
+                    response
+                }
+            }
+            Call::Malformed => {
+                context.deny(TOOL_CALL_FILTER, "a call names no tool");
+                refuse(StatusCode::BAD_REQUEST, "invalid tool call")
+            }
+        }
+    }
+}
+
+impl Middleware for ToolCallFilter {
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        self.answer(request, next).boxed()
+    }
+
+    fn reads_messages(&self) -> bool {
+        true
+    }
+}
+
+impl ToolNames {
+    fn call(&self, message: &OwnedMessage) -> Call {
+        if message.method() != Some("tools/call") {
+            return Call::Pass;
+        }
+        let Ok(Some(raw)) = message.message().param("name") else { return Call::Malformed };
+        let Ok(name) = serde_json::from_str::<String>(raw.get()) else { return Call::Malformed };
+        match self.tool(&name) {
+            Some(tool) if tool == name => Call::Pass,
+            // What was read as a message is text.
+            Some(tool) => std::str::from_utf8(message.body()).map_or(Call::Malformed, |text| {
+                Call::Replace(splice(text, &[(raw.get(), &serde_json::Value::from(tool).to_string())]))
+            }),
+            None => Call::Hidden(name),
+        }
+    }
+}
+
+/// Whether the client reads an answer in JSON; one that does not say reads anything (RFC 9110 §12.5.1).
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut ranges = ranges.flat_map(|value| value.split(',')).map(|range| range.split(';').next().unwrap_or_default());
+    !headers.contains_key(ACCEPT)
+        || ranges
+            .any(|range| matches!(&*range.trim().to_ascii_lowercase(), "application/json" | "application/*" | "*/*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+
+    use super::super::names::tests::names;
+    use super::*;
+
+    fn call(names: &ToolNames, params: &str) -> Call {
+        let body = format!(r#"{{ "id":1, "jsonrpc":"2.0","method":"tools/call","params":{params} }}"#);
+        names.call(&OwnedMessage::read(Bytes::from(body)).unwrap())
+    }
+
+    #[test]
+    fn a_tool_is_callable_by_the_name_that_clients_see_and_by_no_other() {
+        let both = names(json!({
+            "filter_tools": ["echo", "say"],
+            "tools_override": {"shout": {"name": "say"}, "echo": {"description": "d"}, "other": {"name": "hid"}},
+        }));
+        let renamed =
+            names(json!({"tools_override": {"shout": {"name": "say"}, "a": {"name": "b"}, "b": {"name": "a"}}}));
+        for (names, name, tool) in [
+            (&both, "echo", Some("echo")),
+            (&both, "say", Some("shout")),
+            (&both, "shout", None),
+            (&both, "other", None),
+            (&both, "hid", None),
+            (&both, "", None),
+            (&both, "Echo", None),
+            (&renamed, "anything", Some("anything")),
+            (&renamed, "say", Some("shout")),
+            (&renamed, "shout", None),
+            (&renamed, "a", Some("b")),
+            (&renamed, "b", Some("a")),
+        ] {
+            assert_eq!(names.tool(name), tool, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_renamed_call_keeps_all_its_other_bytes() {
+        let names = names(json!({"tools_override": {"sho\"ut": {"name": "say"}}}));
+        let params = r#"{"arguments":{"name":"say","n":1.0, "m":12345678901234567890},"name" : "s\u0061y","_meta":{}}"#;
+        let Call::Replace(body) = call(&names, params) else { panic!("it is renamed") };
+        let params = params.replace(r#""s\u0061y""#, r#""sho\"ut""#);
+        assert_eq!(body, format!(r#"{{ "id":1, "jsonrpc":"2.0","method":"tools/call","params":{params} }}"#));
+    }
+
+    #[test]
+    fn a_call_that_names_no_tool_is_malformed() {
+        for params in ["{}", r#"{"name":7}"#, r#"{"name":null}"#, r#"{"name":"\ud800"}"#] {
+            assert_eq!(call(&names(Value::Null), params), Call::Malformed, "{params}");
+        }
+    }
+
+    #[test]
+    fn an_answer_in_json_is_for_those_who_take_it() {
+        for (accept, expected) in [
+            (None, true),
+            (Some("application/json, text/event-stream"), true),
+            (Some("text/event-stream, */*;q=0.1"), true),
+            (Some("text/event-stream"), false),
+        ] {
+            let headers = accept.map(|accept| (ACCEPT, accept.parse().unwrap())).into_iter().collect();
+            assert_eq!(accepts_json(&headers), expected, "{accept:?}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Reading the bodies of requests, within bounds.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use mcp_http::{Body, Budget, ReadError, Share, read};
+
+/// How long a client may take to send its message.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
+const MEMORY: usize = 64 << 20;
+
+/// The bodies that a proxy reads.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    /// Longest body that is read, in bytes.
+    limit: usize,
+    budget: Budget,
+}
+
+impl Bodies {
+    pub(crate) fn new(limit: usize) -> Self {
+        // One client may hold half of it, and that must do for one body.
+        Self { limit, budget: Budget::new(MEMORY.max(limit.saturating_mul(2))) }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The whole body that `client` sends, and its share of the memory; `Err` holds the answer to a body that is too long, too slow or
+    /// broken off, or for which there is no room.
+    pub(crate) async fn read(&self, body: Body, client: Option<IpAddr>) -> Result<(Bytes, Share), Response<Body>> {
+        let mut share = self.budget.share(client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        match read(body, self.limit, DEADLINE, &mut share).await {
+            Ok(body) => Ok((body, share)),
+            Err(error) => {
+                if matches!(error, ReadError::NoRoom) {
+                    tracing::warn!(?client, %error, "a request was refused");
+                } else {
+                    tracing::debug!(?client, %error, "a request was refused");
+                }
+                Err(error.answer())
+            }
+        }
+    }
+}

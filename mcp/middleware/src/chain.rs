@@ -1,0 +1,129 @@
+//! The chain: middleware in their order around a transport.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use mcp_http::{Body, BoxService};
+
+use crate::bodies::Bodies;
+use crate::context::RequestContext;
+use crate::door;
+
+/// One middleware of a chain.
+pub trait Middleware: Send + Sync {
+    /// Answers the request itself or hands it on.
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>>;
+
+    /// Logs what an operator should know of it. Called once, when nothing can keep the proxy from starting any more.
+    fn announce(&self) {}
+
+    /// Whether it reads messages ([`RequestContext::read`]). The chain then refuses beforehand what could carry a message past it.
+    fn reads_messages(&self) -> bool {
+        false
+    }
+
+    /// The longest request body that it lets pass, in bytes; `None` when it does not mind.
+    fn body_limit(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Middleware, the first outermost, to be put around a transport.
+#[derive(Clone)]
+pub struct Chain {
+    middleware: Arc<[Box<dyn Middleware>]>,
+    kinds: Arc<[String]>,
+    bodies: Arc<Bodies>,
+    reads_messages: bool,
+}
+
+/// The rest of the chain.
+pub struct Next<'a> {
+    middleware: &'a [Box<dyn Middleware>],
+    context: &'a Arc<RequestContext>,
+    transport: &'a BoxService,
+}
+
+// === impl Chain ===
+
+impl Chain {
+    /// A chain of these middleware; `default_limit` bounds request bodies where none of them does.
+    pub(crate) fn new(middleware: Vec<Box<dyn Middleware>>, kinds: Vec<String>, default_limit: usize) -> Self {
+        let limit = middleware.iter().filter_map(|middleware| middleware.body_limit()).min().unwrap_or(default_limit);
+        let reads_messages = middleware.iter().any(|middleware| middleware.reads_messages());
+        Self {
+            middleware: middleware.into(),
+            kinds: kinds.into(),
+            bodies: Arc::new(Bodies::new(limit)),
+            reads_messages,
+        }
+    }
+
+    /// The longest request body that it lets pass, in bytes: what a transport must be able to take.
+    pub fn body_limit(&self) -> usize {
+        self.bodies.limit()
+    }
+
+    /// Logs what an operator should know of the chain. Call it once nothing can fail any more: a proxy that does not
+    /// start says why in one line.
+    pub fn announce(&self) {
+        self.middleware.iter().for_each(|middleware| middleware.announce());
+    }
+
+    /// The context of a request that came from `peer`.
+    pub fn context(&self, peer: Option<SocketAddr>) -> Arc<RequestContext> {
+        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies)))
+    }
+
+    /// Answers a request: the middleware in their order, and `transport` innermost, which finds the context by
+    /// [`RequestContext::of`].
+    pub async fn serve(
+        &self,
+        context: &Arc<RequestContext>,
+        mut request: Request<Body>,
+        transport: &BoxService,
+    ) -> Response<Body> {
+        if self.reads_messages
+            && let Some(refusal) = door::refuse(&request)
+        {
+            return refusal;
+        }
+        request.extensions_mut().insert(Arc::clone(context));
+        let response = Next { middleware: &self.middleware, context, transport }.call(request).await;
+        context.release();
+        response
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain").field("kinds", &self.kinds).finish_non_exhaustive()
+    }
+}
+
+// === impl Next ===
+
+impl<'a> Next<'a> {
+    /// What is known of the request. It may be kept, and read when the rest of the chain has answered.
+    pub fn context(&self) -> &'a Arc<RequestContext> {
+        self.context
+    }
+
+    /// Runs the rest of the chain.
+    pub fn call(self, request: Request<Body>) -> BoxFuture<'a, Response<Body>> {
+        let Self { middleware, context, transport } = self;
+        match middleware.split_first() {
+            Some((first, middleware)) => first.call(request, Next { middleware, context, transport }),
+            None => transport.call(request),
+        }
+    }
+}
+
+impl fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("left", &self.middleware.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! What is known of a request: it travels beside the request, inwards and outwards.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use http::{Extensions, Method, Request, Response, StatusCode};
+use mcp_http::{Body, Share, full, json};
+use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
+use serde_json::{Map, Value};
+
+use crate::bodies::Bodies;
+
+/// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
+/// see when [`Next::call`](crate::Next::call) has answered.
+#[derive(Debug)]
+pub struct RequestContext {
+    peer: Option<SocketAddr>,
+    bodies: Arc<Bodies>,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    identity: Option<Arc<Identity>>,
+    message: Option<OwnedMessage>,
+    /// What the message takes of the budget for request bodies.
+    share: Option<Share>,
+    denial: Option<Arc<Denial>>,
+}
+
+/// Who called, as far as that was found out. Tokens are never in it.
+#[derive(Clone, Default, PartialEq)]
+pub struct Identity {
+    /// The subject: who it is to its issuer.
+    pub subject: String,
+    /// The platform's id of the user; empty where there is none.
+    pub platform_user_id: String,
+    /// Display name; may be empty.
+    pub name: String,
+    /// Mail address; may be empty.
+    pub email: String,
+    /// Claims of the token.
+    pub claims: Map<String, Value>,
+}
+
+/// A refusal, as the log and the audit see it. What the client is told is in the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The type of the middleware that refused.
+    pub middleware: Cow<'static, str>,
+    /// Why.
+    pub reason: Cow<'static, str>,
+}
+
+// === impl RequestContext ===
+
+impl RequestContext {
+    pub(crate) fn new(peer: Option<SocketAddr>, bodies: Arc<Bodies>) -> Self {
+        Self { peer, bodies, found: Mutex::default() }
+    }
+
+    /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
+    pub fn of(extensions: &Extensions) -> Option<&Arc<Self>> {
+        extensions.get()
+    }
+
+    /// The TCP peer.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Who called, once a middleware found out.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.found().identity.clone()
+    }
+
+    /// Says who called.
+    pub fn identify(&self, identity: Arc<Identity>) {
+        self.found().identity = Some(identity);
+    }
+
+    /// The message as the request carries it now, once it was [read](Self::read): after a mutation, the mutated one.
+    pub fn message(&self) -> Option<OwnedMessage> {
+        self.found().message.clone()
+    }
+
+    /// The refusal that a middleware recorded.
+    pub fn denial(&self) -> Option<Arc<Denial>> {
+        self.found().denial.clone()
+    }
+
+    /// Records that the middleware of this type refuses the request, and why. The refusal that is recorded first stays.
+    pub fn deny(&self, middleware: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) {
+        let denial = Denial { middleware: middleware.into(), reason: reason.into() };
+        self.found().denial.get_or_insert_with(|| Arc::new(denial));
+    }
+
+    /// Reads the body of a POST and the message in it, which [`message`](Self::message) returns from then on. Does nothing when that is
+    /// done, nor for requests without a message. A middleware that calls it says so in
+    /// [`reads_messages`](crate::Middleware::reads_messages).
+    ///
+    /// # Errors
+    /// The answer to a body that is no message to every parser alike, too long, too slow or broken off, or whose headers mirror
+    /// another message. Give it to the client.
+    pub async fn read(&self, request: Request<Body>) -> Result<Request<Body>, Response<Body>> {
+        if request.method() != Method::POST || self.found().message.is_some() {
+            return Ok(request);
+        }
+        let (mut head, body) = request.into_parts();
+        let (body, share) = self.bodies.read(body, self.peer.map(|peer| peer.ip())).await?;
+        let received = body.len();
+        let message = OwnedMessage::read(body).map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
+        headers::check(&head.headers, message.message())
+            .map_err(|mismatch| json(StatusCode::BAD_REQUEST, mismatch.body(message.id())))?;
+        let body = message.body().clone();
+        // A byte order mark is not part of the message.
+        if body.len() != received {
+            set_length(&mut head.headers, body.len());
+        }
+        let mut found = self.found();
+        (found.message, found.share) = (Some(message), Some(share));
+        Ok(Request::from_parts(head, full(body)))
+    }
+
+    /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made
+    /// true again.
+    ///
+    /// # Errors
+    /// `body` is not a request or notification that every parser reads alike, or no message was [read](Self::read) before.
+    pub fn replace(&self, request: Request<Body>, body: Bytes) -> Result<Request<Body>, MessageError> {
+        let before = self.message().ok_or(MessageError::Envelope("there is no message to put another in place of"))?;
+        let after = OwnedMessage::read(body)?;
+        if after.kind() == Kind::Response {
+            return Err(MessageError::Envelope("a request must not become a response"));
+        }
+        let (mut head, _) = request.into_parts();
+        headers::update(&mut head.headers, before.message(), after.message())?;
+        head.headers.remove(TRANSFER_ENCODING);
+        set_length(&mut head.headers, after.body().len());
+        let body = full(after.body().clone());
+        self.found().message = Some(after);
+        Ok(Request::from_parts(head, body))
+    }
+
+    /// Gives back the memory that the message takes of the budget for request bodies: the request has been answered.
+    pub(crate) fn release(&self) {
+        self.found().share = None;
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn set_length(headers: &mut HeaderMap, length: usize) {
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+}
+
+/// Claims describe a person: only their names are shown.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let claims: Vec<_> = self.claims.keys().collect();
+        f.debug_struct("Identity").field("subject", &self.subject).field("claims", &claims).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! What a middleware of an MCP proxy is, and what it is given.
+//!
+//! A [`Middleware`] answers a request or hands it on to [`Next`]. A [`Registry`] knows middleware by their type names and builds the
+//! [`Chain`] that a RunConfig asks for. The [`RequestContext`] travels beside a request: a middleware reads in it what those outside
+//! of it found on the way in, and what those inside of it found once [`Next::call`] has answered.
+//!
+//! ```
+//! use futures::future::BoxFuture;
+//! use http::{Request, Response};
+//! use mcp_http::Body;
+//! use mcp_middleware::{Middleware, Next, Registry};
+//! use serde::Deserialize;
+//!
+//! #[derive(Deserialize)]
+//! struct Parameters {
+//!     label: String,
+//! }
+//!
+//! /// Logs which tools are called, by whom, and who refused.
+//! struct Trace(Parameters);
+//!
+//! impl Middleware for Trace {
+//!     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+//!         let context = next.context();
+//!         Box::pin(async move {
+//!             let response = next.call(request).await;
+//!             let method = context.message().and_then(|message| message.method().map(str::to_owned));
+//!             println!("{}: {method:?} by {:?}, refused: {:?}", self.0.label, context.identity(), context.denial());
+//!             response
+//!         })
+//!     }
+//! }
+//!
+//! let mut registry = Registry::default();
+//! registry.register("trace", |parameters: Parameters, _| Ok(Trace(parameters)));
+//! ```
+
+mod bodies;
+mod chain;
+mod context;
+mod door;
+mod registry;
+pub mod response_filter;
+
+pub use chain::{Chain, Middleware, Next};
+pub use context::{Denial, Identity, RequestContext};
+pub use registry::{BuildContext, BuildError, ProxySettings, Registry};

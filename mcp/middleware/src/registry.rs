@@ -1,0 +1,150 @@
+//! Middleware by their type names, and how each is built from its parameters.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
+use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
+use rustls::crypto::CryptoProvider;
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use crate::chain::{Chain, Middleware};
+
+type Build = Box<dyn Fn(Value, &BuildContext<'_>) -> Result<Box<dyn Middleware>, BuildError> + Send + Sync>;
+
+/// The types of middleware that there are. A foreign crate adds its own with [`Registry::register`].
+#[derive(Default)]
+pub struct Registry {
+    builds: BTreeMap<String, Build>,
+}
+
+/// What middleware need to know of the proxy that they run in.
+#[derive(Clone, Debug)]
+pub struct ProxySettings {
+    /// Name of the MCP server; told to webhooks whose parameters name none.
+    pub server_name: String,
+    /// Transport of the MCP server; told to webhooks whose parameters name none.
+    pub transport: String,
+    /// Put before the absolute paths of the document, for running it outside the container it was written for.
+    pub files_root: Option<PathBuf>,
+    /// Who calls when nobody has to log in: the operating system's user, or `local`.
+    pub local_user: String,
+    /// The cryptography of TLS to webhooks.
+    pub provider: Arc<CryptoProvider>,
+    /// Where the connections to webhooks run; they end once the chain is dropped and their calls are over.
+    pub tasks: TaskTracker,
+}
+
+/// One entry of the chain that is being built.
+#[derive(Clone, Copy, Debug)]
+pub struct BuildContext<'a> {
+    /// What is known of the proxy.
+    pub settings: &'a ProxySettings,
+    index: usize,
+    kind: &'a str,
+    before: &'a [String],
+}
+
+/// A middleware that cannot be built. The proxy must not start; the author of the RunConfig has to mend it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("{field} ({kind}): {problem}; {fix}")]
+pub struct BuildError {
+    /// Position in `middleware_configs`.
+    pub index: usize,
+    /// The middleware's `type`.
+    pub kind: String,
+    /// The member at fault, as a path from the document's root.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// How to mend it.
+    pub fix: String,
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// Adds the middleware `kind`, which `build` makes of its parameters. One that was there under that name goes.
+    pub fn register<P, M>(
+        &mut self,
+        kind: impl Into<String>,
+        build: impl Fn(P, &BuildContext<'_>) -> Result<M, BuildError> + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        P: Parameters,
+        M: Middleware + 'static,
+    {
+        let build: Build = Box::new(move |parameters, context| {
+            let parameters = P::read(parameters, &context.path("parameters")).map_err(|error| context.parse(error))?;
+            Ok(Box::new(build(parameters, context)?))
+        });
+        self.builds.insert(kind.into(), build);
+        self
+    }
+
+    /// The types that there are.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.builds.keys().map(String::as_str)
+    }
+
+    /// Builds the chain of `configs`, the first outermost.
+    ///
+    /// # Errors
+    /// Names the first middleware that cannot be built as it is written: an unknown type, a bad parameter, and whatever else its type
+    /// refuses.
+    pub fn build(&self, configs: &[MiddlewareConfig], settings: &ProxySettings) -> Result<Chain, BuildError> {
+        let mut middleware = Vec::with_capacity(configs.len());
+        let mut kinds = Vec::with_capacity(configs.len());
+        for (index, MiddlewareConfig { kind, parameters }) in configs.iter().enumerate() {
+            let context = BuildContext { settings, index, kind, before: &kinds };
+            let Some(build) = self.builds.get(kind) else {
+                let supported = self.kinds().collect::<Vec<_>>().join(", ");
+                return Err(context.error(
+                    "type",
+                    format!("{kind:?} is not supported by this proxy"),
+                    format!("use one of {supported}, or a proxy that has it"),
+                ));
+            };
+            middleware.push(build(parameters.clone(), &context)?);
+            kinds.push(kind.clone());
+        }
+        let default_limit = usize::try_from(DEFAULT_BODY_LIMIT).unwrap_or(usize::MAX);
+        Ok(Chain::new(middleware, kinds, default_limit))
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.builds.keys()).finish()
+    }
+}
+
+// === impl BuildContext ===
+
+impl BuildContext<'_> {
+    /// The middleware's `type`.
+    pub fn kind(&self) -> &str {
+        self.kind
+    }
+
+    /// Whether a middleware of this type stands further out.
+    pub fn is_inside_of(&self, kind: &str) -> bool {
+        self.before.iter().any(|before| before == kind)
+    }
+
+    /// An error about `member` of the entry, such as `parameters.max_bytes`.
+    pub fn error(&self, member: &str, problem: impl Into<String>, fix: impl Into<String>) -> BuildError {
+        self.parse(ParseError::new(self.path(member), problem, fix))
+    }
+
+    fn path(&self, member: &str) -> String {
+        format!("middleware_configs[{}].{member}", self.index)
+    }
+
+    fn parse(&self, ParseError { field, problem, fix, .. }: ParseError) -> BuildError {
+        BuildError { index: self.index, kind: self.kind.to_owned(), field, problem, fix }
+    }
+}

@@ -1,0 +1,126 @@
+//! Filters the messages in answers, and fails closed (toolhive-0.63 §4.4).
+//!
+//! Whatever a client could read as a message is shown to the [`ResponseFilter`]: a JSON answer as a whole, a stream of server-sent events
+//! event by event, each as soon as it is complete. What cannot be shown to it as the client will read it (a content coding, another
+//! character set, more bytes than are held) is withheld.
+
+mod content;
+mod events;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body::Body as _;
+use mcp_http::{Body, collect, full, json};
+use mcp_wire::{ErrorBody, OwnedMessage, code};
+
+use self::content::Content;
+use self::events::{FilteredEvents, filter_events};
+use crate::chain::Next;
+
+/// The longest event that is held until it is complete, in bytes.
+const MAX_EVENT: usize = 16 << 20;
+/// The longest other body that is held, in bytes.
+const MAX_BODY: usize = 100 << 20;
+
+/// What a middleware does to the messages in answers.
+pub trait ResponseFilter: Send + Sync {
+    /// Judges one text: the JSON of an answer, or the data of an event. It need not be valid JSON.
+    fn filter(&self, text: &str) -> Verdict;
+}
+
+/// What becomes of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is passed on, byte for byte.
+    Pass,
+    /// This is passed on in its place.
+    Replace(String),
+    /// The client gets an internal error in its place. Why is for the log.
+    Withhold(&'static str),
+}
+
+/// Runs the rest of the chain and filters its answer.
+///
+/// The request goes on without the client's `Accept-Encoding`, so that the answer can be read.
+pub async fn filter_response<F>(filter: &Arc<F>, mut request: Request<Body>, next: Next<'_>) -> Response<Body>
+where
+    F: ResponseFilter + 'static,
+{
+    let context = next.context();
+    request.headers_mut().remove(ACCEPT_ENCODING);
+    let response = next.call(request).await;
+    let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
+    filtered(filter, response, Withheld { id }).await
+}
+
+/// What a client is told in place of a message that is withheld.
+#[derive(Clone, Debug)]
+struct Withheld {
+    /// The request's id as JSON text.
+    id: Option<Box<str>>,
+}
+
+impl Withheld {
+    fn body(&self, reason: &str) -> Vec<u8> {
+        tracing::warn!(reason, "an answer of the MCP server is withheld: it cannot be filtered");
+        ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
+    }
+
+    fn response(&self, reason: &str) -> Response<Body> {
+        json(StatusCode::INTERNAL_SERVER_ERROR, self.body(reason))
+    }
+}
+
+async fn filtered<F>(filter: &Arc<F>, response: Response<Body>, withheld: Withheld) -> Response<Body>
+where
+    F: ResponseFilter + 'static,
+{
+    if response.body().is_end_stream() {
+        return response;
+    }
+    match Content::of(&response) {
+        Content::Unread => response,
+        Content::Unreadable(reason) => withheld.response(reason),
+        Content::Events => {
+            let (mut head, body) = response.into_parts();
+            head.headers.remove(CONTENT_LENGTH);
+            Response::from_parts(head, Body::new(FilteredEvents::new(body, Arc::clone(filter), withheld)))
+        }
+        content @ (Content::Json | Content::Unknown) => {
+            let (mut head, body) = response.into_parts();
+            let Ok(body) = collect(body, MAX_BODY).await else {
+                return withheld.response("its body is longer than 100 MiB, or broke off");
+            };
+            match whole(&**filter, &body, content == Content::Unknown, &withheld) {
+                Ok(body) => {
+                    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+                    Response::from_parts(head, full(body))
+                }
+                Err(reason) => withheld.response(reason),
+            }
+        }
+    }
+}
+
+/// Filters a whole body, as JSON and, where it `may_be_events`, as a stream that has ended; `Err` says why it is withheld.
+fn whole(
+    filter: &impl ResponseFilter,
+    body: &Bytes,
+    may_be_events: bool,
+    withheld: &Withheld,
+) -> Result<Bytes, &'static str> {
+    // In UTF-16, which some clients detect, every other byte of a message is zero.
+    let text = std::str::from_utf8(body).ok().filter(|text| !text.contains('\0')).ok_or("it is not UTF-8")?;
+    match filter.filter(text.strip_prefix('\u{FEFF}').unwrap_or(text)) {
+        Verdict::Pass if may_be_events => Ok(filter_events(filter, body, withheld)),
+        Verdict::Pass => Ok(body.clone()),
+        Verdict::Replace(text) => Ok(text.into()),
+        Verdict::Withhold(reason) => Err(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Parameters of middleware: each type's own, read from the document with errors that name the member.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::ParseError;
+use crate::members::{Members, wrong_type};
+
+/// What a middleware's `parameters` are read into.
+///
+/// Any type that serde can deserialize is one. The types of this crate read as Go's decoder does instead: blind to the case of a
+/// member's name, and an error where two names differ only in case.
+pub trait Parameters: Sized {
+    /// Reads `value`, which lies at `path` in its document. A value of null counts as an object without members.
+    ///
+    /// # Errors
+    /// Names the member, what is wrong with it and what to write instead.
+    fn read(value: Value, path: &str) -> Result<Self, ParseError>;
+}
+
+impl<P: DeserializeOwned> Parameters for P {
+    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
+        let value = match value {
+            Value::Null => Value::Object(Map::new()),
+            Value::Object(_) => value,
+            // serde would take the members of a struct from a list, by their positions.
+            other => return Err(wrong_type(path, &other, "an object")),
+        };
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let member = error.path().to_string();
+            let field = if member == "." { path.to_owned() } else { format!("{path}.{member}") };
+            ParseError::new(field, format!("does not fit: {}", error.inner()), "write what this middleware takes")
+        })
+    }
+}
+
+/// Parameters of a middleware that takes none; members that it does not know are left alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoParameters;
+
+impl Parameters for NoParameters {
+    fn read(_: Value, _: &str) -> Result<Self, ParseError> {
+        Ok(Self)
+    }
+}
+
+/// Parameters of `bodylimit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BodyLimitParameters {
+    /// The longest request body in bytes; `None` where the default holds: upstream takes 0 and less for it.
+    pub max_bytes: Option<u64>,
+}
+
+impl Parameters for BodyLimitParameters {
+    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
+        let bytes: Option<i64> = Members::of(value, path)?.integer("max_bytes", i64::MIN, i64::MAX)?;
+        Ok(Self { max_bytes: bytes.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0) })
+    }
+}
+
+/// Parameters of `auth`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuthParameters {
+    /// How tokens are checked; `None` where nobody has to log in.
+    pub oidc_config: Option<Value>,
+}
+
+impl Parameters for AuthParameters {
+    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
+        Ok(Self { oidc_config: Members::of(value, path)?.value("oidc_config") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Own {
+        #[serde(default)]
+        rules: Vec<Rule>,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Rule {
+        limit: u8,
+    }
+
+    #[test]
+    fn a_type_of_anybodys_is_read_with_the_path_of_what_does_not_fit() {
+        assert_eq!(Own::read(Value::Null, "p"), Ok(Own { rules: vec![] }));
+        assert_eq!(Own::read(json!({"rules": [{"limit": 7}]}), "p"), Ok(Own { rules: vec![Rule { limit: 7 }] }));
+        for (value, field) in [
+            (json!({"rules": [{"limit": 7}, {"limit": 700}]}), "p.rules[1].limit"),
+            (json!({"rules": [{}]}), "p.rules[0]"),
+            (json!([]), "p"),
+        ] {
+            let error = Own::read(value, "p").unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_not_lost_behind_a_member_that_differs_in_case() {
+        for value in [
+            json!({"OIDC_CONFIG": null, "oidc_config": {"Issuer": "https://idp"}}),
+            json!({"oidc_config": {"Issuer": "https://idp"}, "oidc_Config": null}),
+        ] {
+            let error = AuthParameters::read(value, "p").unwrap_err().to_string();
+            assert!(error.contains("is the same member"), "{error}");
+        }
+        let read = |value| AuthParameters::read(value, "p").unwrap().oidc_config;
+        assert_eq!(read(json!({"OIDC_Config": {}})), Some(json!({})));
+        assert_eq!(read(json!({"oidc_config": null})), None);
+    }
+
+    #[test]
+    fn a_body_limit_of_zero_or_less_is_the_default() {
+        let read = |value| BodyLimitParameters::read(value, "p").map(|parameters| parameters.max_bytes);
+        for (value, bytes) in [
+            (Value::Null, None),
+            (json!({"max_bytes": 0}), None),
+            (json!({"max_bytes": -1}), None),
+            (json!({"MAX_BYTES": 5}), Some(5)),
+            (json!({"max_bytes": i64::MAX}), Some(i64::MAX.unsigned_abs())),
+        ] {
+            assert_eq!(read(value), Ok(bytes));
+        }
+        assert!(read(json!({"max_bytes": "1"})).is_err());
+    }
+}

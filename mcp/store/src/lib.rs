@@ -1,0 +1,170 @@
+//! Session records of the MCP proxies, and where they are kept.
+//!
+//! A [`SessionRecord`] is plain data: a proxy that holds nothing else of a session can be replaced by another one that reads the
+//! same [`SessionStore`]. What belongs to one process (open streams, subscriptions) stays with the transport.
+//!
+//! [`MemorySessions`] is the store of a single proxy: bounded in number and in bytes, fair between clients.
+//!
+//! ```
+//! use std::time::Duration;
+//! use mcp_store::{Client, Limits, MemorySessions, Principal, SessionRecord, SessionStore as _};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mcp_store::StoreError> {
+//! let store = MemorySessions::new(Limits::new(Duration::from_hours(2)));
+//! let owner = Principal::new("https://issuer.example", "alice");
+//! let record = SessionRecord::new("4f6c", owner.clone());
+//! store.insert(record, &Client::Principal(owner.clone())).await?;
+//! assert!(store.load("4f6c", &owner).await?.is_some());
+//! assert!(store.load("4f6c", &Principal::unauthenticated()).await?.is_none(), "somebody else's session");
+//! # Ok(())
+//! # }
+//! ```
+
+mod memory;
+mod table;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use memory::MemorySessions;
+pub use table::Limits;
+
+/// To whom a session belongs: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Principal(Box<str>);
+
+impl Principal {
+    /// The subject `subject` of `issuer`.
+    pub fn new(issuer: &str, subject: &str) -> Self {
+        Self(format!("{issuer}\0{subject}").into())
+    }
+
+    /// Everybody without an identity.
+    pub fn unauthenticated() -> Self {
+        Self("unauthenticated".into())
+    }
+}
+
+/// One session as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// The id that the client knows.
+    pub id: Box<str>,
+    /// The only one who may use the session.
+    pub principal: Principal,
+    /// The MCP server's id for the session, where the server has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_id: Option<Box<str>>,
+    /// The body of the client's `initialize`, with which the session can be opened anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Box<str>>,
+}
+
+impl SessionRecord {
+    /// A record with nothing but its owner.
+    pub fn new(id: &str, principal: Principal) -> Self {
+        Self { id: id.into(), principal, backend_id: None, handshake: None }
+    }
+
+    /// What the record takes in memory, about: its strings and what a store needs to find them.
+    fn weight(&self) -> usize {
+        const BOOKKEEPING: usize = 512;
+        let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        BOOKKEEPING + self.id.len() + self.principal.0.len() + length(&self.backend_id) + length(&self.handshake)
+    }
+}
+
+/// For whom a session is counted, so that nobody can push out the sessions of others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Client {
+    /// Whoever has logged in.
+    Principal(Principal),
+    /// An address, where nobody has to log in.
+    Address(IpAddr),
+}
+
+impl Client {
+    /// The client at `address`. The addresses of one IPv6 network (/64) are one client: it has all of them.
+    pub fn at(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
+}
+
+/// The store did not answer. Answer 503: the session may exist.
+#[derive(Debug, thiserror::Error)]
+#[error("session store unavailable: {0}")]
+pub struct StoreError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl StoreError {
+    /// The store failed with `source`.
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(source.into())
+    }
+}
+
+/// What a store answers, once it does.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Where session records are kept. Every use of a session by its owner renews it; a session that nobody uses expires.
+pub trait SessionStore: fmt::Debug + Send + Sync {
+    /// Adds a session that counts for `client` and returns those that had to go for it.
+    fn insert<'a>(&'a self, record: SessionRecord, client: &'a Client) -> Reply<'a, Vec<Arc<SessionRecord>>>;
+
+    /// The session, renewed; `None` when there is none of this id that belongs to `principal`.
+    fn load<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, Option<Arc<SessionRecord>>>;
+
+    /// Puts `record` in place of the one with its id and principal. Does nothing when that is gone.
+    fn replace(&self, record: SessionRecord) -> Reply<'_, ()>;
+
+    /// Removes the session and returns whether there was one of this id that belongs to `principal`.
+    fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool>;
+
+    /// How long a session lives without being used.
+    fn ttl(&self) -> Duration;
+
+    /// How many sessions this process knows of, for its metrics.
+    fn len(&self) -> usize;
+
+    /// Whether it knows of none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_being_written_down() {
+        let mut record = SessionRecord::new("a", Principal::new("https://i", "s"));
+        let bare = r#"{"id":"a","principal":"https://i\u0000s"}"#;
+        assert_eq!(serde_json::to_string(&record).unwrap(), bare);
+        record.backend_id = Some("b".into());
+        record.handshake = Some("{}".into());
+        let written = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<SessionRecord>(&written).unwrap(), record);
+    }
+
+    #[test]
+    fn one_ipv6_network_is_one_client_and_a_mapped_address_is_its_ipv4_one() {
+        let at = |text: &str| Client::at(text.parse().unwrap());
+        assert_eq!(at("2001:db8:0:1::1"), at("2001:db8:0:1:ffff::2"));
+        assert_ne!(at("2001:db8:0:1::1"), at("2001:db8:0:2::1"));
+        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+    }
+}

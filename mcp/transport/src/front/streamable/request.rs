@@ -1,0 +1,87 @@
+//! One HTTP request.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use mcp_http::{Body, CollectError, collect, empty, text};
+use mcp_wire::headers as mcp;
+
+use super::answer::events;
+use super::{Front, post};
+use crate::front::events::{Events, NoCall};
+use crate::modern::{not_allowed, protocol_version};
+use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable};
+
+const PATH: &str = "/mcp";
+const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+pub(super) async fn handle(front: &Arc<Front>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    if parts.uri.path() != PATH {
+        return text(StatusCode::NOT_FOUND, "Not Found");
+    }
+    if front.config.strict_versions
+        && parts.headers.contains_key(mcp::PROTOCOL_VERSION)
+        && !protocol_version(&parts.headers).is_some_and(|version| REVISIONS.contains(&version))
+    {
+        return text(StatusCode::BAD_REQUEST, "Unsupported MCP-Protocol-Version");
+    }
+    match parts.method {
+        Method::POST => match collect(body, front.config.max_body_bytes).await {
+            Ok(body) => post::handle(front, &parts, body).await,
+            Err(CollectError::TooLarge { .. }) => text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
+            Err(_) => text(StatusCode::BAD_REQUEST, "Bad Request"),
+        },
+        Method::GET => listen(front, &parts).await,
+        Method::DELETE => end(front, &parts).await,
+        Method::OPTIONS => {
+            let mut response = not_allowed(METHODS);
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            *response.body_mut() = empty();
+            response
+        }
+        _ => not_allowed(METHODS),
+    }
+}
+
+fn without_session() -> Response<Body> {
+    text(StatusCode::BAD_REQUEST, "Mcp-Session-Id is missing")
+}
+
+/// The stream on which a session hears what belongs to no call. A new one ends the one before.
+async fn listen(front: &Front, parts: &Parts) -> Response<Body> {
+    match Named::by(&*front.sessions, parts).await {
+        Named::Known(session) => {
+            let messages = front.mux.listeners.open(&session.id, Sender::of(&parts.extensions).client);
+            let body = Body::new(Events::new(messages, None, NoCall));
+            let renewal = Renewal::new(Arc::clone(&front.sessions), session);
+            events(Body::new(Renewing { body, renewal }))
+        }
+        Named::Nothing => without_session(),
+        Named::Unknown => not_found(None),
+        Named::Unavailable => unavailable(),
+    }
+}
+
+/// The end of a session.
+async fn end(front: &Front, parts: &Parts) -> Response<Body> {
+    match Named::by(&*front.sessions, parts).await {
+        Named::Known(session) => match front.sessions.remove(&session.id, &session.principal).await {
+            Ok(_) => {
+                front.mux.forget(&session.id);
+                let mut response = Response::new(empty());
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                response
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot end a session");
+                unavailable()
+            }
+        },
+        Named::Nothing => without_session(),
+        Named::Unknown => not_found(None),
+        Named::Unavailable => unavailable(),
+    }
+}

@@ -1,0 +1,267 @@
+//! Many clients on one pipe: ids and progress tokens are rewritten on the way in and restored on the way out, the handshake is made
+//! once and its result given to each client, subscriptions are counted.
+//!
+//! What cannot be told apart on a shared pipe is refused (requests of the server to its client) or dropped (log messages). When the
+//! pipe ends, calls under way fail, it is opened again after a pause, and the handshake and the subscriptions are repeated. After
+//! [`MuxConfig::max_failures`] pipes in a row that answered nothing the multiplexer gives up.
+
+mod backlog;
+mod calls;
+mod dispatch;
+mod handshake;
+mod ids;
+mod listeners;
+mod queue;
+pub(crate) mod rewrite;
+mod subscriptions;
+mod supervisor;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcp_store::Client;
+use mcp_wire::Message as Envelope;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::backlog::Backlog;
+use self::calls::{Call, Calls, Reply};
+use self::handshake::Handshake;
+use self::ids::Ids;
+use self::listeners::Listeners;
+use self::queue::{Line, Queue};
+use self::rewrite::{Params, request_line};
+use self::subscriptions::Subscriptions;
+use self::supervisor::Supervisor;
+use crate::pipe::{OpenError, Pipe};
+
+pub(crate) use self::backlog::Message;
+pub(crate) use self::calls::{ENDED, Origin};
+pub(crate) use self::handshake::Outcome;
+pub(crate) use self::supervisor::State;
+
+/// How a pipe is shared and kept open.
+#[derive(Clone, Copy, Debug)]
+pub struct MuxConfig {
+    /// How long an answer may take. Default: 60 s.
+    pub answer_timeout: Duration,
+    /// The longest line taken from the server in bytes; longer ones are dropped. Default: 16 MiB.
+    pub max_line_bytes: usize,
+    /// Pipes in a row that answered nothing before the multiplexer gives up. Default: 6, about six seconds.
+    pub max_failures: u32,
+    /// The pause before the pipe is opened again; it doubles up to 30 s. Default: 200 ms.
+    pub restart_pause: Duration,
+}
+
+impl Default for MuxConfig {
+    fn default() -> Self {
+        Self {
+            answer_timeout: Duration::from_mins(1),
+            max_line_bytes: 16 << 20,
+            max_failures: 6,
+            restart_pause: Duration::from_millis(200),
+        }
+    }
+}
+
+/// Everything that clients and the pipe share.
+#[derive(Debug)]
+pub(crate) struct Mux {
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) listeners: Listeners,
+    pub(crate) answer_timeout: Duration,
+    calls: Calls,
+    handshake: Handshake,
+    ids: Ids,
+    queue: Queue,
+    tasks: TaskTracker,
+    answered: AtomicBool,
+}
+
+/// A call that waits. Closed when it is dropped: then nobody waits for it any more.
+///
+/// In the Modern era leaving is cancelling, so the server is told; in the Legacy era only `notifications/cancelled` is, and the answer
+/// is dropped when it comes. A call that took too long is cancelled in both.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    mux: Arc<Mux>,
+    number: u64,
+    pub(crate) leaving_cancels: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.mux.calls.close(self.number).is_some() && self.leaving_cancels {
+            let id = self.mux.ids.text(self.number);
+            self.mux.queue.push(Line::of_ours(format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":\"nobody waits for the answer\"}}}}"
+            )));
+        }
+    }
+}
+
+impl Mux {
+    /// Opens the pipe and starts the task that keeps it open.
+    pub(crate) async fn start(
+        pipe: Arc<dyn Pipe>,
+        config: MuxConfig,
+        cancel: &CancellationToken,
+        tasks: &TaskTracker,
+    ) -> Result<(Arc<Self>, watch::Receiver<State>), OpenError> {
+        let first = pipe.open().await?;
+        let (queue, lines) = Queue::new();
+        let backlog = Arc::new(Backlog::default());
+        let mux = Arc::new(Self {
+            subscriptions: Subscriptions::default(),
+            listeners: Listeners::new(Arc::clone(&backlog)),
+            answer_timeout: config.answer_timeout,
+            calls: Calls::new(backlog),
+            handshake: Handshake::default(),
+            ids: Ids::new(),
+            queue,
+            tasks: tasks.clone(),
+            answered: AtomicBool::new(false),
+        });
+        let (supervisor, state) = Supervisor::new(pipe, config, Arc::clone(&mux), lines, cancel.clone());
+        tasks.spawn(supervisor.run(first));
+        Ok((mux, state))
+    }
+
+    /// Passes a client's request on; its answer goes to the one who waits on the channel. `None` when the pipe is given up or does not
+    /// take it in time.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        leaving_cancels: bool,
+    ) -> (Waiting, oneshot::Receiver<Message>, Sent) {
+        let (reply, answer) = oneshot::channel();
+        let (waiting, sent) = self.send_call(request, leaving_cancels, Reply::Once(reply)).await;
+        (waiting, answer, sent)
+    }
+
+    /// As [`Mux::call`], with the notifications about the call before its answer.
+    pub(crate) async fn stream(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        leaving_cancels: bool,
+    ) -> (Waiting, mpsc::Receiver<Message>, Sent) {
+        let (reply, messages) = mpsc::channel(calls::QUEUE);
+        let (waiting, sent) = self.send_call(request, leaving_cancels, Reply::Stream(reply)).await;
+        (waiting, messages, sent)
+    }
+
+    async fn send_call(self: &Arc<Self>, request: Request<'_>, leaving_cancels: bool, reply: Reply) -> (Waiting, Sent) {
+        let Request { body, message, params, origin } = request;
+        let number = self.ids.fresh();
+        let bytes = request_line(body, message, params, &self.ids.text(number));
+        let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(|token| token.get().into());
+        let id = message.id().map(|id| id.raw()).unwrap_or_default();
+        self.calls.open(number, Call { id: id.into(), token, origin, reply });
+        let waiting = Waiting { mux: Arc::clone(self), number, leaving_cancels };
+        let sent = self.send(bytes, Some(number)).await;
+        (waiting, sent)
+    }
+
+    /// Passes a notification on.
+    pub(crate) async fn notify(&self, line: Bytes) -> Sent {
+        self.send(line, None).await
+    }
+
+    async fn send(&self, bytes: Bytes, call: Option<u64>) -> Sent {
+        match timeout(self.answer_timeout, self.queue.send(Line { bytes, call })).await {
+            Ok(true) => Sent::Queued,
+            Ok(false) => Sent::Ended,
+            Err(_) => Sent::TooSlow,
+        }
+    }
+
+    /// The id under which the server knows the client's call `id` of `session`, as JSON text.
+    pub(crate) fn find(&self, session: &str, id: &str) -> Option<String> {
+        self.calls.find(session, id).map(|number| self.ids.text(number))
+    }
+
+    /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first.
+    pub(crate) async fn greet(self: &Arc<Self>, request: &Bytes) -> Outcome {
+        handshake::make(self, request).await
+    }
+
+    /// Whether this is the first `notifications/initialized`, the one that reaches the server.
+    pub(crate) fn first_initialized(&self) -> bool {
+        self.handshake.first_initialized()
+    }
+
+    /// Asks the server and waits for its answer, which carries the client's id. `None` when none came.
+    pub(crate) async fn ask(&self, body: &Bytes) -> Option<Bytes> {
+        let message = Envelope::parse(body).ok()?;
+        let params = Params::read(message.params()).ok()?;
+        let (reply, answer) = oneshot::channel();
+        let number = self.ids.fresh();
+        let bytes = request_line(body, &message, &params, &self.ids.text(number));
+        let call = Call { id: message.id()?.raw().into(), token: None, origin: None, reply: Reply::Once(reply) };
+        self.calls.open(number, call);
+        let asked = async {
+            self.queue.send(Line { bytes, call: Some(number) }).await.then_some(())?;
+            answer.await.ok()
+        };
+        let answer = timeout(self.answer_timeout, asked).await.ok().flatten();
+        self.calls.close(number);
+        answer.map(Message::into_bytes)
+    }
+
+    /// Lets go of what a session that is over listened and subscribed to.
+    pub(crate) fn forget(&self, session: &str) {
+        self.listeners.close(session);
+        for uri in self.subscriptions.leave(session) {
+            self.queue.push(Line { bytes: self.subscription_line("resources/unsubscribe", &uri), call: None });
+        }
+    }
+
+    /// A `resources/subscribe` or `resources/unsubscribe` of the multiplexer's own, whose answer nobody waits for.
+    fn subscription_line(&self, method: &str, uri: &str) -> Bytes {
+        let (id, uri) = (self.ids.text(self.ids.fresh()), serde_json::Value::from(uri));
+        let message =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"uri\":{uri}}}}}");
+        Line::of_ours(message).bytes
+    }
+
+    /// The server has answered something, so it works.
+    fn note_answer(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has since this was asked last.
+    fn take_answered(&self) -> bool {
+        self.answered.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A client's request.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) body: &'a [u8],
+    pub(crate) message: &'a Envelope<'a>,
+    pub(crate) params: &'a Params<'a>,
+    pub(crate) origin: Option<Origin>,
+}
+
+/// What came of sending a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is on its way.
+    Queued,
+    /// The pipe was given up.
+    Ended,
+    /// The server took no more in time.
+    TooSlow,
+}
+
+/// Whom a call counts for.
+impl Origin {
+    pub(crate) fn new(session: Option<&str>, client: Client) -> Self {
+        Self { session: session.map(Into::into), client }
+    }
+}
