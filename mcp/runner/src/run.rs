@@ -1,6 +1,7 @@
 //! From the document to a running proxy, and to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
@@ -89,7 +90,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             health,
             metrics: Metrics::new(server.connections()),
             metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),
-            ending: CancellationToken::new(),
+            ending: AtomicBool::new(false),
             drain: CancellationToken::new(),
         });
         chain.announce();
@@ -98,7 +99,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
             delay = ending.asked(drain_delay) => {
-                app.ending.cancel();
+                app.ending.store(true, Relaxed);
                 tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
                 // Whoever asks again does not want to wait.
                 let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
@@ -106,7 +107,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             }
             () = app.backend.failed() => Err(RunError::ServerFailed),
         };
-        app.ending.cancel();
+        app.ending.store(true, Relaxed);
         app.drain.cancel();
         if let Err(error) = serving.await {
             tracing::error!(%error, "the listener broke");
