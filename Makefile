@@ -54,10 +54,12 @@ bench: ## Webhook, proxy, operator and rotation figures, side by side in one run
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	@benches/peers/controller-runtime/build.sh
+	@benches/peers/reverse-proxy/build.sh
 	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
 	cargo build --release -p portcullis --example rotation_operator
 	cargo run --release --quiet -p portcullis-benches --bin admission
 	cargo run --release --quiet -p portcullis-benches --bin proxy
+	cargo run --release --quiet -p portcullis-benches --bin proxy_load
 	cargo run --release --quiet -p portcullis-benches --bin operator
 	cargo run --release --quiet -p portcullis-benches --bin rotation
 

@@ -1,5 +1,5 @@
 //! Harnesses that compare figures side by side in one run: compare the ratios, machines differ.
 
-pub mod load;
 pub mod proc;
+pub mod proxy;
 pub mod webhook;

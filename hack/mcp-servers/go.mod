@@ -1,9 +1,13 @@
-// Pins the official Go SDK's `everything` server, which the tests and the demo run. `make mcp-servers` builds it.
+// Pins the official Go SDK's `everything` server, which the tests and the demo run, and its server for MCP's conformance suite.
+// `make mcp-servers` builds them.
 module portcullis.example/hack/mcp-servers
 
 go 1.26.0
 
-tool github.com/modelcontextprotocol/go-sdk/examples/server/everything
+tool (
+	github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+	github.com/modelcontextprotocol/go-sdk/examples/server/everything
+)
 
 require (
 	github.com/google/jsonschema-go v0.4.3 // indirect

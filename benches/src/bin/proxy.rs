@@ -1,136 +1,317 @@
-//! Proxying, side by side in one run: direct, through the runner, and through the runner with a mutating and a validating webhook (TLS and HMAC,
-//! pooled). Latencies are those of one session; requests per second and CPU per request those of eight; memory that after 32 sessions.
-#![allow(clippy::print_stdout, reason = "the table is the result")]
+//! MCP calls directly, through the runner, through an older runner, and through a plain reverse proxy: latency, what each adds to a direct call, CPU time
+//! per call, memory. Then calls through two webhooks over TLS beside the same two HTTPS calls without a runner. Caller, server and webhooks are
+//! processes of their own; they are this binary once more. Every answer is checked. Proxies take turns in every round, and figures are medians.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context as _, Result};
-use jiff::{SignedDuration, Timestamp};
-use portcullis_benches::{load, proc};
-use portcullis_e2e::process::{Process, binary};
-use portcullis_e2e::request_webhook::RequestWebhook;
-use portcullis_e2e::stage::{free_address, ready};
-use portcullis_pki::{Ca, CertificateParams, Usage};
-use serde_json::{Value, json};
-use tokio::process::Command;
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, Subcommand};
+use portcullis_benches::proc;
+use portcullis_benches::proxy::caller::{self, Load, Measured};
+use portcullis_benches::proxy::figures::{Round, Row, table};
+use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
+use portcullis_benches::proxy::workload::Workload;
+use portcullis_benches::proxy::{backend, webhooks};
+use portcullis_benches::webhook::figures::{mebibytes, median, shown};
+use portcullis_e2e::process::binary;
 
-const SECRET: &[u8] = b"bench-secret";
-const ROUNDS: usize = 3;
+const DIRECT: &str = "direct";
+const RUNNER: &str = "runner";
+const BASELINE: &str = "baseline";
+const PEER: &str = "Go's reverse proxy";
+const TWO_CALLS: &str = "two HTTPS calls alone";
 
-#[tokio::main]
+/// MCP calls through the runner: latency, CPU time, memory
+#[derive(Parser, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Flags {
+    /// Binary of an older runner to compare with
+    #[arg(long, value_name = "PATH")]
+    baseline: Option<PathBuf>,
+    /// Rounds that count
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Rows to take
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks"])]
+    only: Vec<What>,
+    /// How to write the figures
+    #[arg(long, value_enum, default_value = "table")]
+    output: Output,
+    #[command(subcommand)]
+    process: Option<Role>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    Json,
+    Sse,
+    Large,
+    Stream,
+    Stdio,
+    Webhooks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// What this process is in the run of another.
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// The MCP server, over standard input and output unless there is an address
+    #[command(hide = true)]
+    Backend {
+        #[arg(long)]
+        listen: Option<SocketAddr>,
+        #[arg(long, default_value_t = 0)]
+        instructions: usize,
+    },
+    /// The webhooks
+    #[command(hide = true)]
+    Webhooks {
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        folder: PathBuf,
+    },
+    /// A caller, which prints what it measured
+    #[command(hide = true)]
+    Call {
+        #[arg(long)]
+        address: SocketAddr,
+        #[arg(long)]
+        sessions: usize,
+        #[arg(long)]
+        calls: usize,
+        #[arg(long, value_enum, default_value = "json")]
+        workload: Workload,
+        #[arg(long)]
+        watched: Option<u32>,
+        #[arg(long)]
+        webhooks: Option<PathBuf>,
+    },
+}
+
+// One thread each: callers and servers leave the other CPU to what is measured.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let backend = load::backend().await?;
-    let (ca, pair) = certificates()?;
-    let webhook = RequestWebhook::start(&pair, SECRET).await?;
-    std::fs::write(folder.path().join("ca.crt"), ca.cert_pem())?;
-    std::fs::write(folder.path().join("hmac"), SECRET)?;
-    let hook = |path: &str| {
-        json!({ "name": path, "url": format!("https://localhost:{}/{path}", webhook.address.port()), "timeout": 5_000_000_000_i64,
-            "failure_policy": "fail", "hmac_secret_ref": folder.path().join("hmac"), "tls_config": { "ca_bundle_path": folder.path().join("ca.crt") } })
-    };
-    let step = |kind: &str, path: &str| {
-        let parameters = json!({ "webhooks": [hook(path)], "server_name": "bench", "transport": "streamable-http" });
-        json!({ "type": kind, "parameters": parameters })
-    };
-    let plain = Runner::start(folder.path(), "plain", backend, &[]).await?;
-    let webhooks = [step("mutating-webhook", "mutate"), step("validating-webhook", "validate")];
-    let gated = Runner::start(folder.path(), "gated", backend, &webhooks).await?;
-
-    println!("{:<22} {:>9} {:>9} {:>9} {:>12} {:>9}", "", "p50 ms", "p99 ms", "req/s", "CPU ms/req", "RSS MiB");
-    let targets = [
-        ("direct", backend, None),
-        ("runner", plain.address, Some(&plain)),
-        ("runner + 2 webhooks", gated.address, Some(&gated)),
-    ];
-    for round in 0..=ROUNDS {
-        for (name, address, runner) in &targets {
-            let warm_up = round == 0;
-            let calls = if warm_up { 500 } else { 4000 };
-            let one = load::run(*address, 1, calls).await?;
-            let before = runner.map(Runner::cpu).transpose()?;
-            let eight = load::run(*address, 8, calls / 2).await?;
-            let cpu =
-                runner.map(Runner::cpu).transpose()?.zip(before).map(|(after, before)| after.saturating_sub(before));
-            load::run(*address, 32, 50).await?;
-            if !warm_up {
-                print_row(name, &one, &eight, cpu, *runner)?;
-            }
+    let flags = Flags::parse();
+    match flags.process {
+        None => harness(flags).await,
+        Some(Role::Backend { listen: None, instructions }) => backend::serve_stdio(instructions),
+        Some(Role::Backend { listen: Some(address), instructions }) => backend::serve_http(address, instructions).await,
+        Some(Role::Webhooks { listen, folder }) => webhooks::serve(listen, &folder).await,
+        Some(Role::Call { address, sessions, calls, workload, watched, webhooks }) => {
+            let load = Load { sessions, calls };
+            let measured = match webhooks {
+                Some(folder) => caller::call_webhooks(address, &folder, load).await?,
+                None => caller::call(address, workload, load, watched).await?,
+            };
+            println!("{}", serde_json::to_string(&measured)?);
+            Ok(())
         }
     }
-    plain.process.stop().await?;
-    gated.process.stop().await?;
-    Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures to look at")]
-fn print_row(
-    name: &str,
-    one: &load::Measured,
-    eight: &load::Measured,
-    cpu: Option<Duration>,
-    runner: Option<&Runner>,
-) -> Result<()> {
-    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
-    let cpu = cpu.map_or("-".to_owned(), |cpu| format!("{:.4}", ms(cpu) / eight.calls as f64));
-    let rss = runner.map(|runner| proc::memory_kib(runner.pid)).transpose()?;
-    let rss = rss.map_or("-".to_owned(), |(now, _)| format!("{:.1}", now as f64 / 1024.0));
-    let (p50, p99) = (ms(one.percentile(50)), ms(one.percentile(99)));
-    println!("{name:<22} {p50:>9.3} {p99:>9.3} {:>9.0} {cpu:>12} {rss:>9}", eight.per_second());
-    Ok(())
+/// What all rows of a run share.
+struct Run {
+    baseline: Option<PathBuf>,
+    peer: PathBuf,
+    rounds: usize,
+    folder: tempfile::TempDir,
 }
 
-fn certificates() -> Result<(Ca, portcullis_pki::Pair)> {
-    let now = Timestamp::now();
-    let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
-    let ca = Ca::generate("bench ca", from, to)?;
-    let names = ["localhost".to_owned()];
-    let params = CertificateParams {
-        common_name: "localhost",
-        organizations: &[],
-        dns_names: &names,
-        ip_addresses: &[],
-        not_before: from,
-        not_after: to,
-        usage: Usage::Server,
-    };
-    let pair = ca.issue(&params)?;
-    Ok((ca, pair))
-}
-
-/// A runner process in front of the backend.
-struct Runner {
-    process: Process,
+/// Something that is called in each round.
+struct Target {
+    name: &'static str,
     address: SocketAddr,
-    pid: u32,
+    process: Option<Listening>,
+    row: Vec<Round>,
 }
 
-impl Runner {
-    async fn start(folder: &Path, name: &str, backend: SocketAddr, webhooks: &[Value]) -> Result<Self> {
-        let mut chain = vec![
-            json!({ "type": "bodylimit", "parameters": { "max_bytes": 8_388_608 } }),
-            json!({ "type": "auth", "parameters": {} }),
-            json!({ "type": "mcp-parser", "parameters": {} }),
-        ];
-        chain.extend_from_slice(webhooks);
-        chain.push(json!({ "type": "recovery", "parameters": null }));
-        let config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": name, "transport": "streamable-http", "host": "127.0.0.1",
-            "port": 8080, "target_port": 8080, "permission_profile": null, "proxy_mode": "streamable-http", "middleware_configs": chain });
-        let file = folder.join(format!("{name}.json"));
-        std::fs::write(&file, serde_json::to_vec_pretty(&config)?)?;
-        let address = free_address()?;
-        let mut command = Command::new(binary("mcp-runner")?);
-        command.arg("run").arg("--config").arg(&file);
-        command.args(["--listen", &address.to_string(), "--backend", &format!("http://{backend}")]);
-        let mut process = Process::start(name, folder, command)?;
-        let pid = process.pid().context("the runner has no pid")?;
-        ready(&mut process, address, "/health").await?;
-        Ok(Self { process, address, pid })
+impl Target {
+    fn of(name: &'static str, process: Listening) -> Self {
+        Self { name, address: process.address, process: Some(process), row: Vec::new() }
     }
 
-    fn cpu(&self) -> Result<Duration> {
-        proc::cpu(self.pid)
+    async fn end(self, workload: &'static str) -> Result<Row> {
+        let mut peak = None;
+        if let Some(process) = self.process {
+            peak = Some(mebibytes(proc::memory_kib(process.pid()?)?.1));
+            process.stop().await?;
+        }
+        Ok(Row { workload, proxy: self.name, rounds: self.row, peak })
     }
+}
+
+async fn harness(flags: Flags) -> Result<()> {
+    let peer = reverse_proxy()?;
+    let run = Run { baseline: flags.baseline, peer, rounds: flags.rounds, folder: tempfile::tempdir()? };
+    let mut rows = Vec::new();
+    for what in flags.only {
+        let taken = match what {
+            What::Json => run.http("small call, JSON", Workload::Json, [2000, 2000]).await?,
+            What::Sse => run.http("small call, SSE", Workload::Sse, [2000, 2000]).await?,
+            What::Large => run.http("256 KiB both ways", Workload::Large, [200, 50]).await?,
+            What::Stream => run.http("stream of 20 events", Workload::Stream, [40, 40]).await?,
+            What::Stdio => run.stdio().await?,
+            What::Webhooks => run.webhooks().await?,
+        };
+        if flags.output == Output::Table {
+            println!("{}\n", taken.text);
+        }
+        rows.extend(taken.rows);
+    }
+    if flags.output == Output::Json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    }
+    Ok(())
+}
+
+/// The rows of a workload, and their table.
+struct Taken {
+    rows: Vec<Row>,
+    text: String,
+}
+
+impl Taken {
+    fn new(title: &str, rows: Vec<Row>) -> Result<Self> {
+        let of = |proxy: &str| rows.iter().find(|row| row.proxy == proxy);
+        let all: Vec<&Row> = rows.iter().collect();
+        let text = table(title, &all, of(DIRECT), of(RUNNER).context("no runner")?, of(BASELINE));
+        Ok(Self { rows, text })
+    }
+}
+
+impl Run {
+    /// This build's runner and the older one.
+    async fn runners(&self, behind: &Behind) -> Result<Vec<Target>> {
+        let folder = self.folder.path();
+        let mut targets =
+            vec![Target::of(RUNNER, Listening::runner(folder, &binary("mcp-runner")?, behind, &[]).await?)];
+        if let Some(path) = &self.baseline {
+            targets.push(Target::of(BASELINE, Listening::runner(folder, path, behind, &[]).await?));
+        }
+        Ok(targets)
+    }
+
+    async fn http(&self, title: &str, workload: Workload, [one, several]: [usize; 2]) -> Result<Taken> {
+        eprintln!("{title}");
+        let folder = self.folder.path();
+        let server = Listening::backend(folder, 0).await?;
+        let mut targets = vec![Target { name: DIRECT, address: server.address, process: None, row: Vec::new() }];
+        targets.extend(self.runners(&Behind::Http(server.address)).await?);
+        targets.push(Target::of(PEER, Listening::reverse_proxy(folder, &self.peer, server.address).await?));
+        let load = [Load { sessions: 1, calls: one }, Load { sessions: 8, calls: several }];
+        let rows = self.take(workload.tool(), targets, workload, load).await?;
+        server.stop().await?;
+        Taken::new(title, rows)
+    }
+
+    async fn stdio(&self) -> Result<Taken> {
+        eprintln!("stdio");
+        let targets = self.runners(&stdio_server()?).await?;
+        let load = [Load { sessions: 1, calls: 1500 }, Load { sessions: 32, calls: 600 }];
+        let rows = self.take("stdio", targets, Workload::Json, load).await?;
+        Taken::new("stdio, 32 sessions", rows)
+    }
+
+    /// Calls each target in turn in every round, after a round that does not count.
+    async fn take(
+        &self,
+        name: &'static str,
+        mut targets: Vec<Target>,
+        workload: Workload,
+        [one, several]: [Load; 2],
+    ) -> Result<Vec<Row>> {
+        for round in 0..=self.rounds {
+            // In turn from the other end: what a machine does every few seconds then strikes each.
+            targets.reverse();
+            for target in &mut targets {
+                let watched = target.process.as_ref().map(Listening::pid).transpose()?;
+                let one = call(target.address, workload, one, watched).await?;
+                let several = call(target.address, workload, several, watched).await?;
+                if round > 0 {
+                    target.row.push(Round { one, several });
+                }
+            }
+        }
+        let mut rows = Vec::new();
+        for target in targets {
+            rows.push(target.end(name).await?);
+        }
+        let order = [DIRECT, RUNNER, BASELINE, PEER];
+        rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
+        Ok(rows)
+    }
+
+    /// What two webhooks add, beside the same two HTTPS calls alone.
+    async fn webhooks(&self) -> Result<Taken> {
+        eprintln!("two webhooks");
+        let folder = self.folder.path();
+        webhooks::prepare(folder)?;
+        let (server, hooks) = (Listening::backend(folder, 0).await?, Listening::webhooks(folder).await?);
+        let behind = Behind::Http(server.address);
+        let chain = webhooks::chain(hooks.address, folder);
+        let mut plain = self.runners(&behind).await?;
+        let mut gated = Vec::new();
+        for target in &plain {
+            let path =
+                if target.name == RUNNER { binary("mcp-runner")? } else { self.baseline.clone().unwrap_or_default() };
+            gated.push(Target::of(target.name, Listening::runner(folder, &path, &behind, &chain).await?));
+        }
+        let mut alone: Vec<(Measured, Measured)> = Vec::new();
+        let (one, several) = (Load { sessions: 1, calls: 1000 }, Load { sessions: 8, calls: 500 });
+        for round in 0..=self.rounds {
+            for target in plain.iter_mut().chain(&mut gated) {
+                let watched = target.process.as_ref().map(Listening::pid).transpose()?;
+                let one = call(target.address, Workload::Json, one, watched).await?;
+                let several = call(target.address, Workload::Json, several, watched).await?;
+                if round > 0 {
+                    target.row.push(Round { one, several });
+                }
+            }
+            let calls = (
+                call_webhooks(hooks.address, folder, one).await?,
+                call_webhooks(hooks.address, folder, several).await?,
+            );
+            if round > 0 {
+                alone.push(calls);
+            }
+        }
+        let rounds = alone.into_iter().map(|(one, several)| Round { one, several }).collect();
+        let alone = Row { workload: "webhooks", proxy: TWO_CALLS, rounds, peak: None };
+        let mut all = Vec::new();
+        let mut text = Vec::new();
+        for (plain, gated) in plain.into_iter().zip(gated) {
+            let (plain, gated) = (plain.end("webhooks, none").await?, gated.end("webhooks").await?);
+            let (title, name) = (format!("{}, two webhooks", gated.proxy), gated.proxy);
+            let added = gated.added(&plain, |round| round.one.p50);
+            let two = median(alone.rounds.iter().map(|round| round.one.p50).collect());
+            let without = Row { proxy: "without webhooks", ..plain };
+            let with = Row { proxy: "with two webhooks", ..gated };
+            text.push(table(&title, &[&without, &with, &alone], Some(&without), &with, None));
+            let times = shown(added.zip(two).map(|(added, two)| added / two), 2);
+            text.push(format!("{name}: the webhooks add {times} times what two HTTPS calls alone take (p50)\n"));
+            all.extend([Row { proxy: name, ..without }, Row { proxy: name, ..with }]);
+        }
+        all.push(alone);
+        server.stop().await?;
+        hooks.stop().await?;
+        Ok(Taken { rows: all, text: text.join("\n") })
+    }
+}
+
+/// The binary that benches/peers/reverse-proxy/build.sh makes.
+fn reverse_proxy() -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/reverse-proxy/build.sh");
+    let output = Command::new(&script).arg("where").output()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+    ensure!(path.is_file(), "{} is missing: run {}", path.display(), script.display());
+    Ok(path)
 }

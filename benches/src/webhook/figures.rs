@@ -55,7 +55,8 @@ pub fn mebibytes(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The median; none of nothing.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     let lower = *values.get((values.len() - 1) / 2)?;
@@ -101,7 +102,8 @@ impl Figures {
     }
 }
 
-fn shown(figure: Option<f64>, digits: usize) -> String {
+/// A figure with so many digits, or a dash.
+pub fn shown(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".into(), |figure| format!("{figure:.digits$}"))
 }
 

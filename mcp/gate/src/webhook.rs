@@ -1,11 +1,9 @@
 //! The two webhook middleware (toolhive-runner §3): who is asked, in which order, and what becomes of the request.
 
 mod call;
-mod client;
-mod files;
 mod patch;
 mod pointer;
-mod tls;
+mod signature;
 mod tree;
 
 use std::borrow::Cow;
@@ -74,7 +72,14 @@ impl Webhooks {
         })
     }
 
-    fn payload(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, serde_json::Error> {
+    fn payload(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, CallError> {
+        self.encode(review, request).map_err(|error| {
+            tracing::error!(%error, "a webhook's payload could not be encoded, the request is refused");
+            CallError::Local(error.to_string())
+        })
+    }
+
+    fn encode(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, serde_json::Error> {
         let request: &RawValue = serde_json::from_slice(request)?;
         let uid = uuid::Uuid::new_v4();
         let mut text = uuid::Uuid::encode_buffer();
@@ -238,10 +243,8 @@ impl Mutating {
         let denied = "Request denied by webhook policy";
         let mut body = review.message.body().clone();
         for hook in &self.0.hooks {
-            let payload = self
-                .0
-                .payload(review, &body)
-                .map_err(|error| review.fail("Internal error applying patch", error.to_string()))?;
+            let payload =
+                self.0.payload(review, &body).map_err(|error| review.fail("Webhook error", hook.failed(&error)))?;
             let answer = match hook.call(payload).await {
                 Ok(answer) if answer.allowed => answer,
                 Ok(answer) => return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer))),
@@ -274,6 +277,10 @@ impl Webhook {
     fn enforce(&self, error: &CallError) -> bool {
         let (webhook, class) = (&self.name, error.class());
         match self.policy {
+            _ if error.is_local() => {
+                tracing::error!(webhook, class, %error, "webhook could not be called, the request is refused");
+                true
+            }
             FailurePolicy::Fail => {
                 tracing::error!(webhook, class, %error, "webhook failed, the request is refused (failure_policy fail)");
                 true

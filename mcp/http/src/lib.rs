@@ -1,4 +1,5 @@
-//! What the parts of an MCP proxy share of HTTP: one body type, one service type, and the answers that a proxy gives itself.
+//! What the parts of an MCP proxy share of HTTP: one body type, one service type, the answers that a proxy gives itself, reading
+//! bodies within limits, and the [`client`] for calls of the proxy's own.
 //!
 //! ```
 //! use http::StatusCode;
@@ -11,8 +12,14 @@
 
 mod answer;
 mod body;
+mod budget;
+pub mod client;
+pub mod file;
+mod read;
 mod service;
 
 pub use answer::{answer, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
+pub use budget::{Budget, NoRoom, Share};
+pub use read::{ReadError, read};
 pub use service::BoxService;

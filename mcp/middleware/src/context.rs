@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Extensions, Method, Request, Response, StatusCode};
-use mcp_http::{Body, full, json};
+use mcp_http::{Body, Share, full, json};
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
-use crate::bodies::{Bodies, Share};
+use crate::bodies::Bodies;
 
 /// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
@@ -27,7 +27,8 @@ pub struct RequestContext {
 struct Found {
     identity: Option<Arc<Identity>>,
     message: Option<OwnedMessage>,
-    share: Share,
+    /// What the message takes of the budget for request bodies.
+    share: Option<Share>,
     denial: Option<Arc<Denial>>,
 }
 
@@ -110,7 +111,7 @@ impl RequestContext {
             return Ok(request);
         }
         let (mut head, body) = request.into_parts();
-        let (body, share) = self.bodies.read(body).await?;
+        let (body, share) = self.bodies.read(body, self.peer.map(|peer| peer.ip())).await?;
         let received = body.len();
         let message = OwnedMessage::read(body).map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
         headers::check(&head.headers, message.message())
@@ -121,7 +122,7 @@ impl RequestContext {
             set_length(&mut head.headers, body.len());
         }
         let mut found = self.found();
-        (found.message, found.share) = (Some(message), share);
+        (found.message, found.share) = (Some(message), Some(share));
         Ok(Request::from_parts(head, full(body)))
     }
 
@@ -147,7 +148,7 @@ impl RequestContext {
 
     /// Gives back the memory that the message takes of the budget for request bodies: the request has been answered.
     pub(crate) fn release(&self) {
-        self.found().share = Share::default();
+        self.found().share = None;
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {

@@ -12,7 +12,7 @@ pub(crate) fn refuse(request: &Request<Body>) -> Option<Response<Body>> {
         Method::POST if is_json(request.headers()) => None,
         Method::POST => Some(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")),
         Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS => (!request.body().is_end_stream())
-            .then(|| text(StatusCode::BAD_REQUEST, "a request body is accepted with POST only")),
+            .then(|| text(StatusCode::BAD_REQUEST, "request body is only accepted on POST")),
         _ => {
             let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));

@@ -70,6 +70,10 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
+    pub(crate) fn new(header: HeaderName, said: Option<&str>, truth: Option<&str>) -> Self {
+        Self { header, said: said.map(str::to_owned), truth: truth.map(str::to_owned) }
+    }
+
     /// The JSON-RPC error body, to be sent with HTTP 400.
     pub fn body(&self, id: Option<Id<'_>>) -> Vec<u8> {
         let Self { header, said, truth } = self;
@@ -90,6 +94,20 @@ pub fn check(headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch>
                 return Err(Mismatch { header, said, truth: truth.map(str::to_owned) });
             }
         }
+    }
+    Ok(())
+}
+
+/// As [`check`], and refuses a Modern request that leaves out a header which MCP 2026-07-28 demands: `Mcp-Method` always, `Mcp-Name` where
+/// the method acts on something named.
+pub fn check_required(headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch> {
+    check(headers, message)?;
+    if !headers.contains_key(METHOD) {
+        return Err(Mismatch::new(METHOD, None, message.method()));
+    }
+    let named = matches!(message.method(), Some("tools/call" | "prompts/get" | "resources/read"));
+    if named && !headers.contains_key(NAME) {
+        return Err(Mismatch::new(NAME, None, message.target().ok().flatten().as_deref()));
     }
     Ok(())
 }
@@ -151,7 +169,7 @@ fn single<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
 }
 
 /// Values are compared as text, integers by their number (MCP 2026-07-28, "Custom headers").
-fn same(a: &str, b: &str) -> bool {
+pub(crate) fn same(a: &str, b: &str) -> bool {
     a == b || matches!((a.parse::<i64>(), b.parse::<i64>()), (Ok(a), Ok(b)) if a == b)
 }
 
@@ -196,10 +214,10 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn scalar_at<'a>(arguments: &'a RawValue, path: &[Cow<'_, str>]) -> Result<Option<Cow<'a, str>>, MessageError> {
+pub(crate) fn scalar_at<'a>(arguments: &'a RawValue, path: &[impl AsRef<str>]) -> Result<Option<Cow<'a, str>>, MessageError> {
     let mut at = arguments;
     for name in path {
-        let Some(next) = member(at, name)? else { return Ok(None) };
+        let Some(next) = member(at, name.as_ref())? else { return Ok(None) };
         at = next;
     }
     Ok(scalar(at))

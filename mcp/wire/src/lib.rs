@@ -26,6 +26,7 @@ mod owned;
 mod revision;
 mod splice;
 pub mod sse;
+mod tool_headers;
 
 pub use compact::compact;
 pub use error_body::{ErrorBody, code};
@@ -34,3 +35,4 @@ pub use message::{Id, Kind, Members, Message, MessageError, is_batch};
 pub use owned::OwnedMessage;
 pub use revision::{LEGACY_VERSION, MODERN_VERSION, Revision, RevisionError, classify};
 pub use splice::splice;
+pub use tool_headers::ToolHeaders;

@@ -46,6 +46,11 @@ impl Drop for RequestWebhook {
 impl RequestWebhook {
     /// Serves on a free loopback port with `pair`, for callers who sign with `secret`.
     pub async fn start(pair: &Pair, secret: &[u8]) -> Result<Self> {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), pair, secret).await
+    }
+
+    /// [`start`](Self::start) at this address.
+    pub async fn start_at(address: SocketAddr, pair: &Pair, secret: &[u8]) -> Result<Self> {
         let chain = CertificateDer::pem_slice_iter(pair.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes())?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -53,7 +58,7 @@ impl RequestWebhook {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let key = Arc::new(RwLock::new(hmac::Key::new(hmac::HMAC_SHA256, secret)));
         let task = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&key)));

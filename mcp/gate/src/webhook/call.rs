@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
-use http::{HeaderName, Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
+use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
+use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError};
-use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, WebhookConfig};
+use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
 
-use super::client::Client;
-use super::files::{HmacFile, rooted};
+use super::signature::HmacFile;
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-toolhive-signature");
 const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolhive-timestamp");
@@ -36,6 +37,9 @@ pub(crate) enum CallError {
     Timeout(Duration),
     #[error("{0}")]
     Network(String),
+    /// There was no call: this process could not make it.
+    #[error("local error: {0}")]
+    Local(String),
     /// An answer that is too long is judged before its status, so it has none.
     #[error("invalid response: {problem}")]
     Invalid { status: Option<StatusCode>, problem: String },
@@ -47,10 +51,16 @@ impl CallError {
         matches!(self, Self::Invalid { status: Some(StatusCode::UNPROCESSABLE_ENTITY), .. })
     }
 
+    /// A call that was not made refuses whatever the failure policy: who may read no key could pass every webhook (toolhive-0.63 §4.5).
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
     pub(crate) fn class(&self) -> &'static str {
         match self {
             Self::Timeout(_) => "timeout",
             Self::Network(_) => "network",
+            Self::Local(_) => "local error",
             Self::Invalid { .. } => "invalid response",
         }
     }
@@ -83,9 +93,14 @@ impl Webhook {
             file.key().map_err(fail)?;
             Some(file)
         };
-        let tls = tls_config.unwrap_or_default();
-        let client = Client::new(&name, &tls, context.settings)
-            .map_err(|(field, problem, fix)| context.error(&member(&format!("tls_config.{field}")), problem, fix))?;
+        let fail = |field: &str, problem: String, fix: &str| {
+            context.error(&member(&format!("tls_config.{field}")), problem, fix)
+        };
+        let tls = client_tls(&tls_config.unwrap_or_default(), context.settings.files_root.as_deref())
+            .map_err(|(field, problem)| fail(field, problem, "write an absolute path"))?;
+        let client = Client::new(&name, tls, &context.settings.provider, &context.settings.tasks).map_err(|error| {
+            fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
+        })?;
         Ok(Self { name, policy, url: uri, timeout: timeout.duration(), secret, client })
     }
 
@@ -107,10 +122,7 @@ impl Webhook {
     /// Posts `payload` and reads the answer, all within the webhook's timeout.
     pub(crate) async fn call(&self, payload: Bytes) -> Result<Response, CallError> {
         let started = Instant::now();
-        let outcome = match tokio::time::timeout(self.timeout, self.exchange(payload)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(CallError::Timeout(self.timeout)),
-        };
+        let outcome = self.exchange(payload).await;
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let result =
             outcome.as_ref().map_or_else(CallError::class, |answer| if answer.allowed { "allowed" } else { "denied" });
@@ -120,16 +132,13 @@ impl Webhook {
 
     async fn exchange(&self, payload: Bytes) -> Result<Response, CallError> {
         let request = self.request(payload)?;
-        let response = self.client.request(request).await.map_err(|error| self.network(&error))?;
-        let status = response.status();
-        let body = match Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let problem = format!("the answer is longer than {MAX_RESPONSE_BYTES} bytes");
-                return Err(CallError::Invalid { status: None, problem });
-            }
-            Err(error) => return Err(self.network(&*error)),
-        };
+        let limits = RequestLimits { time: self.timeout, answer: MAX_RESPONSE_BYTES };
+        let answer = self.client.send(request, limits).await.map_err(|error| match error {
+            RequestError::Timeout(time) => CallError::Timeout(time),
+            RequestError::TooLong(_) => CallError::Invalid { status: None, problem: error.to_string() },
+            error => CallError::Network(error.to_string()),
+        })?;
+        let (status, body) = (answer.status(), answer.into_body());
         if status.is_server_error() {
             return Err(CallError::Network(format!("HTTP {}", status.as_u16())));
         }
@@ -150,47 +159,52 @@ impl Webhook {
         Ok(answer)
     }
 
-    fn request(&self, payload: Bytes) -> Result<Request<Full<Bytes>>, CallError> {
-        let mut signature = None;
-        if let Some(secret) = &self.secret {
-            let key = secret.key().map_err(|error| CallError::Network(format!("HMAC key: {error}")))?;
-            let timestamp = jiff::Timestamp::now().as_second().to_string();
-            let value = HeaderValue::try_from(key.sign(&timestamp, &payload)).ok();
-            signature = value.zip(HeaderValue::try_from(timestamp).ok());
-        }
-        let mut request = Request::new(Full::new(payload));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.url.clone();
-        let headers = request.headers_mut();
+    fn request(&self, payload: Bytes) -> Result<Request<Bytes>, CallError> {
+        let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, AGENT);
-        if let Some((signature, timestamp)) = signature {
-            headers.insert(SIGNATURE, signature);
-            headers.insert(TIMESTAMP, timestamp);
+        if let Some(secret) = &self.secret {
+            let key = secret.key().map_err(|problem| CallError::Local(format!("HMAC key: {problem}")))?;
+            let timestamp = jiff::Timestamp::now().as_second().to_string();
+            let value = |text: String| HeaderValue::try_from(text).map_err(|error| CallError::Local(error.to_string()));
+            headers.insert(SIGNATURE, value(key.sign(&timestamp, &payload))?);
+            headers.insert(TIMESTAMP, value(timestamp)?);
         }
+        let mut request = Request::new(payload);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.url.clone();
+        *request.headers_mut() = headers;
         Ok(request)
-    }
-
-    /// The class of an error on the way: one that says it timed out is a time-out.
-    fn network(&self, error: &(dyn std::error::Error + 'static)) -> CallError {
-        let mut texts = Vec::new();
-        let mut at = Some(error);
-        while let Some(error) = at {
-            let io = error.downcast_ref::<std::io::Error>();
-            if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
-                return CallError::Timeout(self.timeout);
-            }
-            texts.push(error.to_string());
-            at = error.source();
-        }
-        // Libraries repeat their source's text in their own.
-        texts.dedup();
-        CallError::Network(texts.join(": "))
     }
 
     fn log_bad(&self, body: &[u8]) {
         let text = String::from_utf8_lossy(body.get(..256).unwrap_or(body));
         tracing::debug!(webhook = self.name, body = &*text, "webhook's answer is not usable");
+    }
+}
+
+/// Where the files of `tls` are; `Err` names the member that is no absolute path.
+fn client_tls(tls: &TlsConfig, root: Option<&Path>) -> Result<ClientTls, (&'static str, String)> {
+    let locate = |file: TlsFile, path: &str| match rooted(path, root) {
+        _ if path.is_empty() => Ok(None),
+        Some(path) => Ok(Some(path)),
+        None => Err((field(file), format!("{path:?} is not an absolute path"))),
+    };
+    let certificate = locate(TlsFile::Certificate, &tls.client_cert_path)?;
+    let key = locate(TlsFile::Key, &tls.client_key_path)?;
+    Ok(ClientTls {
+        ca: locate(TlsFile::Ca, &tls.ca_bundle_path)?,
+        pair: certificate.zip(key),
+        insecure: tls.insecure_skip_verify,
+    })
+}
+
+/// The member of `tls_config` that names the file.
+fn field(file: TlsFile) -> &'static str {
+    match file {
+        TlsFile::Ca => "ca_bundle_path",
+        TlsFile::Certificate => "client_cert_path",
+        TlsFile::Key => "client_key_path",
     }
 }
 

@@ -1,4 +1,7 @@
 //! What a mutating webhook may do to a request (toolhive-runner §3.8): RFC 6902 within `/mcp_request/`.
+//!
+//! Not with the crate `json-patch`: it works on `serde_json::Value`, which rounds large numbers, drops their text and sorts or rewrites
+//! what no operation touches, and it knows no bound on what `copy` makes. Here the rest of a request keeps its bytes.
 
 use mcp_runconfig::webhook::{MAX_REQUEST_BYTES, PATCH_TYPE};
 use mcp_wire::check_structure;

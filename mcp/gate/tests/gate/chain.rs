@@ -1,12 +1,14 @@
 //! What enters the chain, in which form, and what the other middleware do.
 
+use std::task::Poll;
+
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use mcp_http::{Body, empty, full};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::endpoint::{Endpoint, Reply};
 use crate::support::{CALL, Files, Proxy, authority, chain, entry, local_server, post, webhook};
@@ -94,8 +96,8 @@ async fn nothing_that_the_webhooks_could_not_read_reaches_the_backend() {
             "",
         ),
         ("path that ends in /sse", sse, 400, "not a JSON-RPC message"),
-        ("message on GET", request("GET", json, CALL), 400, "POST only"),
-        ("message on DELETE", request("DELETE", json, CALL), 400, "POST only"),
+        ("message on GET", request("GET", json, CALL), 400, "request body is only accepted on POST"),
+        ("message on DELETE", request("DELETE", json, CALL), 400, "request body is only accepted on POST"),
         ("PUT", request("PUT", json, CALL), 405, "Method Not Allowed"),
     ] {
         let answer = proxy.send(request).await;
@@ -152,33 +154,63 @@ async fn a_client_that_never_ends_its_message_is_answered_after_half_a_minute() 
 }
 
 #[tokio::test]
-async fn without_webhooks_what_is_no_message_is_not_left_to_the_backend_either() {
+async fn what_is_no_message_does_not_reach_the_backend_without_webhooks_either() {
     let proxy = Proxy::new(&Files::new(), chain(vec![]));
-    for (body, code) in [("{}", "-32600"), ("{", "-32700"), ("", "-32700")] {
+    for (body, code, id) in [
+        ("", -32700, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}{}"#, -32700, Value::Null),
+        ("{}", -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":{"b":1,"B":2}}}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1e1000}}"#, -32600, json!(1)),
+    ] {
         let answer = proxy.post(body).await;
-        assert!(answer.status == 400 && answer.text.contains(code), "{body:?}: {answer:?}");
+        let error: Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!((answer.status, &error["error"]["code"], &error["id"]), (400, &json!(code), &id), "{body}: {error}");
     }
     assert!(proxy.forwarded().is_empty());
 }
 
 #[tokio::test]
+async fn a_byte_order_mark_does_not_reach_the_backend() {
+    let (proxy, endpoint) = guarded().await;
+    assert_eq!(proxy.post(format!("\u{feff}{CALL}")).await.status, 200);
+    assert_eq!(endpoint.calls()[0].json()["mcp_request"]["id"], 7);
+    let forwarded = proxy.forwarded().remove(0);
+    assert_eq!(forwarded.body, CALL);
+    assert_eq!(forwarded.headers["content-length"], CALL.len().to_string());
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_no_fault_of_the_proxy() {
+    let proxy = Proxy::new(&Files::new(), chain(vec![]));
+    let mut request = post("application/json", "");
+    let frames = [Ok(Frame::data(Bytes::from_static(b"{"))), Err("broken".into())];
+    *request.body_mut() = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+    let answer = proxy.send(request).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.text.contains("-32600"), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_body_over_the_limit_is_refused_whether_or_not_its_length_was_announced() {
+    let body = r#"{"jsonrpc":"2.0","method":"a"}"#;
     let entries = json!([
-        {"type": "bodylimit", "parameters": {"max_bytes": 32}},
-        {"type": "bodylimit", "parameters": {"max_bytes": 32}},
+        {"type": "bodylimit", "parameters": {"max_bytes": body.len()}},
+        {"type": "bodylimit", "parameters": {"max_bytes": body.len()}},
     ]);
-    let ping = r#"{"jsonrpc":"2.0","method":"m"}"#;
     for parser in [false, true] {
         let mut entries = entries.as_array().unwrap().clone();
         if parser {
             entries.push(json!({"type": "mcp-parser", "parameters": {}}));
         }
         let proxy = Proxy::new(&Files::new(), entries.into());
-        assert_eq!(proxy.post(format!("{ping:32}")).await.status, 200);
-        let announced = proxy.post(format!("{ping:33}")).await;
+        assert_eq!(proxy.post(body).await.status, 200);
+        let announced = proxy.post(format!("{body} ")).await;
         let mut request = post("application/json", "");
         request.headers_mut().remove("content-length");
-        *request.body_mut() = chunked(&[r#"{"jsonrpc":"#, r#""2.0","method":"m"}"#, "   "]);
+        *request.body_mut() = chunked(&[body, " "]);
         let streamed = proxy.send(request).await;
         for answer in [announced, streamed] {
             assert_eq!((answer.status, answer.text.as_str()), (413, "Request Entity Too Large"), "parser {parser}");
@@ -187,26 +219,51 @@ async fn a_body_over_the_limit_is_refused_whether_or_not_its_length_was_announce
     }
 }
 
+/// A request whose body begins and does not end.
+fn unfinished(start: &Bytes) -> Request<Body> {
+    let frames = futures::stream::iter([Ok(Frame::data(start.clone()))]).chain(futures::stream::pending());
+    let mut request = post("application/json", "");
+    request.headers_mut().remove("content-length");
+    *request.body_mut() = StreamBody::new(frames).boxed_unsync();
+    request
+}
+
 #[tokio::test]
-async fn bodies_have_64_mib_in_all_and_what_finds_no_room_is_answered_at_once() {
-    let proxy = Proxy::new(&Files::new(), chain(vec![]));
-    let unfinished = || {
-        let most = Bytes::from(vec![b' '; (8 << 20) - 64]);
-        let frames = futures::stream::iter([Ok(Frame::data(most))]).chain(futures::stream::pending());
-        let mut request = post("application/json", "");
-        request.headers_mut().remove("content-length");
-        *request.body_mut() = StreamBody::new(frames).boxed_unsync();
-        request
-    };
-    let mut held: Vec<_> = (0..8).map(|_| Box::pin(proxy.send(unfinished()))).collect();
-    for request in &mut held {
-        assert!(futures::poll!(request).is_pending());
+async fn slow_uploads_do_not_keep_a_quick_client_out() {
+    let (hog, other) = ([10, 244, 0, 9], [10, 244, 0, 10]);
+    // Almost the longest that is allowed, and little.
+    for (length, all_wait) in [((8 << 20) - 64, false), (1 << 10, true)] {
+        let proxy = Proxy::new(&Files::new(), chain(vec![]));
+        let start = Bytes::from(vec![b' '; length]);
+        let mut uploads: Vec<_> = (0..200).map(|_| Box::pin(proxy.send_from(hog, unfinished(&start)))).collect();
+        let mut waiting = Vec::new();
+        for upload in &mut uploads {
+            match futures::poll!(upload.as_mut()) {
+                Poll::Pending => waiting.push(upload),
+                Poll::Ready(answer) => {
+                    assert_eq!((answer.status, answer.text.as_str()), (503, "Too Many Request Bodies"));
+                }
+            }
+        }
+        assert_eq!(waiting.len() == 200, all_wait, "{length}: {} wait", waiting.len());
+        assert!(waiting.len() > 1, "one client may send several at once");
+        for client in [hog, other] {
+            let quick = proxy.send_from(client, post("application/json", CALL)).await;
+            assert_eq!(quick.status, 200, "{client:?} beside uploads of {length}: {quick:?}");
+        }
+        // What they held is free again.
+        drop(uploads);
+        assert!(futures::poll!(Box::pin(proxy.send_from(other, unfinished(&start)))).is_pending());
     }
-    let refused = proxy.send(unfinished()).await;
-    assert_eq!((refused.status, refused.text.as_str()), (503, "Too Many Request Bodies"));
-    assert_eq!(proxy.post(CALL).await.status, 200, "there is room left for a short one");
-    held.clear();
-    assert!(futures::poll!(Box::pin(proxy.send(unfinished()))).is_pending(), "what they held is free again");
+}
+
+#[tokio::test]
+async fn a_body_limit_of_any_size_does_not_panic() {
+    for limit in [u64::from(u32::MAX) << 3, i64::MAX as u64] {
+        let entries = json!([{"type": "bodylimit", "parameters": {"max_bytes": limit}}, {"type": "mcp-parser", "parameters": {}}]);
+        let proxy = Proxy::new(&Files::new(), entries);
+        assert_eq!(proxy.post(CALL).await.status, 200, "{limit}");
+    }
 }
 
 #[tokio::test]

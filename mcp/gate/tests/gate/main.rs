@@ -7,4 +7,5 @@ mod endpoint;
 mod outcomes;
 mod reviews;
 mod rotation;
+mod self_signed;
 mod support;

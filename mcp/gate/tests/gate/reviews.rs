@@ -127,7 +127,7 @@ async fn the_first_refusal_ends_it() {
 #[tokio::test]
 async fn an_untouched_body_leaves_byte_for_byte_and_a_patched_one_keeps_what_the_patch_left_alone() {
     let hooks = Hooks::new();
-    let body = "\t{ \"method\":\"tools/call\",\"id\" : 1,\"jsonrpc\":\"2.0\",\
+    let body = "\t{ \"method\":\"tools/call\",\"id\" : -0,\"jsonrpc\":\"2.0\",\
                 \"params\":{\"name\":\"echo\",\"arguments\":{\"n\":12345678901234567890.10, \"z\":[ 1 ],\"a\":\"\\u00e9\"}}} \n";
     let allow = hooks.endpoint(Reply::patch("[]")).await;
     let proxy = hooks.proxy(vec![entry("mutating-webhook", vec![fail(&allow)])]);
@@ -140,7 +140,7 @@ async fn an_untouched_body_leaves_byte_for_byte_and_a_patched_one_keeps_what_the
     let forwarded = proxy.forwarded().remove(0);
     assert_eq!(
         forwarded.body,
-        "{\"method\":\"tools/call\",\"id\":1,\"jsonrpc\":\"2.0\",\"params\":{\"name\":\"echo\",\"arguments\":\
+        "{\"method\":\"tools/call\",\"id\":-0,\"jsonrpc\":\"2.0\",\"params\":{\"name\":\"echo\",\"arguments\":\
          {\"n\":12345678901234567890.10,\"z\":[ 1 ],\"a\":\"\\u00e9\",\"b\":true}}}"
     );
     assert_eq!(forwarded.headers["content-length"], forwarded.body.len().to_string());

@@ -46,10 +46,35 @@ async fn a_new_hmac_key_signs_the_next_call() {
         let call = endpoint.calls().pop().unwrap();
         assert!(signed_with(&call, key), "{key:?}");
     }
-    // Without a usable key there is no call, and the failure policy decides.
+    // Without a usable key there is no call.
     files.write("/hmac", "");
     assert_eq!(proxy.post(CALL).await.status, 403);
     assert_eq!(endpoint.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_does_not_pass_a_webhook_that_could_not_be_called_whatever_the_failure_policy() {
+    let (files, ca) = (Files::new(), authority("ours"));
+    files.write("/ca.crt", ca.cert_pem());
+    let endpoint = Endpoint::start(Some(local_server(&ca)), |_| Reply::allow()).await;
+    for policy in ["fail", "ignore"] {
+        for (kind, status, message) in
+            [("validating-webhook", 403, "Request denied by policy"), ("mutating-webhook", 500, "Webhook error")]
+        {
+            files.write("/hmac", "key");
+            let hook = webhook(&endpoint.url, policy, json!({"hmac_secret_ref": "/hmac"}));
+            let proxy = Proxy::new(&files, chain(vec![entry(kind, vec![hook])]));
+            assert_eq!(proxy.post(CALL).await.status, 200, "{policy} {kind}");
+            let calls = endpoint.calls().len();
+            files.write("/hmac", "");
+            let log = Log::capture();
+            let answer = proxy.post(CALL).await;
+            assert_eq!(answer.status, status, "{policy} {kind}: {answer:?}");
+            assert!(answer.text.contains(message), "{policy} {kind}: {answer:?}");
+            assert!(log.text().contains("local error: HMAC key"), "{}", log.text());
+            assert_eq!((endpoint.calls().len(), proxy.forwarded().len()), (calls, 1), "{policy} {kind}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -93,7 +118,7 @@ async fn a_new_client_pair_is_shown_and_a_bad_one_leaves_the_old_in_use() {
         assert_eq!(proxy.post(CALL).await.status, 200);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(log.text().contains("client_key_path"), "{}", log.text());
+    assert!(log.text().contains("/tls.key"), "{}", log.text());
     assert_eq!(proxy.post(CALL).await.status, 200);
 
     // The key follows: the new pair is shown from then on.

@@ -193,7 +193,12 @@ impl Proxy {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let context = self.chain.context(Some(SocketAddr::from(([10, 244, 0, 9], 51874))));
+        self.send_from([10, 244, 0, 9], request).await
+    }
+
+    /// Sends a request as the client at `address`.
+    pub(crate) async fn send_from(&self, address: [u8; 4], request: Request<Body>) -> Answer {
+        let context = self.chain.context(Some(SocketAddr::from((address, 51874))));
         let response = self.chain.serve(&context, request, &self.backend).await;
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();

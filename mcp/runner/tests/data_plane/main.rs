@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod bytes;
+mod conformance;
 mod diagnostics;
 mod drain;
 mod limits;
@@ -18,5 +19,6 @@ mod places;
 mod recovery;
 mod stdio;
 mod stdio_faults;
+mod stdio_modern;
 mod support;
 mod tool_filter;

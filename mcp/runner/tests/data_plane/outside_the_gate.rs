@@ -71,7 +71,22 @@ async fn refusals_of_the_transport_keep_policy_whole_and_do_not_reach_the_server
             400,
             "batch requests are not supported",
         ),
-        (Method::POST, vec![modern], ping, 400, "-32020"),
+        // Without `_meta`, without capabilities in it, and with another version in it.
+        (Method::POST, vec![modern], ping, 400, "-32602"),
+        (
+            Method::POST,
+            vec![modern],
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+            400,
+            "-32602",
+        ),
+        (
+            Method::POST,
+            vec![modern],
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2030-01-01"}}}"#,
+            400,
+            "-32020",
+        ),
         (
             Method::POST,
             vec![],
@@ -116,11 +131,11 @@ async fn a_stateless_server_knows_post_only() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_502_with_the_id_of_the_request() {
     let runner = Runner::http(&format!("http://{}", free_address()), &json!({})).await;
-    let answer = runner.post(&[], r#"{"jsonrpc":"2.0","id":7.0,"method":"ping"}"#).await;
+    let answer = runner.post(&[], r#"{"jsonrpc":"2.0","id":-0,"method":"ping"}"#).await;
     assert_eq!(answer.status, 502);
     assert_eq!(
         answer.body,
-        r#"{"jsonrpc":"2.0","id":7.0,"error":{"code":-32603,"message":"the MCP server cannot be reached"}}"#
+        r#"{"jsonrpc":"2.0","id":-0,"error":{"code":-32603,"message":"the MCP server cannot be reached"}}"#
     );
 }
 

@@ -226,7 +226,8 @@ async fn in_the_modern_era_leaving_is_cancelling_and_in_the_legacy_era_it_is_not
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
-        let post = runner.build(Method::POST, "/mcp", &[("content-type", "application/json")], &body);
+        let headers = [("content-type", "application/json"), ("mcp-method", "tools/call"), ("mcp-name", name)];
+        let post = runner.build(Method::POST, "/mcp", &headers, &body);
         let waiting = tokio::spawn(async move { sender.send_request(post).await.map(|_| ()) });
         eventually("the call to reach the process", || async {
             read(directory.path()).iter().any(|line| line["params"]["name"] == name).then_some(())

@@ -1,6 +1,7 @@
 //! Streamable HTTP in front of a server that speaks over a pipe (toolhive-runner §1.11).
 
 mod answer;
+mod modern;
 mod post;
 mod request;
 
@@ -42,6 +43,7 @@ struct Front {
     mux: Arc<Mux>,
     sessions: Arc<dyn SessionStore>,
     config: StreamableConfig,
+    tools: modern::Tools,
 }
 
 /// An open pipe and its streamable-HTTP front on the path `/mcp`. Dropping it closes the pipe.
@@ -66,7 +68,7 @@ impl Streamable {
         let cancel = CancellationToken::new();
         let tasks = TaskTracker::new();
         let (mux, state) = Mux::start(pipe, config.mux, &cancel, &tasks).await?;
-        Ok(Self { front: Arc::new(Front { mux, sessions, config }), state, cancel, tasks })
+        Ok(Self { front: Arc::new(Front { mux, sessions, config, tools: modern::Tools::default() }), state, cancel, tasks })
     }
 }
 

@@ -7,7 +7,7 @@ mod sdk;
 
 use std::time::Duration;
 
-pub(crate) use self::process::{Server, free_address, go, modules, node_server, signal};
+pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};
 pub(crate) use self::recorder::Recorder;
 pub(crate) use self::runner::{Runner, document};
 pub(crate) use self::sdk::SdkClient;

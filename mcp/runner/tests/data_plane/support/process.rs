@@ -30,6 +30,18 @@ impl Server {
         Self { command, environment: vec![], address, watcher: None, pid: 0 }.up().await
     }
 
+    /// The Go SDK's server for the conformance suite, over streamable HTTP. It serves every path.
+    pub(crate) async fn conformance(stateless: bool) -> Self {
+        let address = free_address();
+        let command = vec![
+            conformance_server().display().to_string(),
+            "-http".into(),
+            address.to_string(),
+            format!("-stateless={stateless}"),
+        ];
+        Self { command, environment: vec![], address, watcher: None, pid: 0 }.up().await
+    }
+
     /// npm's `server-everything` over streamable HTTP.
     pub(crate) async fn node() -> Self {
         let address = free_address();
@@ -97,6 +109,11 @@ fn installed(what: &str) -> PathBuf {
 /// The official Go SDK's `everything`; speaks over standard input and output unless told otherwise.
 pub(crate) fn go() -> PathBuf {
     installed("go")
+}
+
+/// The Go SDK's server for the conformance suite; speaks over standard input and output unless told otherwise.
+pub(crate) fn conformance_server() -> PathBuf {
+    installed("conformance")
 }
 
 /// The folder that holds `node_modules`.

@@ -8,12 +8,12 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use mcp_http::{Body, json, text};
 use mcp_store::{Client, SessionRecord};
-use mcp_wire::{ErrorBody, Kind, Message, MessageError, Revision, classify, code, headers as mcp};
+use mcp_wire::{ErrorBody, Kind, MODERN_VERSION, Message, MessageError, Revision, classify, code, headers as mcp};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::Front;
 use super::answer::{accepted, as_stream, error, events, is_json, passed_on, result};
+use super::{Front, modern};
 use crate::front::events::{Deadline, Events};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::mux::rewrite::{Params, line};
@@ -49,7 +49,11 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
         Ok(revision) => revision,
         Err(error) => return revision_refusal(&error, message),
     };
-    if let Err(mismatch) = mcp::check(&parts.headers, message) {
+    let headers = match revision {
+        Revision::Legacy => mcp::check(&parts.headers, message),
+        Revision::Modern => modern::check(&front.tools, &parts.headers, message),
+    };
+    if let Err(mismatch) = headers {
         return json(StatusCode::BAD_REQUEST, mismatch.body(message.id()));
     }
     // A handshake opens a session of our naming; the Modern era has none.
@@ -72,6 +76,9 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
         Kind::Request => match message.method() {
             Some("initialize") => initialize(front, parts, &asked).await,
             Some("logging/setLevel") if revision == Revision::Legacy => local(&asked, "{}"),
+            Some(method) if revision == Revision::Modern && modern::is_gone(method) => {
+                error(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, "Method not found", message.id())
+            }
             Some("resources/subscribe" | "resources/unsubscribe") => subscription(front, asked).await,
             _ => call(front, parts, asked).await,
         },
@@ -101,7 +108,10 @@ async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response
             }
             response
         }
-        Outcome::Refused(answer) => json(StatusCode::OK, answer),
+        Outcome::Refused(answer) => {
+            let modern = protocol_version(&parts.headers) == Some(MODERN_VERSION);
+            passed_on(answer, if modern { Revision::Modern } else { Revision::Legacy })
+        }
         Outcome::Silence => unanswered(asked),
     }
 }
@@ -189,7 +199,12 @@ async fn call(front: &Front, parts: &Parts, asked: Asked<'_>) -> Response<Body> 
         Sent::TooSlow => return too_slow(),
     }
     match timeout(front.mux.answer_timeout, answer).await {
-        Ok(Ok(answer)) => passed_on(answer.into_bytes(), asked.revision),
+        Ok(Ok(answer)) => {
+            if asked.message.method() == Some("tools/list") {
+                front.tools.learn(&answer.bytes);
+            }
+            passed_on(answer.into_bytes(), asked.revision)
+        }
         Ok(Err(_)) => ended(),
         Err(_) => {
             waiting.leaving_cancels = true;

@@ -1,71 +1,11 @@
-//! Files of a webhook: found again when they change, however they are replaced.
+//! The signature of a call, with a key from a file that may change (toolhive-runner §3.6).
 
-use std::fs::{self, Metadata};
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::hmac;
-
-/// Longest key or certificate file that is read, in bytes.
-const MAX_FILE: u64 = 1 << 20;
-
-/// Which content a path has, as far as the file system tells. kubelet replaces the files of a volume by swapping a
-/// symlink, which shows as another inode behind the same path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl From<Metadata> for Stamp {
-    fn from(meta: Metadata) -> Self {
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-}
-
-impl Stamp {
-    /// The stamp of what is at `path` now.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        fs::metadata(path).map(Self::from)
-    }
-}
-
-/// `path` under `root`; `None` when it is not absolute.
-pub(crate) fn rooted(path: &str, root: Option<&Path>) -> Option<PathBuf> {
-    let relative = Path::new(path).strip_prefix("/").ok()?;
-    Some(root.unwrap_or(Path::new("/")).join(relative))
-}
-
-/// The content of the file, with the path in the error.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let fail = |error: io::Error| format!("{} cannot be read ({error})", path.display());
-    let meta = fs::metadata(path).map_err(fail)?;
-    // A pipe would be waited for, and a device has no end.
-    if !meta.is_file() {
-        return Err(format!("{} cannot be read (it is not a regular file)", path.display()));
-    }
-    let size = meta.size();
-    if size > MAX_FILE {
-        return Err(format!("{} has {size} bytes, more than {MAX_FILE}", path.display()));
-    }
-    let content = fs::read(path).map_err(fail)?;
-    if content.is_empty() {
-        return Err(format!("{} is empty", path.display()));
-    }
-    Ok(content)
-}
+use mcp_http::file::{Stamp, read_file};
 
 /// A file that holds the key of a webhook's signatures; its bytes are the key, a newline at the end included.
 pub(crate) struct HmacFile {
@@ -85,14 +25,13 @@ impl HmacFile {
     /// The key that is in the file now. Costs one look at the file's metadata as long as it did not change.
     pub(crate) fn key(&self) -> Result<HmacKey, String> {
         // The stamp is taken first: should the file change in between, the next call sees a newer stamp and reads again.
-        let stamp =
-            Stamp::of(&self.path).map_err(|error| format!("{} cannot be read ({error})", self.path.display()))?;
+        let stamp = Stamp::of(&self.path)?;
         if let Some(current) = &*self.current.load()
             && current.0 == stamp
         {
             return Ok(current.1.clone());
         }
-        let key = HmacKey(hmac::Key::new(hmac::HMAC_SHA256, &read(&self.path)?));
+        let key = HmacKey(hmac::Key::new(hmac::HMAC_SHA256, &read_file(&self.path)?));
         self.current.store(Some(Arc::new((stamp, key.clone()))));
         Ok(key)
     }
@@ -119,6 +58,8 @@ impl HmacKey {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -166,13 +107,5 @@ mod tests {
         assert!(file.key().is_err_and(|problem| problem.ends_with("is empty")));
         fs::remove_file(at("v2/hmac")).unwrap();
         assert!(file.key().is_err_and(|problem| problem.contains("cannot be read")));
-    }
-
-    #[test]
-    fn absolute_paths_move_under_the_root_and_others_are_refused() {
-        let root = Path::new("/tmp/files");
-        assert_eq!(rooted("/etc/x", Some(root)), Some("/tmp/files/etc/x".into()));
-        assert_eq!(rooted("/etc/x", None), Some("/etc/x".into()));
-        assert_eq!(rooted("name,target=X", Some(root)), None);
     }
 }

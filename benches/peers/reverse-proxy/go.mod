@@ -1,0 +1,3 @@
+module portcullis.example/benches/peers/reverse-proxy
+
+go 1.26.0

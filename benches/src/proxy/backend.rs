@@ -1,0 +1,170 @@
+//! An MCP server that answers at once, over streamable HTTP or standard input and output.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::io::{BufRead as _, Write as _};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::net::TcpListener;
+
+use super::http::SESSION;
+use super::workload::{EVENTS, result};
+
+type Answer = Response<Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>>;
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Params<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    arguments: Arguments<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Arguments<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+}
+
+/// What the server says of itself, with `instructions` bytes of instructions.
+fn introduction(id: &str, instructions: usize) -> String {
+    let instructions = "i".repeat(instructions);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"bench","version":"1"}},"instructions":"{instructions}"}}}}"#
+    )
+}
+
+fn reply(message: &Message<'_>, id: &str, instructions: usize) -> String {
+    match &*message.method {
+        "initialize" => introduction(id, instructions),
+        "tools/call" => result(id, &message.params.arguments.name),
+        _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
+    }
+}
+
+/// Answers lines until there are none. A batch of answers is written once.
+pub fn serve_stdio(instructions: usize) -> Result<()> {
+    let mut input = std::io::BufReader::with_capacity(1 << 16, std::io::stdin().lock());
+    let mut output = std::io::stdout().lock();
+    let (mut line, mut answers) = (Vec::new(), Vec::new());
+    while input.read_until(b'\n', &mut line)? != 0 {
+        let message: Message<'_> = serde_json::from_slice(&line)?;
+        if let Some(id) = message.id {
+            answers.extend_from_slice(reply(&message, id.get(), instructions).as_bytes());
+            answers.push(b'\n');
+        }
+        line.clear();
+        if input.buffer().is_empty() {
+            output.write_all(&answers)?;
+            output.flush()?;
+            answers.clear();
+        }
+    }
+    Ok(())
+}
+
+/// Serves streamable HTTP at `address` for ever.
+pub async fn serve_http(address: SocketAddr, instructions: usize) -> Result<()> {
+    let listener = tokio::net::TcpSocket::new_v4()?;
+    listener.set_reuseaddr(true)?;
+    listener.bind(address)?;
+    // Streams are opened by the thousand.
+    let listener: TcpListener = listener.listen(8192)?;
+    let sessions = Arc::new(AtomicU64::new(0));
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let sessions = Arc::clone(&sessions);
+        let service = service_fn(move |request| answer(request, Arc::clone(&sessions), instructions));
+        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    sessions: Arc<AtomicU64>,
+    instructions: usize,
+) -> Result<Answer, hyper::Error> {
+    if request.method() == Method::GET {
+        let silence = stream::once(std::future::ready(event(r#"{"jsonrpc":"2.0","method":"notifications/hello"}"#)));
+        return Ok(events(StreamBody::new(futures::StreamExt::chain(silence, stream::pending()))));
+    }
+    let body = request.into_body().collect().await?.to_bytes();
+    let Ok(message) = serde_json::from_slice::<Message<'_>>(&body) else {
+        return Ok(plain(StatusCode::BAD_REQUEST, String::new()));
+    };
+    let Some(id) = message.id else { return Ok(plain(StatusCode::ACCEPTED, String::new())) };
+    let result = reply(&message, id.get(), instructions);
+    let mut answer = match (&*message.method, &*message.params.name) {
+        ("tools/call", "sse") => events(StreamBody::new(stream::iter([event(&result)]))),
+        ("tools/call", "stream") => events(StreamBody::new(slowly(result))),
+        _ => plain(StatusCode::OK, result),
+    };
+    if message.method == "initialize" {
+        let session = format!("{:016x}-bench", sessions.fetch_add(1, Relaxed));
+        answer.headers_mut().insert(SESSION, HeaderValue::try_from(session).unwrap_or(HeaderValue::from_static("?")));
+    }
+    Ok(answer)
+}
+
+fn plain(status: StatusCode, body: String) -> Answer {
+    let mut response = Response::new(Box::pin(Full::from(body)) as _);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn events(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Answer {
+    let mut response = Response::new(Box::pin(body) as _);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "an item of a stream that can fail")]
+fn event(data: &str) -> Result<Frame<Bytes>, Infallible> {
+    Ok(Frame::data(Bytes::from(format!("event: message\ndata: {data}\n\n"))))
+}
+
+/// Events a millisecond apart, each in a write of its own, then the result.
+fn slowly(result: String) -> impl futures::Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    stream::unfold((0, result), |(sent, result)| async move {
+        let data = match sent {
+            0 => progress(0),
+            1..EVENTS => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                progress(sent)
+            }
+            EVENTS => result.clone(),
+            _ => return None,
+        };
+        Some((event(&data), (sent + 1, result)))
+    })
+}
+
+fn progress(step: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":{step}}}}}"#)
+}

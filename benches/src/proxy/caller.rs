@@ -1,0 +1,183 @@
+//! Sessions that call in a loop and check every answer.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use rustls::{ClientConfig, RootCertStore};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::http::{Connection, post};
+use super::webhooks;
+use super::workload::Workload;
+use crate::proc;
+
+/// The request that opens a session.
+pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// What one run of calls measured. Times are in milliseconds.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Measured {
+    /// The latency that half of the calls stayed below.
+    pub p50: f64,
+    /// The one that 99 of 100 stayed below.
+    pub p99: f64,
+    /// Calls per second.
+    pub per_second: f64,
+    /// CPU time per call of the process that was watched.
+    pub cpu: Option<f64>,
+}
+
+/// How many calls are made: by how many sessions side by side, and how many by each, after a tenth as many to warm up.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Sessions.
+    pub sessions: usize,
+    /// Calls of each.
+    pub calls: usize,
+}
+
+/// Calls the server at `address` and watches process `watched` meanwhile.
+pub async fn call(address: SocketAddr, workload: Workload, load: Load, watched: Option<u32>) -> Result<Measured> {
+    let sessions = try_join_all((0..load.sessions).map(|_| Session::open(address))).await?;
+    measure(sessions, load.calls, watched, async |session, id| session.call(workload, id).await).await
+}
+
+/// Makes the two HTTPS calls of a runner with two webhooks, without a runner; each pair counts as one call.
+pub async fn call_webhooks(address: SocketAddr, folder: &Path, load: Load) -> Result<Measured> {
+    let callers = try_join_all((0..load.sessions).map(|_| Webhooks::open(address, folder))).await?;
+    measure(callers, load.calls, None, async |caller, _| caller.call().await).await
+}
+
+#[allow(clippy::cast_precision_loss, reason = "figures to look at")]
+async fn measure<C>(
+    mut callers: Vec<C>,
+    calls: usize,
+    watched: Option<u32>,
+    call: impl AsyncFn(&mut C, u64) -> Result<Duration>,
+) -> Result<Measured> {
+    let rounds = async |callers: &mut Vec<C>, first: u64, calls: usize| {
+        let each = callers.iter_mut().map(async |caller| {
+            let mut latencies = Vec::with_capacity(calls);
+            for id in (first..).take(calls) {
+                latencies.push(call(caller, id).await?);
+            }
+            Ok::<_, anyhow::Error>(latencies)
+        });
+        try_join_all(each).await
+    };
+    rounds(&mut callers, 1, calls.div_ceil(10)).await?;
+    let before = watched.map(proc::cpu).transpose()?;
+    let start = Instant::now();
+    let latencies = rounds(&mut callers, 1_000_000, calls).await?;
+    let elapsed = start.elapsed();
+    let after = watched.map(proc::cpu).transpose()?;
+    let mut latencies = latencies.concat();
+    latencies.sort_unstable();
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    let percentile = |percent: usize| ms(latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default());
+    let total = latencies.len() as f64;
+    let cpu = after.zip(before).map(|(after, before)| ms(after.saturating_sub(before)) / total);
+    Ok(Measured { p50: percentile(50), p99: percentile(99), per_second: total / elapsed.as_secs_f64(), cpu })
+}
+
+/// An MCP session over a connection of its own.
+#[derive(Debug)]
+pub struct Session {
+    connection: Connection,
+    address: SocketAddr,
+    id: String,
+}
+
+impl Session {
+    /// Opens a session as clients do.
+    pub async fn open(address: SocketAddr) -> Result<Self> {
+        Self::open_over(Connection::open(address).await?, address).await
+    }
+
+    /// Opens a session over this connection.
+    pub async fn open_over(mut connection: Connection, address: SocketAddr) -> Result<Self> {
+        let (head, body) = connection.exchange(&post(address, "", INITIALIZE)).await?;
+        ensure!(head.status == 200, "{} to initialize: {}", head.status, String::from_utf8_lossy(&body));
+        let id = head.session.context("initialize gave no session id")?;
+        let (head, _) = connection.exchange(&post(address, &id, INITIALIZED)).await?;
+        ensure!(head.status == 202, "{} to the client's notification", head.status);
+        Ok(Self { connection, address, id })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Gives its connection back; the session stays.
+    pub fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Makes a call; returns the time until its answer was there, or until the first event of a stream.
+    pub async fn call(&mut self, workload: Workload, id: u64) -> Result<Duration> {
+        let request = post(self.address, &self.id, &workload.call(id));
+        let start = Instant::now();
+        self.connection.send(&request).await?;
+        let mut head = self.connection.head().await?;
+        let (mut elapsed, mut answer) = (None, Vec::new());
+        if workload == Workload::Stream {
+            let first = self.connection.part(&mut head).await?.context("a stream without events")?;
+            elapsed = Some(start.elapsed());
+            answer.extend_from_slice(&first);
+        }
+        let rest = self.connection.body(&mut head).await?;
+        let elapsed = elapsed.unwrap_or_else(|| start.elapsed());
+        ensure!(head.status == 200, "{} to call {id}: {}", head.status, String::from_utf8_lossy(&rest));
+        if answer.is_empty() {
+            workload.check(id, &rest, head.sse)?;
+        } else {
+            answer.extend_from_slice(&rest);
+            workload.check(id, &answer, head.sse)?;
+        }
+        Ok(elapsed)
+    }
+}
+
+/// A connection to the webhooks' server, and the requests that a runner would send over it.
+struct Webhooks {
+    connection: Connection<TlsStream<TcpStream>>,
+    requests: [Vec<u8>; 2],
+}
+
+impl Webhooks {
+    async fn open(address: SocketAddr, folder: &Path) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(folder.join(webhooks::CA))? {
+            roots.add(certificate?)?;
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost")?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let requests = ["mutate", "validate"].map(|path| webhooks::request(address, path, &Workload::Json.call(1)));
+        Ok(Self { connection: Connection::over(stream), requests })
+    }
+
+    async fn call(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        for request in &self.requests {
+            let (head, body) = self.connection.exchange(request).await?;
+            let text = String::from_utf8_lossy(&body);
+            ensure!(head.status == 200 && text.contains(r#""allowed":true"#), "{} of a webhook: {text}", head.status);
+        }
+        Ok(start.elapsed())
+    }
+}

@@ -1,0 +1,129 @@
+//! The processes of a run: server, webhooks and callers are this harness's `proxy` binary once more.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use portcullis_e2e::process::{Process, binary};
+use portcullis_e2e::stage::{free_address, ready, settled};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use super::caller::{Load, Measured};
+use super::workload::Workload;
+
+/// A process that listens.
+#[derive(Debug)]
+pub struct Listening {
+    /// Where it listens.
+    pub address: SocketAddr,
+    process: Process,
+}
+
+impl Listening {
+    async fn start(name: &str, folder: &Path, address: SocketAddr, command: Command) -> Result<Self> {
+        let mut process = Process::start(name, folder, command)?;
+        settled(&format!("{name} to listen"), async || {
+            process.check_running()?;
+            Ok(TcpStream::connect(address).await.ok())
+        })
+        .await?;
+        Ok(Self { address, process })
+    }
+
+    /// The MCP server, over HTTP.
+    pub async fn backend(folder: &Path, instructions: usize) -> Result<Self> {
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        command.args(["backend", "--listen", &address.to_string(), "--instructions", &instructions.to_string()]);
+        Self::start("backend", folder, address, command).await
+    }
+
+    /// The webhooks, with what [`prepare`](super::webhooks::prepare) wrote.
+    pub async fn webhooks(folder: &Path) -> Result<Self> {
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        command.args(["webhooks", "--listen", &address.to_string(), "--folder"]).arg(folder);
+        Self::start("webhooks", folder, address, command).await
+    }
+
+    /// The reverse proxy of Go's standard library in front of `backend`.
+    pub async fn reverse_proxy(folder: &Path, path: &Path, backend: SocketAddr) -> Result<Self> {
+        let (mut command, address) = (Command::new(path), free_address()?);
+        command.args(["-listen", &address.to_string(), "-backend", &format!("http://{backend}")]);
+        Self::start("reverse-proxy", folder, address, command).await
+    }
+
+    /// The runner of this build, or an older one, on a RunConfig with these further middleware.
+    pub async fn runner(folder: &Path, path: &Path, behind: &Behind, middleware: &[Value]) -> Result<Self> {
+        let transport = if matches!(behind, Behind::Stdio(_)) { "stdio" } else { "streamable-http" };
+        let mut chain = vec![
+            json!({ "type": "bodylimit", "parameters": { "max_bytes": 8_388_608 } }),
+            json!({ "type": "auth", "parameters": {} }),
+            json!({ "type": "mcp-parser", "parameters": {} }),
+        ];
+        chain.extend_from_slice(middleware);
+        chain.push(json!({ "type": "recovery", "parameters": null }));
+        let config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": "bench", "transport": transport,
+            "host": "127.0.0.1", "port": 8080, "target_port": 8080, "permission_profile": null,
+            "proxy_mode": "streamable-http", "middleware_configs": chain });
+        let address = free_address()?;
+        let name = format!("runner-{}", address.port());
+        let file = folder.join(format!("{name}.json"));
+        std::fs::write(&file, serde_json::to_vec_pretty(&config)?)?;
+        let mut command = Command::new(path);
+        command.arg("run").arg("--config").arg(&file).args(["--listen", &address.to_string()]);
+        match behind {
+            Behind::Http(backend) => command.args(["--backend", &format!("http://{backend}")]),
+            Behind::Stdio(server) => command.arg("--").args(server),
+        };
+        let mut process = Process::start(&name, folder, command)?;
+        ready(&mut process, address, "/health").await?;
+        Ok(Self { address, process })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> Result<u32> {
+        self.process.pid().context("the process has ended")
+    }
+
+    /// Ends it.
+    pub async fn stop(self) -> Result<()> {
+        self.process.stop().await.map(drop)
+    }
+}
+
+/// What a runner stands in front of.
+#[derive(Clone, Debug)]
+pub enum Behind {
+    /// A server at an address.
+    Http(SocketAddr),
+    /// A command.
+    Stdio(Vec<OsString>),
+}
+
+/// The command of the MCP server that speaks over standard input and output.
+pub fn stdio_server() -> Result<Behind> {
+    Ok(Behind::Stdio(vec![binary("proxy")?.into(), "backend".into()]))
+}
+
+/// Starts a caller and waits for what it measured.
+pub async fn call(address: SocketAddr, workload: Workload, load: Load, watched: Option<u32>) -> Result<Measured> {
+    let mut arguments = vec!["--workload".to_owned(), workload.tool().to_owned()];
+    arguments.extend(watched.into_iter().flat_map(|pid| ["--watched".to_owned(), pid.to_string()]));
+    caller(address, load, arguments.into_iter().map(OsString::from).collect()).await
+}
+
+/// Starts a caller of the webhooks alone.
+pub async fn call_webhooks(address: SocketAddr, folder: &Path, load: Load) -> Result<Measured> {
+    caller(address, load, vec!["--webhooks".into(), PathBuf::from(folder).into()]).await
+}
+
+async fn caller(address: SocketAddr, load: Load, arguments: Vec<OsString>) -> Result<Measured> {
+    let mut command = Command::new(binary("proxy")?);
+    command.args(["call", "--address", &address.to_string(), "--sessions", &load.sessions.to_string()]);
+    command.args(["--calls", &load.calls.to_string()]).args(arguments);
+    let output = command.kill_on_drop(true).output().await?;
+    ensure!(output.status.success(), "calls failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

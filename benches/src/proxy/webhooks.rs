@@ -1,0 +1,82 @@
+//! Two request webhooks behind TLS that check signatures, and what a runner posts to them.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Result;
+use aws_lc_rs::hmac;
+use jiff::{SignedDuration, Timestamp};
+use mcp_runconfig::webhook::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
+use portcullis_e2e::request_webhook::RequestWebhook;
+use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
+use serde_json::{Value, json};
+
+/// The CA's file in the folder of a run.
+pub const CA: &str = "ca.crt";
+const CERTIFICATE: &str = "webhook.crt";
+const KEY: &str = "webhook.key";
+const SECRET_FILE: &str = "hmac";
+const SECRET: &[u8] = b"bench-secret";
+
+/// Writes certificates and the secret that signs requests to `folder`.
+pub fn prepare(folder: &Path) -> Result<()> {
+    let now = Timestamp::now();
+    let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
+    let ca = Ca::generate("bench ca", from, to)?;
+    let names = ["localhost".to_owned()];
+    let pair = ca.issue(&CertificateParams {
+        common_name: "localhost",
+        organizations: &[],
+        dns_names: &names,
+        ip_addresses: &[],
+        not_before: from,
+        not_after: to,
+        usage: Usage::Server,
+    })?;
+    std::fs::write(folder.join(CA), ca.cert_pem())?;
+    std::fs::write(folder.join(CERTIFICATE), &pair.cert_pem)?;
+    std::fs::write(folder.join(KEY), &pair.key_pem)?;
+    Ok(std::fs::write(folder.join(SECRET_FILE), SECRET)?)
+}
+
+/// Serves both webhooks at `address` for ever.
+pub async fn serve(address: SocketAddr, folder: &Path) -> Result<()> {
+    let read = |name| std::fs::read_to_string(folder.join(name));
+    let pair = Pair { cert_pem: read(CERTIFICATE)?, key_pem: read(KEY)? };
+    let _webhook = RequestWebhook::start_at(address, &pair, SECRET).await?;
+    std::future::pending().await
+}
+
+/// The entries of a runner's chain that call them.
+pub fn chain(address: SocketAddr, folder: &Path) -> [Value; 2] {
+    [("mutating-webhook", "mutate"), ("validating-webhook", "validate")].map(|(kind, path)| {
+        let webhook = json!({
+            "name": path, "url": format!("https://localhost:{}/{path}", address.port()), "timeout": 5_000_000_000_i64,
+            "failure_policy": "fail", "hmac_secret_ref": folder.join(SECRET_FILE),
+            "tls_config": { "ca_bundle_path": folder.join(CA) },
+        });
+        let parameters = json!({ "webhooks": [webhook], "server_name": "bench", "transport": "streamable-http" });
+        json!({ "type": kind, "parameters": parameters })
+    })
+}
+
+/// The request that a runner sends for this MCP message, as long as one of its own.
+pub(super) fn request(address: SocketAddr, path: &str, message: &str) -> Vec<u8> {
+    let now = Timestamp::now();
+    let body = format!(
+        r#"{{"version":"v0.1.0","uid":"6dbe3b4c-6f3c-4f0e-8f0a-0a4c6f0f7c11","timestamp":"{now}","principal":{{"sub":"local","name":"local"}},"mcp_request":{message},"context":{{"server_name":"bench","source_ip":"127.0.0.1:40000","transport":"streamable-http"}}}}"#
+    );
+    let seconds = now.as_second();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+    let mut signature = String::new();
+    for byte in hmac::sign(&key, format!("{seconds}.{body}").as_bytes()).as_ref() {
+        // Writing to a String cannot fail.
+        let _ = write!(signature, "{byte:02x}");
+    }
+    let (length, port) = (body.len(), address.port());
+    format!(
+        "POST /{path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n{TIMESTAMP_HEADER}: {seconds}\r\n{SIGNATURE_HEADER}: sha256={signature}\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}

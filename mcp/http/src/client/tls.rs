@@ -1,0 +1,196 @@
+//! TLS of the calls to one server: whom the client trusts and who it is.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, ExtendedKeyPurpose, RootCertStore, SignatureScheme,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use super::TlsFile;
+
+/// What the files of a client hold.
+pub(super) struct Material {
+    /// The only roots that are trusted; `None` means the system's.
+    pub(super) ca: Option<Vec<u8>>,
+    /// The client certificate and its key.
+    pub(super) pair: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether the server's certificate is not checked.
+    pub(super) insecure: bool,
+}
+
+/// A file and what is wrong with it.
+pub(super) type Problem = (TlsFile, String);
+
+/// The client's side of TLS, version 1.2 or newer.
+pub(super) fn config(material: &Material, provider: &Arc<CryptoProvider>) -> Result<ClientConfig, Problem> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| (TlsFile::Ca, error.to_string()))?;
+    let verifier: Arc<dyn ServerCertVerifier> = if material.insecure {
+        Arc::new(Unchecked(provider.signature_verification_algorithms))
+    } else {
+        verifier(material.ca.as_deref(), provider).map_err(|problem| (TlsFile::Ca, problem))?
+    };
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let Some((certificate, key)) = &material.pair else { return Ok(builder.with_no_client_auth()) };
+    let chain = certificates(certificate).map_err(|problem| (TlsFile::Certificate, problem))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| (TlsFile::Key, error.to_string()))?;
+    // Refuses a key that does not belong to the certificate.
+    builder.with_client_auth_cert(chain, key).map_err(|error| (TlsFile::Key, error.to_string()))
+}
+
+fn verifier(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    let given = ca.map(certificates).transpose()?;
+    if let Some(given) = &given {
+        for certificate in given {
+            roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+        }
+    } else {
+        // The platform's roots and not a compiled-in list: an image or a cluster adds its own authority to them, and they
+        // are renewed without a new proxy.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err("is not set, and the system has no root certificates".to_owned());
+        }
+    }
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| error.to_string())?;
+    Ok(match given {
+        Some(given) => Arc::new(Bundle { chains, given }),
+        None => chains,
+    })
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    if certificates.is_empty() { Err("holds no PEM certificate".to_owned()) } else { Ok(certificates) }
+}
+
+/// Trusts what the bundle's authorities have signed and, as Go does, the bundle's certificates themselves.
+///
+/// webpki takes no authority for a server. `openssl req -x509` makes certificates that are both, and so do self-signed issuers.
+#[derive(Debug)]
+struct Bundle {
+    chains: Arc<WebPkiServerVerifier>,
+    given: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Bundle {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.given.contains(end_entity) {
+            return verify_given(end_entity, server_name, now);
+        }
+        self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Checks a certificate that is trusted by itself: for which server, when and for what it is valid (Go's `Certificate.Verify`
+/// with the certificate among its roots).
+fn verify_given(
+    certificate: &CertificateDer<'_>,
+    server_name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<ServerCertVerified, rustls::Error> {
+    // Refuses critical extensions that it does not know.
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, server_name)?;
+    let (_, x509) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let time = |time: x509_parser::time::ASN1Time| UnixTime::since_unix_epoch(seconds(time.timestamp()));
+    let (not_before, not_after) = (time(x509.validity().not_before), time(x509.validity().not_after));
+    if now < not_before {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    if now > not_after {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    // A certificate without extended key usages may do anything.
+    let usage = x509.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
+    if usage.is_some_and(|usage| !usage.value.any && !usage.value.server_auth) {
+        let purpose =
+            CertificateError::InvalidPurposeContext { required: ExtendedKeyPurpose::ServerAuth, presented: Vec::new() };
+        return Err(purpose.into());
+    }
+    Ok(ServerCertVerified::assertion())
+}
+
+fn seconds(timestamp: i64) -> std::time::Duration {
+    std::time::Duration::from_secs(timestamp.try_into().unwrap_or_default())
+}
+
+/// Takes any certificate, but the peer must have the key of the one it shows.
+#[derive(Debug)]
+struct Unchecked(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for Unchecked {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

@@ -1,0 +1,56 @@
+//! The stateless era in front of a process: what a server behind a pipe cannot check of HTTP.
+
+use serde_json::json;
+
+use crate::support::Runner;
+
+const META: &str =
+    r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+/// Lists one tool, whose argument `region` travels in a header, and answers everything else with an empty result.
+const SERVER: &str = r#"while read -r line; do id=${line#*'"id":'}; id=${id%%,*}; case $line in
+    *tools/list*) result='{"tools":[{"name":"t","inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]}';;
+    *) result='{}';;
+    esac; echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'; done"#;
+
+fn request(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{META}{params}}}}}"#)
+}
+
+#[tokio::test]
+async fn a_modern_request_whose_headers_do_not_say_what_it_says_does_not_reach_the_process() {
+    let runner = Runner::stdio(&["sh".into(), "-c".into(), SERVER.into()], &json!({})).await;
+    let list = request("tools/list", "");
+    let call = request("tools/call", r#","name":"t","arguments":{"region":"eu"}"#);
+    let read = request("resources/read", r#","uri":"file:///a""#);
+    let [method_list, method_call] = ["tools/list", "tools/call"].map(|method| ("mcp-method", method));
+    let (name, region) = (("mcp-name", "t"), ("mcp-param-region", "eu"));
+    for (body, headers, status, code) in [
+        (&list, vec![], 400, -32020),
+        (&call, vec![method_call], 400, -32020),
+        (&read, vec![("mcp-method", "resources/read")], 400, -32020),
+        // Nothing is known of a tool that nobody has listed.
+        (&call, vec![method_call, name], 200, 0),
+        (&list, vec![method_list], 200, 0),
+        (&call, vec![method_call, name], 400, -32020),
+        (&call, vec![method_call, name, ("mcp-param-region", "us")], 400, -32020),
+        (&call, vec![method_call, name, region], 200, 0),
+        (&call, vec![method_call, name, region, ("mcp-param-other", "x")], 200, 0),
+    ] {
+        let mut all = vec![("mcp-protocol-version", "2026-07-28")];
+        all.extend_from_slice(&headers);
+        let answer = runner.post(&all, body).await;
+        assert_eq!(answer.status, status, "{headers:?} {body}: {answer:?}");
+        assert_eq!(answer.message()["error"]["code"].as_i64().unwrap_or(0), code, "{headers:?} {body}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_of_the_legacy_era_are_no_methods_of_the_modern_one() {
+    let runner = Runner::stdio(&["sh".into(), "-c".into(), SERVER.into()], &json!({})).await;
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", "file:///a")];
+        let answer = runner.post(&headers, &request(method, r#","uri":"file:///a""#)).await;
+        assert_eq!((answer.status, &answer.message()["error"]["code"]), (404, &json!(-32601)), "{answer:?}");
+    }
+}

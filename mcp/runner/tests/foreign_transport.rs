@@ -1,0 +1,139 @@
+//! A transport and a pipe that are written here, outside of mcp-transport, behind the chain of mcp-gate.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy's own exception ends at functions marked as tests")]
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use mcp_http::{Body, BoxService, collect, full, json};
+use mcp_middleware::{Chain, ProxySettings, RequestContext};
+use mcp_runconfig::MiddlewareConfig;
+use mcp_store::{Limits, MemorySessions};
+use mcp_transport::{BoxFuture, End, OpenError, OpenPipe, Pipe, Streamable, StreamableConfig, Transport};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::task::JoinHandle;
+use tower::service_fn;
+
+/// A transport without a server: it answers with the message that the chain read.
+#[derive(Debug)]
+struct Mirror;
+
+impl Transport for Mirror {
+    fn service(&self) -> BoxService {
+        BoxService::new(service_fn(|request: Request<Body>| async move {
+            let context = RequestContext::of(request.extensions()).unwrap();
+            let message = context.message().unwrap();
+            Ok::<_, Infallible>(json(StatusCode::OK, message.body().clone()))
+        }))
+    }
+
+    fn sessions(&self) -> usize {
+        0
+    }
+}
+
+/// A pipe to a server in this process, which remembers the ids that it saw.
+#[derive(Debug, Default)]
+struct Local {
+    ids: Arc<Mutex<Vec<String>>>,
+}
+
+struct Serving(JoinHandle<()>);
+
+impl Pipe for Local {
+    fn open(&self) -> BoxFuture<'_, Result<OpenPipe, OpenError>> {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let server = tokio::spawn(serve(theirs, Arc::clone(&self.ids)));
+        let (read, write) = tokio::io::split(ours);
+        let open = OpenPipe { read: Box::new(read), write: Box::new(write), end: Box::new(Serving(server)) };
+        Box::pin(async { Ok(open) })
+    }
+}
+
+impl End for Serving {
+    fn ended(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async { drop((&mut self.0).await) })
+    }
+
+    fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, ()> {
+        self.0.abort();
+        Box::pin(async {})
+    }
+}
+
+async fn serve(stream: DuplexStream, ids: Arc<Mutex<Vec<String>>>) {
+    let (read, mut write) = tokio::io::split(stream);
+    let mut lines = BufReader::new(read).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let message: Value = serde_json::from_str(&line).unwrap();
+        let Some(id) = message.get("id") else { continue };
+        ids.lock().unwrap().push(id.to_string());
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"method": message["method"]}});
+        write.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    }
+}
+
+fn chain() -> Chain {
+    let configs = [("bodylimit", json!({"max_bytes": 1000})), ("auth", json!({})), ("mcp-parser", json!({}))];
+    let configs = configs.map(|(kind, parameters)| MiddlewareConfig::new(kind, parameters));
+    let settings = ProxySettings {
+        server_name: "foreign".to_owned(),
+        transport: "stdio".to_owned(),
+        files_root: None,
+        local_user: "local".to_owned(),
+        provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+        tasks: tokio_util::task::TaskTracker::new(),
+    };
+    mcp_gate::registry().build(&configs, &settings).unwrap()
+}
+
+async fn post(chain: &Chain, transport: &dyn Transport, session: Option<&str>, body: &str) -> (Response<()>, Value) {
+    let context = chain.context(Some("192.0.2.1:1".parse().unwrap()));
+    let mut request = Request::post("/mcp").header("content-type", "application/json");
+    if let Some(session) = session {
+        request = request.header("mcp-session-id", session);
+    }
+    let request = request.body(full(body.to_owned())).unwrap();
+    let (parts, body) = chain.serve(&context, request, &transport.service()).await.into_parts();
+    let body = collect(body, 1 << 20).await.unwrap();
+    (Response::from_parts(parts, ()), serde_json::from_slice(&body).unwrap_or(Value::Null))
+}
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":"c","method":"ping"}"#;
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+
+#[tokio::test]
+async fn a_transport_from_outside_runs_behind_the_gate() {
+    let (head, body) = post(&chain(), &Mirror, None, PING).await;
+    assert_eq!((head.status().as_u16(), &body["method"]), (200, &json!("ping")));
+    let batch = format!("[{PING}]");
+    let (head, body) = post(&chain(), &Mirror, None, &batch).await;
+    assert_eq!((head.status().as_u16(), &body["error"]["code"]), (400, &json!(-32600)));
+}
+
+#[tokio::test]
+async fn two_proxies_on_one_server_do_not_use_the_same_ids_for_their_calls() {
+    let ids = Arc::<Mutex<Vec<String>>>::default();
+    for _ in 0..2 {
+        let pipe = Arc::new(Local { ids: Arc::clone(&ids) });
+        let sessions = Arc::new(MemorySessions::new(Limits::new(Duration::from_mins(1))));
+        let front = Streamable::start(pipe, StreamableConfig::default(), sessions).await.unwrap();
+        let chain = chain();
+        let (head, _) = post(&chain, &front, None, INITIALIZE).await;
+        let session = head.headers()["mcp-session-id"].to_str().unwrap();
+        for _ in 0..3 {
+            let (head, body) = post(&chain, &front, Some(session), PING).await;
+            assert_eq!((head.status().as_u16(), &body["id"]), (200, &json!("c")), "{body}");
+        }
+        assert_eq!(front.sessions(), 1);
+        Box::new(front).shut_down().await;
+    }
+    let mut ids = ids.lock().unwrap().clone();
+    assert_eq!(ids.len(), 8);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 8);
+}

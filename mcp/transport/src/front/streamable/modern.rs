@@ -1,0 +1,85 @@
+//! What a server of the Modern era checks of HTTP and one behind a pipe cannot (MCP 2026-07-28, Streamable HTTP).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http::HeaderMap;
+use mcp_wire::headers::{self, Mismatch};
+use mcp_wire::{Message, ToolHeaders};
+use serde_json::Value;
+
+/// Tools with mirrored arguments that are remembered.
+const MAX_TOOLS: usize = 1_000;
+
+/// Whether `method` is one of the Legacy era that went: the server need not be asked.
+pub(super) fn is_gone(method: &str) -> bool {
+    matches!(method, "resources/subscribe" | "resources/unsubscribe")
+}
+
+/// Refuses a message whose headers do not say what its body says.
+pub(super) fn check(tools: &Tools, headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch> {
+    if message.id().is_none() {
+        return headers::check(headers, message);
+    }
+    headers::check_required(headers, message)?;
+    if message.method() != Some("tools/call") {
+        return Ok(());
+    }
+    let marks = message.target().ok().flatten().and_then(|name| tools.lock().get(&*name).cloned());
+    let arguments = message.param("arguments").ok().flatten();
+    marks.map_or(Ok(()), |marks| marks.check(headers, arguments))
+}
+
+/// The tools that were listed and have arguments which their callers mirror in headers.
+#[derive(Debug, Default)]
+pub(super) struct Tools(Mutex<HashMap<String, ToolHeaders>>);
+
+impl Tools {
+    /// Learns from an answer to `tools/list`.
+    pub(super) fn learn(&self, answer: &[u8]) {
+        // Most lists mark nothing, and need not be read.
+        let marked = contains(answer, b"x-mcp-header");
+        if !marked && self.lock().is_empty() {
+            return;
+        }
+        let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return };
+        let tools = answer.pointer("/result/tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut known = self.lock();
+        for tool in tools {
+            let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
+            let marks = tool.get("inputSchema").map(ToolHeaders::of_schema).unwrap_or_default();
+            if marks.is_empty() {
+                known.remove(name);
+            } else if known.len() < MAX_TOOLS || known.contains_key(name) {
+                known.insert(name.to_owned(), marks);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ToolHeaders>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn contains(text: &[u8], wanted: &[u8]) -> bool {
+    text.windows(wanted.len()).any(|window| window == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tool_marks_is_known_from_its_last_list() {
+        let tools = Tools::default();
+        let list = |schema: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"t","inputSchema":{schema}}}]}}}}"#)
+        };
+        tools.learn(list("{}").as_bytes());
+        assert!(tools.lock().is_empty());
+        tools.learn(list(r#"{"properties":{"a":{"x-mcp-header":"A"}}}"#).as_bytes());
+        assert!(tools.lock().contains_key("t"));
+        tools.learn(list("{}").as_bytes());
+        assert!(tools.lock().is_empty());
+    }
+}
