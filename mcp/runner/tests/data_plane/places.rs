@@ -33,7 +33,7 @@ async fn silent_streams() -> String {
     url
 }
 
-const GET: &[u8] = b"GET /mcp HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n";
+const GET: &[u8] = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
 
 /// Sends this on a connection of its own, and reads the status of the answer.
 async fn begin(address: SocketAddr, sent: &[u8]) -> Option<(TcpStream, String)> {
@@ -63,7 +63,10 @@ async fn streams(runner: &Runner, count: usize) -> Vec<TcpStream> {
 /// Asks on a connection of its own, as kubelet does; the status and the whole answer.
 async fn probe(runner: &Runner, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(runner.address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     within("an answer to a probe", stream.read_to_end(&mut answer)).await.unwrap();
     let answer = String::from_utf8(answer).unwrap();
@@ -95,7 +98,7 @@ async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     const UPLOADS: usize = 20;
     let runner = Runner::http(&silent_streams().await, &json!({"proxy_read_timeout": "5m"})).await;
     let _streams = streams(&runner, PLACES - UPLOADS).await;
-    let head = "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let mut uploads = Vec::new();
     for _ in 0..UPLOADS {
         let mut upload = TcpStream::connect(runner.address).await.unwrap();
@@ -128,7 +131,8 @@ async fn two_hundred_slow_uploads_do_not_slow_a_quick_client_down() {
     let mut slow = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(runner.address).await.unwrap();
-        let head = "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+        let head =
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }
