@@ -11,7 +11,7 @@ use std::task::Waker;
 use futures::task::AtomicWaker;
 use tokio::sync::Notify;
 
-use crate::body::Crowded;
+use crate::crowded::Crowded;
 
 /// Connections that are told to leave at the same time. More than one, so that clients that take their time to leave do
 /// not hold up all that wait; few, so that no pool is emptied for one newcomer.

@@ -205,7 +205,7 @@ async fn a_request_that_arrives_as_the_listener_closes_is_not_lost() {
     let mut late = serving.connect_from(1).await;
     timeout(PATIENCE, async {
         while serving.connections.count() == 0 {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await
