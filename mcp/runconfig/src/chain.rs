@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, webhook};
+use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
 
 /// `type` of the check for which web pages a request may come.
 pub const ORIGIN: &str = "origin";
@@ -98,6 +98,19 @@ pub fn default_chain(max_bytes: Option<u64>) -> Vec<MiddlewareConfig> {
         MiddlewareConfig::new(PARSER, json!({})),
         MiddlewareConfig::new(RECOVERY, Value::Null),
     ]
+}
+
+impl ToolFilterParameters {
+    /// The entries of the chain, which stand next to each other between `auth` and `mcp-parser`. None when these
+    /// parameters ask for nothing.
+    pub fn middleware(&self) -> Vec<MiddlewareConfig> {
+        if self.filter_tools.is_empty() && self.tools_override.is_empty() {
+            return Vec::new();
+        }
+        // Strings and maps with string keys always serialize.
+        let parameters = serde_json::to_value(self).unwrap_or_default();
+        [TOOL_FILTER, TOOL_CALL_FILTER].map(|kind| MiddlewareConfig::new(kind, parameters.clone())).into()
+    }
 }
 
 #[cfg(test)]
