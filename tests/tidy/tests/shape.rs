@@ -33,6 +33,7 @@ const GENERAL: [&str; 3] = ["Group", "Registry", "Server"];
 const WITHOUT_CIRCLES: [&str; 13] = [
     "mcp/operator",
     "mcp/api",
+    "mcp/http",
     "mcp/runner",
     "sdk/listener",
     "sdk/manifest",
