@@ -73,6 +73,7 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
     let configs: Vec<_> =
         entries.iter().map(|(kind, parameters)| MiddlewareConfig::new(*kind, parameters.clone())).collect();
     let settings = ProxySettings {
+        address: ([0, 0, 0, 0], 8080).into(),
         server_name: "demo".to_owned(),
         transport: "streamable-http".to_owned(),
         files_root: None,
