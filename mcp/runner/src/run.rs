@@ -1,10 +1,10 @@
 //! From the document to a running proxy, and to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
-use mcp_transport::Transport as _;
 use portcullis_listener::{Limits, Server};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::RunError;
 use crate::app::App;
-use crate::backend::{Backend, plan};
+use crate::backend::plan;
 use crate::config::{load, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
@@ -74,6 +74,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             .build_behind(&entries.own, &entries.chain, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
+        let forwards = plan.forwards();
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
@@ -83,12 +84,13 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             chain: chain.clone(),
             transport: backend.service(),
             backend,
+            forwards,
             stateless: config.stateless,
             read_timeout,
             health,
             metrics: Metrics::new(server.connections()),
             metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),
-            ending: CancellationToken::new(),
+            ending: AtomicBool::new(false),
             drain: CancellationToken::new(),
         });
         chain.announce();
@@ -97,15 +99,15 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
             delay = ending.asked(drain_delay) => {
-                app.ending.cancel();
+                app.ending.store(true, Relaxed);
                 tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
                 // Whoever asks again does not want to wait.
                 let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
                 Ok(())
             }
-            () = failed(&app.backend) => Err(RunError::ServerFailed),
+            () = app.backend.failed() => Err(RunError::ServerFailed),
         };
-        app.ending.cancel();
+        app.ending.store(true, Relaxed);
         app.drain.cancel();
         if let Err(error) = serving.await {
             tracing::error!(%error, "the listener broke");
@@ -115,8 +117,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
         drop(chain);
-        if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            Box::new(front).shut_down().await;
+        if let Some(App { backend, .. }) = Arc::into_inner(app) {
+            backend.shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;
@@ -142,9 +144,7 @@ fn limits(read_timeout: Duration, drain_delay: Duration) -> Limits {
 /// Checks the server and serves the diagnostics until `last`.
 async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: CancellationToken) {
     let monitor = async {
-        if let Backend::Http(proxy) = &app.backend {
-            let _ = last.run_until_cancelled(app.health.monitor(proxy, &app.metrics)).await;
-        }
+        let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
     };
     let metrics = async {
         if let Some(server) = metrics_server {
@@ -152,13 +152,6 @@ async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: Cancellatio
         }
     };
     tokio::join!(monitor, metrics);
-}
-
-async fn failed(backend: &Backend) {
-    match backend {
-        Backend::Http(_) => std::future::pending().await,
-        Backend::Stdio(front) => front.failed().await,
-    }
 }
 
 fn address(host: &str, port: u16) -> String {

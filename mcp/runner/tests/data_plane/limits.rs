@@ -104,7 +104,8 @@ async fn the_documents_body_limit_counts_and_not_the_narrower_one_of_the_chain()
 async fn two_hundred_slow_uploads_do_not_keep_a_quick_client_out() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
-    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n";
+    let head =
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n";
     let part = vec![b' '; 1 << 20];
     let mut uploads = Vec::new();
     for _ in 0..200 {
