@@ -73,7 +73,6 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
     let configs: Vec<_> =
         entries.iter().map(|(kind, parameters)| MiddlewareConfig::new(*kind, parameters.clone())).collect();
     let settings = ProxySettings {
-        address: "192.0.2.2:80".parse().unwrap(),
         server_name: "demo".to_owned(),
         transport: "streamable-http".to_owned(),
         address: SocketAddr::from(([10, 0, 0, 1], 8080)),
