@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, webhook};
 
+/// `type` of the check for which web pages a request may come.
+pub const ORIGIN: &str = "origin";
 /// `type` of the bound on request bodies.
 pub const BODY_LIMIT: &str = "bodylimit";
 /// `type` of the middleware that says who calls.
@@ -35,7 +37,8 @@ const fn later(kind: &'static str) -> Row {
 }
 
 /// Every type of middleware that an operator writes, the outermost first (toolhive-operator §3).
-const TABLE: [Row; 18] = [
+const TABLE: [Row; 19] = [
+    built(ORIGIN),
     built(BODY_LIMIT),
     later("audit"),
     built(AUTH),
@@ -105,12 +108,14 @@ mod tests {
     fn a_chain_is_sorted_into_the_order_of_the_contract() {
         let entry = |kind: &str| MiddlewareConfig::new(kind, Value::Null);
         let mut chain: Vec<_> =
-            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "mcp-parser"]
+            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "origin", "mcp-parser"]
                 .map(entry)
                 .into();
         sort(&mut chain);
         let kinds: Vec<_> = chain.iter().map(|entry| entry.kind.as_str()).collect();
-        assert_eq!(kinds, ["bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"]);
+        let expected =
+            ["origin", "bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"];
+        assert_eq!(kinds, expected);
     }
 
     #[test]

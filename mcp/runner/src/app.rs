@@ -1,6 +1,7 @@
 //! One request: the reserved paths, the method gate, then the gate and the transport.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,13 +12,12 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
-use mcp_transport::refuse_method;
+use mcp_transport::{Transport, refuse_method};
 use mcp_wire::headers;
 use portcullis_listener::{Handler, RequestBody};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::backend::Backend;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::upload::Upload;
@@ -44,7 +44,9 @@ pub(crate) struct App {
     pub(crate) chain: Chain,
     /// What the chain is around.
     pub(crate) transport: BoxService,
-    pub(crate) backend: Backend,
+    pub(crate) backend: Box<dyn Transport>,
+    /// Whether requests go on to the server with the headers of the client.
+    pub(crate) forwards: bool,
     pub(crate) stateless: bool,
     /// How long a request may take to arrive.
     pub(crate) read_timeout: Duration,
@@ -52,8 +54,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// Whether `/metrics` is served here, and not by the diagnostics listener alone.
     pub(crate) metrics_here: bool,
-    /// Cancelled when the proxy is to end: it is not ready, and still serves.
-    pub(crate) ending: CancellationToken,
+    /// Set when the proxy is to end: it is not ready, and still serves.
+    pub(crate) ending: AtomicBool,
     /// Cancelled when the listener closes: streams end.
     pub(crate) drain: CancellationToken,
 }
@@ -79,7 +81,7 @@ impl Handler for App {
             self.metrics.count(response.status());
             response
         };
-        if self.ending.is_cancelled() {
+        if self.ending.load(Relaxed) {
             // The client's next request goes over a new connection, which the Service leads to another pod.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -100,7 +102,7 @@ impl Handler for App {
 
 impl App {
     async fn pass(&self, request: Request<RequestBody>) -> Response<Body> {
-        if matches!(self.backend, Backend::Http(_)) && !names_hop_by_hop_only(request.headers()) {
+        if self.forwards && !names_hop_by_hop_only(request.headers()) {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }
         if let Some(refusal) = refuse_method(self.stateless, request.method(), request.headers()) {
@@ -120,14 +122,14 @@ impl App {
                 refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
                 Some(refusal)
             }
-            "/health" => Some(self.health.report(&self.backend)),
-            "/readyz" if self.ending.is_cancelled() => {
+            "/health" => Some(self.health.report(&*self.backend)),
+            "/readyz" if self.ending.load(Relaxed) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" if !self.metrics_here => Some(text(
                 StatusCode::NOT_FOUND,
-                "metrics are served by the diagnostics listener alone, on port 9464\n",
+                "metrics are served by the diagnostics listener alone, on port 9464 or telemetry_config.prometheusPort\n",
             )),
             "/metrics" => Some(self.metrics()),
             _ => {
@@ -139,7 +141,7 @@ impl App {
     }
 
     pub(crate) fn metrics(&self) -> Response<Body> {
-        self.metrics.report(&self.backend, self.health.is_up(&self.backend))
+        self.metrics.report(&*self.backend, self.health.is_up(&*self.backend))
     }
 }
 

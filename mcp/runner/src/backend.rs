@@ -4,41 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_http::BoxService;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_store::{Limits, MemorySessions};
-use mcp_transport::{Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as _};
+use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};
 
 /// How long a session lives without being used where the document does not say.
 const SESSION_TTL: Duration = Duration::from_hours(2);
-
-/// The transport that was chosen.
-#[derive(Debug)]
-pub(crate) enum Backend {
-    /// In front of a server that speaks streamable HTTP.
-    Http(Proxy),
-    /// In front of a process of ours.
-    Stdio(Streamable),
-}
-
-impl Backend {
-    pub(crate) fn service(&self) -> BoxService {
-        match self {
-            Self::Http(proxy) => proxy.service(),
-            Self::Stdio(front) => front.service(),
-        }
-    }
-
-    pub(crate) fn sessions(&self) -> usize {
-        match self {
-            Self::Http(proxy) => proxy.sessions(),
-            Self::Stdio(front) => front.sessions(),
-        }
-    }
-}
 
 /// How to reach the server, before anything is started.
 #[derive(Debug)]
@@ -93,10 +67,10 @@ pub(crate) fn plan(
         let mut process = Process::new(&options.server);
         process.environment = config.env_vars.clone().into_iter().collect();
         process.environment.push(("MCP_TRANSPORT".to_owned(), Transport::Stdio.to_string()));
-        let mut front = StreamableConfig::default();
-        front.strict_versions = flag(config, "strict_protocol_validation");
-        front.max_body_bytes = body_limit;
-        front.mux.answer_timeout = environment.answer_timeout.unwrap_or(front.mux.answer_timeout);
+        let mux = MuxConfig::default();
+        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout), ..mux };
+        let strict_versions = flag(config, "strict_protocol_validation");
+        let front = StreamableConfig { strict_versions, max_body_bytes: body_limit, mux };
         return Ok(Plan { session_ttl, server: Server::Stdio(process, front) });
     }
     let url = match &options.backend {
@@ -129,13 +103,16 @@ pub(crate) fn flag(config: &RunConfig, member: &str) -> bool {
 
 impl Plan {
     /// Starts what is to be started. Needs a Tokio runtime.
-    pub(crate) async fn start(self) -> Result<Backend, RunError> {
+    pub(crate) async fn start(self) -> Result<Box<dyn Backend>, RunError> {
         let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
         Ok(match self.server {
-            Server::Http(config) => Backend::Http(Proxy::new(config, sessions)),
-            Server::Stdio(process, config) => {
-                Backend::Stdio(Streamable::start(Arc::new(process), config, sessions).await?)
-            }
+            Server::Http(config) => Box::new(Proxy::new(config, sessions)),
+            Server::Stdio(process, config) => Box::new(Streamable::start(Arc::new(process), config, sessions).await?),
         })
+    }
+
+    /// Whether requests go on to the server as the client's, with its headers.
+    pub(crate) fn forwards(&self) -> bool {
+        matches!(self.server, Server::Http(_))
     }
 }

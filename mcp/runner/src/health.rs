@@ -7,10 +7,9 @@ use arc_swap::ArcSwapOption;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use mcp_http::{Body, json};
-use mcp_transport::{Proxy, Transport as _};
+use mcp_transport::Transport;
 use serde::Serialize;
 
-use crate::backend::Backend;
 use crate::metrics::Metrics;
 use crate::options::Environment;
 
@@ -54,11 +53,11 @@ impl Health {
 
     /// Checks the server again and again. A server that does not answer is a word in the log, in the report and in a
     /// metric: ending the proxy would lose the sessions, and not mend the server.
-    pub(crate) async fn monitor(&self, proxy: &Proxy, metrics: &Metrics) {
+    pub(crate) async fn monitor(&self, backend: &dyn Transport, metrics: &Metrics) {
         let mut was_up = true;
         loop {
             let start = Instant::now();
-            let Some(ping) = proxy.ping(self.ping_timeout) else { return };
+            let Some(ping) = backend.ping(self.ping_timeout) else { return };
             let ping = ping.await;
             let server = Server {
                 available: ping.is_ok(),
@@ -82,16 +81,13 @@ impl Health {
         }
     }
 
-    /// Whether the server passed its last check; true before the first.
-    pub(crate) fn is_up(&self, backend: &Backend) -> bool {
-        match backend {
-            Backend::Http(_) => self.last.load().as_ref().is_none_or(|server| server.available),
-            Backend::Stdio(front) => front.is_running(),
-        }
+    /// Whether the server can be reached and passed its last check, where it is checked.
+    pub(crate) fn is_up(&self, backend: &dyn Transport) -> bool {
+        backend.is_running() && self.last.load().as_ref().is_none_or(|server| server.available)
     }
 
     /// 200 while the proxy serves, even when the server does not answer (`degraded`): a restart of the proxy would not help.
-    pub(crate) fn report(&self, backend: &Backend) -> Response<Body> {
+    pub(crate) fn report(&self, backend: &dyn Transport) -> Response<Body> {
         let status = if self.is_up(backend) { "healthy" } else { "degraded" };
         let last = self.last.load();
         let mcp = last.as_deref();

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcp_http::{Body, full};
+use mcp_transport::Transport;
 use portcullis_listener::Connections;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -10,8 +11,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-use crate::backend::Backend;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 struct Code {
@@ -64,7 +63,7 @@ impl Metrics {
     }
 
     /// The report; `up` says whether the server answered its last check.
-    pub(crate) fn report(&self, backend: &Backend, up: bool) -> http::Response<Body> {
+    pub(crate) fn report(&self, backend: &dyn Transport, up: bool) -> http::Response<Body> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.connections.set(number(self.open.count()));
         self.sessions.set(number(backend.sessions()));

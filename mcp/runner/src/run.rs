@@ -1,10 +1,10 @@
 //! From the document to a running proxy, and to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
-use mcp_transport::Transport as _;
 use portcullis_listener::{Limits, Server};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::RunError;
 use crate::app::App;
-use crate::backend::{Backend, plan};
+use crate::backend::plan;
 use crate::config::{load, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
@@ -41,10 +41,6 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     if !ignored.is_empty() {
         tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
     }
-    let configs = middleware(&config).map_err(|field| {
-        let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
-        RunError::Unserved { path: path.clone(), field, problem }
-    })?;
     let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
     let drain_delay = options.drain_delay;
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
@@ -56,8 +52,17 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         .map_err(|source| RunError::System { what: "start the runtime", source })?;
     runtime.block_on(async {
         let mut ending = Ending::new()?;
+        // Nobody is served before everything is built; what the chain checks depends on the address.
+        let server = Server::bind(&address, limits).await;
+        let server = server.map_err(|source| RunError::Listen { address, source })?;
+        let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
+        let entries = middleware(&config, local.ip().to_canonical().is_loopback()).map_err(|field| {
+            let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
+            RunError::Unserved { path: path.clone(), field, problem }
+        })?;
         let tasks = TaskTracker::new();
         let settings = ProxySettings {
+            address: local,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
             files_root: options.files_root.clone(),
@@ -66,12 +71,10 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             tasks: tasks.clone(),
         };
         let chain = mcp_gate::registry()
-            .build(&configs, &settings)
+            .build_behind(&entries.own, &entries.chain, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
-        let server = Server::bind(&address, limits).await;
-        let server = server.map_err(|source| RunError::Listen { address, source })?;
-        let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
+        let forwards = plan.forwards();
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
@@ -81,12 +84,13 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             chain: chain.clone(),
             transport: backend.service(),
             backend,
+            forwards,
             stateless: config.stateless,
             read_timeout,
             health,
             metrics: Metrics::new(server.connections()),
             metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),
-            ending: CancellationToken::new(),
+            ending: AtomicBool::new(false),
             drain: CancellationToken::new(),
         });
         chain.announce();
@@ -95,15 +99,15 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
             delay = ending.asked(drain_delay) => {
-                app.ending.cancel();
+                app.ending.store(true, Relaxed);
                 tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
                 // Whoever asks again does not want to wait.
                 let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
                 Ok(())
             }
-            () = failed(&app.backend) => Err(RunError::ServerFailed),
+            () = app.backend.failed() => Err(RunError::ServerFailed),
         };
-        app.ending.cancel();
+        app.ending.store(true, Relaxed);
         app.drain.cancel();
         if let Err(error) = serving.await {
             tracing::error!(%error, "the listener broke");
@@ -113,8 +117,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
         drop(chain);
-        if let Some(App { backend: Backend::Stdio(front), .. }) = Arc::into_inner(app) {
-            Box::new(front).shut_down().await;
+        if let Some(App { backend, .. }) = Arc::into_inner(app) {
+            backend.shut_down().await;
         }
         tasks.close();
         let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;
@@ -140,9 +144,7 @@ fn limits(read_timeout: Duration, drain_delay: Duration) -> Limits {
 /// Checks the server and serves the diagnostics until `last`.
 async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: CancellationToken) {
     let monitor = async {
-        if let Backend::Http(proxy) = &app.backend {
-            let _ = last.run_until_cancelled(app.health.monitor(proxy, &app.metrics)).await;
-        }
+        let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
     };
     let metrics = async {
         if let Some(server) = metrics_server {
@@ -150,13 +152,6 @@ async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: Cancellatio
         }
     };
     tokio::join!(monitor, metrics);
-}
-
-async fn failed(backend: &Backend) {
-    match backend {
-        Backend::Http(_) => std::future::pending().await,
-        Backend::Stdio(front) => front.failed().await,
-    }
 }
 
 fn address(host: &str, port: u16) -> String {

@@ -242,10 +242,11 @@ impl Inner {
         match answer {
             Ok(mut response) => {
                 let over = response.status().is_success() || response.status() == StatusCode::NOT_FOUND;
-                if outgoing.method == Method::DELETE && over {
-                    if let Err(error) = self.sessions.remove(&session.id, &session.principal).await {
-                        tracing::error!(%error, "cannot forget a session that is over");
-                    }
+                if outgoing.method == Method::DELETE
+                    && over
+                    && let Err(error) = self.sessions.remove(&session.id, &session.principal).await
+                {
+                    tracing::error!(%error, "cannot forget a session that is over");
                 }
                 if let Some(value) = response.headers_mut().get_mut(mcp::SESSION_ID)
                     && let Ok(id) = HeaderValue::from_str(&session.id)

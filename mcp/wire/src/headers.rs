@@ -214,7 +214,10 @@ impl<'a> Arguments<'a> {
     }
 }
 
-pub(crate) fn scalar_at<'a>(arguments: &'a RawValue, path: &[impl AsRef<str>]) -> Result<Option<Cow<'a, str>>, MessageError> {
+pub(crate) fn scalar_at<'a>(
+    arguments: &'a RawValue,
+    path: &[impl AsRef<str>],
+) -> Result<Option<Cow<'a, str>>, MessageError> {
     let mut at = arguments;
     for name in path {
         let Some(next) = member(at, name.as_ref())? else { return Ok(None) };

@@ -90,21 +90,28 @@ async fn a_stateless_client_is_served_over_a_shared_pipe_without_handshake_or_se
         });
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
     };
-    let modern = [("mcp-protocol-version", "2026-07-28")];
-    let discovered = runner.post(&modern, &ask(json!(1), "server/discover", json!({}))).await;
+    let version = ("mcp-protocol-version", "2026-07-28");
+    let modern = |method| [version, ("mcp-method", method)];
+    let discovered = runner.post(&modern("server/discover"), &ask(json!(1), "server/discover", json!({}))).await;
     assert_eq!((discovered.status, discovered.header("mcp-session-id")), (200, None));
     assert!(discovered.message()["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
+    let [version, method] = modern("tools/call");
     let called = runner
-        .post(&modern, &ask(json!("two"), "tools/call", json!({"name": "greet", "arguments": {"name": "Ada"}})))
+        .post(
+            &[version, method, ("mcp-name", "greet")],
+            &ask(json!("two"), "tools/call", json!({"name": "greet", "arguments": {"name": "Ada"}})),
+        )
         .await;
     assert_eq!(called.message()["id"], "two");
     assert_eq!(called.message()["result"]["content"][0]["text"], "Hi Ada");
     // The binding's status for a method that the server does not know.
-    let unknown = runner.post(&modern, &ask(json!(3), "no/such", json!({}))).await;
+    let unknown = runner.post(&modern("no/such"), &ask(json!(3), "no/such", json!({}))).await;
     assert_eq!((unknown.status, unknown.message()["error"]["code"].clone()), (404, json!(-32601)));
     // What belongs to a subscription names it by the client's id, not by the one that the process knows.
     let listen = ask(json!("L"), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
-    let headers = [modern[0], ("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+    let [version, method] = modern("subscriptions/listen");
+    let accept = ("accept", "application/json, text/event-stream");
+    let headers = [version, method, ("content-type", "application/json"), accept];
     let mut stream = runner.send(runner.build(http::Method::POST, "/mcp", &headers, &listen)).await;
     let frame = crate::support::within("the acknowledgement", stream.body_mut().frame()).await.unwrap().unwrap();
     let frame = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();

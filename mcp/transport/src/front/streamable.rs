@@ -68,7 +68,12 @@ impl Streamable {
         let cancel = CancellationToken::new();
         let tasks = TaskTracker::new();
         let (mux, state) = Mux::start(pipe, config.mux, &cancel, &tasks).await?;
-        Ok(Self { front: Arc::new(Front { mux, sessions, config, tools: modern::Tools::default() }), state, cancel, tasks })
+        Ok(Self {
+            front: Arc::new(Front { mux, sessions, config, tools: modern::Tools::default() }),
+            state,
+            cancel,
+            tasks,
+        })
     }
 }
 

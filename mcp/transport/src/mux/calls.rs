@@ -83,9 +83,8 @@ impl Calls {
             let room = call.origin.as_ref().map(|origin| self.backlog.room(&origin.client, bytes.len()));
             (!matches!(room, Some(None))).then(|| Message { bytes: bytes.into(), room: room.flatten() })
         });
-        match message {
-            Some(message) => drop(stream.try_send(message)),
-            None => tracing::debug!("dropped a notification: its reader is behind"),
+        if message.is_none_or(|message| stream.try_send(message).is_err()) {
+            tracing::debug!("dropped a notification: its reader is gone or behind");
         }
     }
 
