@@ -133,7 +133,7 @@ async fn sessions(path: &Path) -> Result<String> {
         if number % COMPARED == 0 {
             let now = proc::cpu(pid)?;
             // Three requests: initialize, the client's notification, the call.
-            marks.push(milliseconds(now - last) / (3 * COMPARED) as f64);
+            marks.push(milliseconds(now.saturating_sub(last)) / (3 * COMPARED) as f64);
             last = now;
         }
     }
@@ -196,8 +196,9 @@ async fn streams(path: &Path, streams: usize) -> Result<String> {
             }
         }
         let (ms, within) = (milliseconds(slowest), timeout.as_secs());
-        text +=
-            &format!("; {path} {late} of {PROBED} probes failed or took over {within} s, slowest answer {ms:.1} ms");
+        let probes =
+            format!("; {path} {late} of {PROBED} probes failed or took over {within} s, slowest answer {ms:.1} ms");
+        text.push_str(&probes);
     }
     let (now, _) = pair.resident()?;
     drop(open);

@@ -45,7 +45,9 @@ pub fn table(title: &str, rows: &[&Row], without: Option<&Row>, ours: &Row, base
     let mut lines = vec![line(title, COLUMNS.map(str::to_owned))];
     for row in rows {
         let added = |figure: fn(&Round) -> f64| {
-            without.filter(|without| without.proxy != row.proxy && row.peak.is_some()).and_then(|without| row.added(without, figure))
+            without
+                .filter(|without| without.proxy != row.proxy && row.peak.is_some())
+                .and_then(|without| row.added(without, figure))
         };
         let cells = [
             shown(row.median(|round| Some(round.one.p50)), 3),

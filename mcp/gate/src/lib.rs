@@ -10,6 +10,7 @@
 
 mod auth;
 mod bodylimit;
+mod origin;
 mod parser;
 mod recovery;
 mod tools;
@@ -23,6 +24,7 @@ use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     registry
+        .register(chain::ORIGIN, |parameters, context| Ok(origin::Origin::new(parameters, context)))
         .register(chain::BODY_LIMIT, |parameters, _| Ok(bodylimit::BodyLimit::new(parameters)))
         .register(chain::AUTH, auth::Auth::new)
         .register(TOOL_FILTER, tools::ToolFilter::new)

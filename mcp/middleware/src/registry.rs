@@ -1,6 +1,7 @@
 //! Middleware by their type names, and how each is built from its parameters.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct ProxySettings {
     pub server_name: String,
     /// Transport of the MCP server; told to webhooks whose parameters name none.
     pub transport: String,
+    /// Where the proxy listens.
+    pub address: SocketAddr,
     /// Put before the absolute paths of the document, for running it outside the container it was written for.
     pub files_root: Option<PathBuf>,
     /// Who calls when nobody has to log in: the operating system's user, or `local`.
@@ -96,9 +99,23 @@ impl Registry {
     /// Names the first middleware that cannot be built as it is written: an unknown type, a bad parameter, and whatever else its type
     /// refuses.
     pub fn build(&self, configs: &[MiddlewareConfig], settings: &ProxySettings) -> Result<Chain, BuildError> {
-        let mut middleware = Vec::with_capacity(configs.len());
-        let mut kinds = Vec::with_capacity(configs.len());
-        for (index, MiddlewareConfig { kind, parameters }) in configs.iter().enumerate() {
+        self.build_behind(&[], configs, settings)
+    }
+
+    /// The same, behind middleware that the proxy adds itself: errors count the entries of the document alone.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_behind(
+        &self,
+        own: &[MiddlewareConfig],
+        configs: &[MiddlewareConfig],
+        settings: &ProxySettings,
+    ) -> Result<Chain, BuildError> {
+        let mut middleware = Vec::with_capacity(own.len() + configs.len());
+        let mut kinds = Vec::with_capacity(own.len() + configs.len());
+        for (at, MiddlewareConfig { kind, parameters }) in own.iter().chain(configs).enumerate() {
+            let index = at.saturating_sub(own.len());
             let context = BuildContext { settings, index, kind, before: &kinds };
             let Some(build) = self.builds.get(kind) else {
                 let supported = self.kinds().collect::<Vec<_>>().join(", ");

@@ -75,6 +75,7 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
     let settings = ProxySettings {
         server_name: "demo".to_owned(),
         transport: "streamable-http".to_owned(),
+        address: SocketAddr::from(([10, 0, 0, 1], 8080)),
         files_root: None,
         local_user: "alice".to_owned(),
         provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),

@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, webhook};
+use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
 
+/// `type` of the check for which web pages a request may come.
+pub const ORIGIN: &str = "origin";
 /// `type` of the bound on request bodies.
 pub const BODY_LIMIT: &str = "bodylimit";
 /// `type` of the middleware that says who calls.
@@ -35,7 +37,8 @@ const fn later(kind: &'static str) -> Row {
 }
 
 /// Every type of middleware that an operator writes, the outermost first (toolhive-operator §3).
-const TABLE: [Row; 18] = [
+const TABLE: [Row; 19] = [
+    built(ORIGIN),
     built(BODY_LIMIT),
     later("audit"),
     built(AUTH),
@@ -97,6 +100,19 @@ pub fn default_chain(max_bytes: Option<u64>) -> Vec<MiddlewareConfig> {
     ]
 }
 
+impl ToolFilterParameters {
+    /// The entries of the chain, which stand next to each other between `auth` and `mcp-parser`. None when these
+    /// parameters ask for nothing.
+    pub fn middleware(&self) -> Vec<MiddlewareConfig> {
+        if self.filter_tools.is_empty() && self.tools_override.is_empty() {
+            return Vec::new();
+        }
+        // Strings and maps with string keys always serialize.
+        let parameters = serde_json::to_value(self).unwrap_or_default();
+        [TOOL_FILTER, TOOL_CALL_FILTER].map(|kind| MiddlewareConfig::new(kind, parameters.clone())).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,12 +121,14 @@ mod tests {
     fn a_chain_is_sorted_into_the_order_of_the_contract() {
         let entry = |kind: &str| MiddlewareConfig::new(kind, Value::Null);
         let mut chain: Vec<_> =
-            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "mcp-parser"]
+            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "origin", "mcp-parser"]
                 .map(entry)
                 .into();
         sort(&mut chain);
         let kinds: Vec<_> = chain.iter().map(|entry| entry.kind.as_str()).collect();
-        assert_eq!(kinds, ["bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"]);
+        let expected =
+            ["origin", "bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"];
+        assert_eq!(kinds, expected);
     }
 
     #[test]

@@ -31,6 +31,6 @@ pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
-pub use parameters::{AuthParameters, BodyLimitParameters, NoParameters, Parameters};
+pub use parameters::{AuthParameters, BodyLimitParameters, NoParameters, OriginParameters, Parameters};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

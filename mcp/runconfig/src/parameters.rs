@@ -58,6 +58,19 @@ impl Parameters for BodyLimitParameters {
     }
 }
 
+/// Parameters of `origin`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OriginParameters {
+    /// The values of `Origin` that are let in; empty where the default holds.
+    pub allowed_origins: Vec<String>,
+}
+
+impl Parameters for OriginParameters {
+    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
+        Ok(Self { allowed_origins: Members::of(value, path)?.strings("allowed_origins")? })
+    }
+}
+
 /// Parameters of `auth`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuthParameters {

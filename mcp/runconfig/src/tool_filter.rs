@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value};
 
 use crate::{
-    MiddlewareConfig, Parameters, ParseError,
+    Parameters, ParseError,
     members::{Members, wrong_type},
 };
 
@@ -41,19 +41,6 @@ pub struct ToolOverride {
     /// Members this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
-}
-
-impl ToolFilterParameters {
-    /// The entries of the chain, which stand next to each other between `auth` and `mcp-parser`. None when these
-    /// parameters ask for nothing.
-    pub fn middleware(&self) -> Vec<MiddlewareConfig> {
-        if self.filter_tools.is_empty() && self.tools_override.is_empty() {
-            return Vec::new();
-        }
-        // Strings and maps with string keys always serialize.
-        let parameters = serde_json::to_value(self).unwrap_or_default();
-        [TOOL_FILTER, TOOL_CALL_FILTER].map(|kind| MiddlewareConfig::new(kind, parameters.clone())).into()
-    }
 }
 
 impl Parameters for ToolFilterParameters {

@@ -1,6 +1,7 @@
 //! One request: the reserved paths, the method gate, then the gate and the transport.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -53,8 +54,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// Whether `/metrics` is served here, and not by the diagnostics listener alone.
     pub(crate) metrics_here: bool,
-    /// Cancelled when the proxy is to end: it is not ready, and still serves.
-    pub(crate) ending: CancellationToken,
+    /// Set when the proxy is to end: it is not ready, and still serves.
+    pub(crate) ending: AtomicBool,
     /// Cancelled when the listener closes: streams end.
     pub(crate) drain: CancellationToken,
 }
@@ -80,7 +81,7 @@ impl Handler for App {
             self.metrics.count(response.status());
             response
         };
-        if self.ending.is_cancelled() {
+        if self.ending.load(Relaxed) {
             // The client's next request goes over a new connection, which the Service leads to another pod.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -122,13 +123,13 @@ impl App {
                 Some(refusal)
             }
             "/health" => Some(self.health.report(&*self.backend)),
-            "/readyz" if self.ending.is_cancelled() => {
+            "/readyz" if self.ending.load(Relaxed) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" if !self.metrics_here => Some(text(
                 StatusCode::NOT_FOUND,
-                "metrics are served by the diagnostics listener alone, on port 9464\n",
+                "metrics are served by the diagnostics listener alone, on port 9464 or telemetry_config.prometheusPort\n",
             )),
             "/metrics" => Some(self.metrics()),
             _ => {

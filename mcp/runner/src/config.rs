@@ -76,14 +76,21 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The middleware that the document asks for, the first outermost.
+/// The middleware of a proxy, the first outermost.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    /// What other members of the document ask for, and the address: a proxy that listens on a loopback address checks `Origin` and
+    /// `Host` unasked. They stand outside of the chain.
+    pub(crate) own: Vec<MiddlewareConfig>,
+    /// The document's chain.
+    pub(crate) chain: Vec<MiddlewareConfig>,
+}
+
+/// The middleware that the document asks for.
 ///
 /// # Errors
 /// The member that asks for a guard that is not built.
-pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, String> {
-    if !config.allowed_origins.is_empty() {
-        return Err("allowed_origins".to_owned());
-    }
+pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Entries, String> {
     let mut entries = config.middleware_configs.clone();
     if entries.is_empty() {
         // Go's decoder does not look at case, so neither may this.
@@ -93,13 +100,17 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<MiddlewareConfig>, St
         }
         entries = default_chain(config);
     }
+    let mut own = Vec::new();
+    if !config.allowed_origins.is_empty() || loopback && entries.iter().all(|entry| entry.kind != chain::ORIGIN) {
+        own.push(MiddlewareConfig::new(chain::ORIGIN, json!({"allowed_origins": config.allowed_origins})));
+    }
     if config.max_request_body_size > 0 {
         entries.retain(|entry| entry.kind != chain::BODY_LIMIT);
-        entries.insert(0, MiddlewareConfig::new(chain::BODY_LIMIT, json!({"max_bytes": config.max_request_body_size})));
+        own.push(MiddlewareConfig::new(chain::BODY_LIMIT, json!({"max_bytes": config.max_request_body_size})));
     }
     let end = entries.iter().rposition(|entry| entry.kind == chain::RECOVERY).unwrap_or(entries.len());
     entries.splice(end..end, config.additional_middleware_configs.iter().cloned());
-    Ok(entries)
+    Ok(Entries { own, chain: entries })
 }
 
 fn default_chain(config: &RunConfig) -> Vec<MiddlewareConfig> {
@@ -149,8 +160,13 @@ mod tests {
         RunConfig::parse(document.as_bytes()).unwrap()
     }
 
+    fn entries(members: &str, loopback: bool) -> Vec<MiddlewareConfig> {
+        let Entries { own, chain } = middleware(&parse(members), loopback).unwrap();
+        own.into_iter().chain(chain).collect()
+    }
+
     fn kinds(members: &str) -> Vec<String> {
-        middleware(&parse(members)).unwrap().into_iter().map(|entry| entry.kind).collect()
+        entries(members, false).into_iter().map(|entry| entry.kind).collect()
     }
 
     #[test]
@@ -184,25 +200,48 @@ mod tests {
     }
 
     #[test]
+    fn origins_are_checked_where_they_are_listed_and_on_a_loopback_address_unasked() {
+        let origins = |members: &str, loopback: bool| -> Vec<(usize, Value)> {
+            let entries = entries(members, loopback).into_iter().enumerate();
+            entries.filter(|(_, entry)| entry.kind == "origin").map(|(at, entry)| (at, entry.parameters)).collect()
+        };
+        let own = r#","middleware_configs":[{"type":"auth"},{"type":"origin","parameters":{"allowed_origins":["http://b"]}}]"#;
+        let [a, b, none] =
+            [json!(["http://a"]), json!(["http://b"]), json!([])].map(|list| json!({"allowed_origins": list}));
+        for (members, loopback, expected) in [
+            ("", false, vec![]),
+            ("", true, vec![(0, none)]),
+            (r#","allowed_origins":["http://a"],"max_request_body_size":7"#, false, vec![(0, a.clone())]),
+            (r#","allowed_origins":["http://a"]"#, true, vec![(0, a.clone())]),
+            (own, true, vec![(1, b.clone())]),
+            (&format!(r#"{own},"allowed_origins":["http://a"]"#), false, vec![(0, a), (2, b)]),
+        ] {
+            assert_eq!(origins(members, loopback), expected, "{members} {loopback}");
+        }
+    }
+
+    #[test]
     fn a_guard_that_is_not_built_is_refused_by_name_not_left_out() {
         for (members, field) in [
-            (r#","allowed_origins":["http://a"]"#, "allowed_origins"),
             (r#","oidc_config":{"Issuer":"https://i"}"#, "oidc_config"),
             (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
             (r#","audit_config":{}"#, "audit_config"),
         ] {
-            assert_eq!(middleware(&parse(members)).unwrap_err(), field);
+            assert_eq!(middleware(&parse(members), false).unwrap_err(), field);
         }
         assert!(
-            middleware(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#))
-                .is_ok()
+            middleware(
+                &parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#),
+                false
+            )
+            .is_ok()
         );
     }
 
     #[test]
     fn the_documents_own_body_limit_replaces_those_of_the_chain() {
         let limits = |members: &str| {
-            let entries = middleware(&parse(members)).unwrap();
+            let entries = entries(members, false);
             let limits = entries.iter().map(|entry| (entry.kind.clone(), entry.parameters["max_bytes"].clone()));
             limits.collect::<Vec<_>>()
         };

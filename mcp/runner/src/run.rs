@@ -1,6 +1,7 @@
 //! From the document to a running proxy, and to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
@@ -40,10 +41,6 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     if !ignored.is_empty() {
         tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
     }
-    let configs = middleware(&config).map_err(|field| {
-        let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
-        RunError::Unserved { path: path.clone(), field, problem }
-    })?;
     let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
     let drain_delay = options.drain_delay;
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
@@ -55,8 +52,17 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         .map_err(|source| RunError::System { what: "start the runtime", source })?;
     runtime.block_on(async {
         let mut ending = Ending::new()?;
+        // Nobody is served before everything is built; what the chain checks depends on the address.
+        let server = Server::bind(&address, limits).await;
+        let server = server.map_err(|source| RunError::Listen { address, source })?;
+        let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
+        let entries = middleware(&config, local.ip().to_canonical().is_loopback()).map_err(|field| {
+            let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
+            RunError::Unserved { path: path.clone(), field, problem }
+        })?;
         let tasks = TaskTracker::new();
         let settings = ProxySettings {
+            address: local,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
             files_root: options.files_root.clone(),
@@ -65,12 +71,9 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             tasks: tasks.clone(),
         };
         let chain = mcp_gate::registry()
-            .build(&configs, &settings)
+            .build_behind(&entries.own, &entries.chain, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
-        let server = Server::bind(&address, limits).await;
-        let server = server.map_err(|source| RunError::Listen { address, source })?;
-        let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
         let forwards = plan.forwards();
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
@@ -87,7 +90,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             health,
             metrics: Metrics::new(server.connections()),
             metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),
-            ending: CancellationToken::new(),
+            ending: AtomicBool::new(false),
             drain: CancellationToken::new(),
         });
         chain.announce();
@@ -96,7 +99,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
             delay = ending.asked(drain_delay) => {
-                app.ending.cancel();
+                app.ending.store(true, Relaxed);
                 tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
                 // Whoever asks again does not want to wait.
                 let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
@@ -104,7 +107,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             }
             () = app.backend.failed() => Err(RunError::ServerFailed),
         };
-        app.ending.cancel();
+        app.ending.store(true, Relaxed);
         app.drain.cancel();
         if let Err(error) = serving.await {
             tracing::error!(%error, "the listener broke");

@@ -80,6 +80,7 @@ fn chain() -> Chain {
     let configs = [("bodylimit", json!({"max_bytes": 1000})), ("auth", json!({})), ("mcp-parser", json!({}))];
     let configs = configs.map(|(kind, parameters)| MiddlewareConfig::new(kind, parameters));
     let settings = ProxySettings {
+        address: "192.0.2.2:80".parse().unwrap(),
         server_name: "foreign".to_owned(),
         transport: "stdio".to_owned(),
         files_root: None,

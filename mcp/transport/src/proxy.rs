@@ -139,7 +139,7 @@ impl Inner {
             Err(CollectError::TooLarge { .. }) => {
                 return text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
             }
-            Err(_) => return text(StatusCode::BAD_REQUEST, "Bad Request"),
+            Err(_) => return text(StatusCode::BAD_REQUEST, "Invalid request body"),
         };
         if parts.method == Method::POST {
             return self.post(parts, body).await;

@@ -1,6 +1,6 @@
 //! JSON-RPC error bodies as the original's proxies write them (toolhive-runner §2.2).
 
-use crate::Id;
+use crate::{Id, MessageError};
 
 /// Error codes that proxies put into JSON-RPC errors.
 pub mod code {
@@ -96,6 +96,20 @@ impl<'a> ErrorBody<'a> {
             let error = object([code, text, data]);
             object([version, id, member("error", Some(&error))]).into_bytes()
         }
+    }
+}
+
+impl MessageError {
+    /// The JSON-RPC error body (toolhive-0.63 §4.1). Only a message that could be read up to a number has its id echoed.
+    pub fn body(&self) -> Vec<u8> {
+        let (code, id) = match self {
+            Self::Batch => return ErrorBody::batch().encode(),
+            Self::Encoding => (code::PARSE, None),
+            Self::Json(error) if !error.is_data() => (code::PARSE, None),
+            Self::Json(_) | Self::Envelope(_) | Self::Ambiguous(_) => (code::INVALID_REQUEST, None),
+            Self::Number { id, .. } => (code::INVALID_REQUEST, id.as_deref()),
+        };
+        ErrorBody::new(code, &self.to_string()).raw_id(id).encode()
     }
 }
 

@@ -8,6 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use crate::error_body::{ErrorBody, code};
+pub use crate::message::name_member;
 use crate::message::{Members, member, string};
 use crate::{Id, Message, MessageError};
 
@@ -24,16 +25,6 @@ pub const PARAM_PREFIX: &str = "mcp-param-";
 
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
-
-/// The member of `params` that `Mcp-Name` mirrors for `method`.
-pub fn name_member(method: &str) -> Option<&'static str> {
-    match method {
-        "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" | "skills/get" => Some("uri"),
-        method if method.starts_with("tasks/") => Some("taskId"),
-        _ => None,
-    }
-}
 
 /// A header value for `text`: as it is where that is safe, else `=?base64?…?=`. An empty text is not safe: clients and proxies drop
 /// headers without a value.

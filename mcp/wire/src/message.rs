@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::error_body::{ErrorBody, code};
 use crate::guard::{Ambiguity, check_case, check_message};
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
@@ -42,20 +41,6 @@ pub enum MessageError {
         /// The message's id as JSON text.
         id: Option<Box<str>>,
     },
-}
-
-impl MessageError {
-    /// The JSON-RPC error body (toolhive-0.63 §4.1). Only a message that could be read up to a number has its id echoed.
-    pub fn body(&self) -> Vec<u8> {
-        let (code, id) = match self {
-            Self::Batch => return ErrorBody::batch().encode(),
-            Self::Encoding => (code::PARSE, None),
-            Self::Json(error) if !error.is_data() => (code::PARSE, None),
-            Self::Json(_) | Self::Envelope(_) | Self::Ambiguous(_) => (code::INVALID_REQUEST, None),
-            Self::Number { id, .. } => (code::INVALID_REQUEST, id.as_deref()),
-        };
-        ErrorBody::new(code, &self.to_string()).raw_id(id).encode()
-    }
 }
 
 /// A JSON-RPC id: a string or a number, kept as it was written.
@@ -229,8 +214,18 @@ impl<'a> Message<'a> {
     ///
     /// `None` where the method names no such member or it is absent or not a string.
     pub fn target(&self) -> Result<Option<Cow<'a, str>>, MessageError> {
-        let Some(member) = self.method().and_then(crate::headers::name_member) else { return Ok(None) };
+        let Some(member) = self.method().and_then(name_member) else { return Ok(None) };
         Ok(self.param(member)?.and_then(string))
+    }
+}
+
+/// The member of `params` that `Mcp-Name` mirrors for `method`.
+pub fn name_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" | "skills/get" => Some("uri"),
+        method if method.starts_with("tasks/") => Some("taskId"),
+        _ => None,
     }
 }
 

@@ -1,9 +1,7 @@
-//! The bodies of a request and of its answer, and what the reader of a request should know of the listener.
+//! The bodies of a request and of its answer.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::BoxError;
+use crate::crowded::Crowded;
 use crate::places::{Busy, Place};
 
 /// How long, and how much in bytes, of a body is read that nobody wants.
@@ -57,21 +56,6 @@ impl Body for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
-    }
-}
-
-/// Whether connections came for which there was no place, and there still is none.
-#[derive(Clone, Debug, Default)]
-pub struct Crowded(Arc<AtomicBool>);
-
-impl Crowded {
-    /// Whether somebody waits for a place now.
-    pub fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, crowded: bool) {
-        self.0.store(crowded, Ordering::Relaxed);
     }
 }
 

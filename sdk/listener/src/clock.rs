@@ -79,7 +79,6 @@ impl Clock {
         match phase {
             (Doing::Serves, ..) => now + LOOK,
             (_, 0, Told::Leave) => now + LEAVE_UNHEARD,
-            // hyper closes a connection that idles when it is told to, but not before its first request.
             (_, _, Told::Leave) | (_, 0, Told::End | Told::Cut) => now + LEAVE,
             (Doing::Waits, 0, Told::Stay) => self.first_request,
             (Doing::Reads, 0, Told::Stay) => self.first_request.min(now + self.limits.head),

@@ -115,9 +115,10 @@ async fn requests<H: Handler>(
     let ended = poll_fn(|cx| {
         let news = place.listen(cx.waker());
         if news > told {
-            if told == Told::Stay {
-                // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that
-                // the client's pool does not send its next request here.
+            // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that the
+            // client's pool does not send its next request here. One on which nothing was asked would be ended at once,
+            // and with it a request that is just arriving: the clock gives it a moment.
+            if place.asked() > 0 {
                 connection.as_mut().graceful_shutdown();
             }
             told = news;
@@ -149,9 +150,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
         }
         let refusal = || come_again(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are at work");
         let shed = handler.shed(request).await;
-        let mut answer = shed.map_or_else(|| refusal().map(Either::Right), |answer| answer.map(Either::Left));
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        answer
+        shed.map_or_else(|| refusal().map(Either::Right), |answer| answer.map(Either::Left))
     };
     let mut answer = pin!(answer);
     let answer = poll_fn(|cx| match place.told() {
@@ -161,5 +160,9 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
         }
         _ => answer.as_mut().poll(cx),
     });
-    answer.await.map(|body| Answer { body, _busy: busy })
+    let mut answer = answer.await;
+    if place.reserved() || place.told() != Told::Stay {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer.map(|body| Answer { body, _busy: busy })
 }

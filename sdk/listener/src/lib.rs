@@ -28,6 +28,7 @@
 mod body;
 mod clock;
 mod connection;
+mod crowded;
 mod handler;
 mod limits;
 mod places;
@@ -38,7 +39,8 @@ mod tls;
 /// Any error that the body of an answer may end with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-pub use body::{Crowded, RequestBody, discard};
+pub use body::{RequestBody, discard};
+pub use crowded::Crowded;
 pub use handler::{Handler, come_again};
 pub use limits::Limits;
 pub use server::{Connections, MISTRUSTED, Server};

@@ -11,7 +11,7 @@ use std::task::Waker;
 use futures::task::AtomicWaker;
 use tokio::sync::Notify;
 
-use crate::body::Crowded;
+use crate::crowded::Crowded;
 
 /// Connections that are told to leave at the same time. More than one, so that clients that take their time to leave do
 /// not hold up all that wait; few, so that no pool is emptied for one newcomer.
@@ -26,7 +26,7 @@ pub(crate) struct Places {
     taken: Vec<Place>,
     /// So many are in `taken` when it is next looked for those that are free again.
     sweep_at: usize,
-    idle: Arc<Notify>,
+    changed: Arc<Notify>,
     crowded: Crowded,
 }
 
@@ -47,8 +47,8 @@ struct State {
     look: AtomicBool,
     /// The connection's task.
     task: AtomicWaker,
-    /// Told when a request ends while the listener is crowded.
-    idle: Arc<Notify>,
+    /// Told when a request begins or ends while the listener is crowded.
+    changed: Arc<Notify>,
     crowded: Crowded,
 }
 
@@ -91,7 +91,7 @@ impl Places {
             told: AtomicU8::new(Told::Stay as u8),
             look: AtomicBool::new(false),
             task: AtomicWaker::new(),
-            idle: Arc::clone(&self.idle),
+            changed: Arc::clone(&self.changed),
             crowded: self.crowded.clone(),
         }));
         self.taken.push(place.clone());
@@ -132,9 +132,10 @@ impl Places {
         self.crowded.set(crowded);
     }
 
-    /// Waits until a connection has ended a request. Only heard while the listener is crowded.
-    pub(crate) async fn some_idle(&self) {
-        self.idle.notified().await;
+    /// Waits until a connection has begun or ended a request: [`Self::free_some`] may say something else then. Only heard
+    /// while the listener is crowded.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 }
 
@@ -210,7 +211,14 @@ impl Place {
     pub(crate) fn request(&self) -> Busy {
         self.0.asked.fetch_add(1, Relaxed);
         self.0.doing.store(Doing::Serves as u8, Relaxed);
+        self.tell_crowd();
         Busy(self.clone())
+    }
+
+    fn tell_crowd(&self) {
+        if self.0.crowded.get() {
+            self.0.changed.notify_one();
+        }
     }
 
     /// Has the socket see whether its client is still there, when it is next flushed.
@@ -243,14 +251,14 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.waits();
-        if self.0.crowded().get() {
-            self.0.0.idle.notify_one();
-        }
+        self.0.tell_crowd();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn take(places: &mut Places, network: u8, count: usize) -> Vec<Place> {
@@ -282,6 +290,18 @@ mod tests {
         assert!(places.free_some());
         assert_eq!((left(&working), left(&idle)), (vec![false; 3], vec![true]));
         drop(busy);
+    }
+
+    #[test]
+    fn one_that_is_told_to_leave_and_begins_a_request_does_not_hold_up_those_that_wait() {
+        let mut places = Places::default();
+        let place = take(&mut places, 1, 1).remove(0);
+        places.crowded(true);
+        assert!(places.free_some(), "it is to leave");
+        assert!(places.changed().now_or_never().is_none());
+        let _busy = place.request();
+        assert!(places.changed().now_or_never().is_some(), "whoever waits for it looks again");
+        assert!(!places.free_some(), "all are at work");
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Server {
                     said = Some(Instant::now());
                     warn!(?alert, "{MISTRUSTED}");
                 },
-                () = places.some_idle(), if next.is_some() => {}
+                () = places.changed(), if next.is_some() => {}
                 accepted = accept(&listener), if next.is_none() => next = Some(accepted),
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::{Request, Response};
-use portcullis_listener::{Handler, Limits, RequestBody, Server};
+use portcullis_listener::{Connections, Handler, Limits, RequestBody, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -68,6 +68,7 @@ impl Handler for Handled {
 
 struct Serving {
     address: SocketAddr,
+    connections: Connections,
     stop: CancellationToken,
     ended: tokio::task::JoinHandle<()>,
     _stop: DropGuard,
@@ -76,8 +77,9 @@ struct Serving {
 async fn serve(limits: Limits) -> Serving {
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0), limits).await.unwrap();
     let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
+    let connections = server.connections();
     let ended = tokio::spawn(server.serve_plain(Arc::new(Handled), stop.clone()));
-    Serving { address, _stop: stop.clone().drop_guard(), stop, ended }
+    Serving { address, connections, _stop: stop.clone().drop_guard(), stop, ended }
 }
 
 impl Serving {
@@ -195,6 +197,24 @@ async fn a_client_that_reads_slowly_is_not_given_up_and_one_that_stops_is() {
     let mut rest = Vec::new();
     let _ = timeout(PATIENCE, stopped.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.len() < LARGE, "{}", rest.len());
+}
+
+#[tokio::test]
+async fn a_request_that_arrives_as_the_listener_closes_is_not_lost() {
+    let serving = serve(Limits::default()).await;
+    let mut late = serving.connect_from(1).await;
+    timeout(PATIENCE, async {
+        while serving.connections.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    serving.stop.cancel();
+    timeout(PATIENCE, async { while TcpStream::connect(serving.address).await.is_ok() {} }).await.unwrap();
+    let head = ask(&mut late, "/").await;
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+    assert!(is_closed(&mut late).await);
 }
 
 #[tokio::test]

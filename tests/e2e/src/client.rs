@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rmcp::ServiceExt as _;
-use rmcp::model::{CallToolRequestParams, ClientConfig};
-use rmcp::service::{RoleClient, RunningService, ServiceError};
+use rmcp::model::{CallToolRequestParams, ClientConfig, ProtocolVersion};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
 
@@ -42,6 +42,16 @@ impl McpClient {
         Ok(Self { service })
     }
 
+    /// Connects to `url` in the stateless era: no handshake, no session.
+    pub async fn connect_stateless(url: &str) -> Result<Self> {
+        let transport = StreamableHttpClientTransport::from_uri(url);
+        let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+        let connecting = ClientConfig::default().serve_with_lifecycle(transport, lifecycle);
+        let service =
+            tokio::time::timeout(CALL, connecting).await.context("the MCP server did not answer in time")??;
+        Ok(Self { service })
+    }
+
     /// The names of the server's tools.
     pub async fn tools(&self) -> Result<Vec<String>> {
         let tools =
@@ -51,11 +61,11 @@ impl McpClient {
 
     /// Calls the `greet` tool of the `everything` server.
     pub async fn greet(&self, name: &str) -> Result<Called> {
-        self.call("greet", name).await
+        self.greet_by("greet", name).await
     }
 
-    /// Calls a tool that takes the same argument as `greet`.
-    pub async fn call(&self, tool: &'static str, name: &str) -> Result<Called> {
+    /// Calls a tool that takes what `greet` does.
+    pub async fn greet_by(&self, tool: &'static str, name: &str) -> Result<Called> {
         let Value::Object(arguments) = json!({ "name": name }) else { bail!("arguments are an object") };
         let call = CallToolRequestParams::new(tool).with_arguments(arguments);
         match tokio::time::timeout(CALL, self.service.call_tool(call)).await.context("tools/call took too long")? {

@@ -23,6 +23,15 @@ const NO_LIST: &str = "its list of tools is malformed";
 /// Leaves the tools that clients may see in the answers of the MCP server, under the names that clients see.
 pub(crate) struct ToolFilter(Arc<ToolNames>);
 
+/// A tool as clients see it.
+struct Presented<'a> {
+    name: String,
+    /// Its JSON text.
+    text: Cow<'a, str>,
+    /// Whether that differs from the MCP server's.
+    edited: bool,
+}
+
 impl ToolFilter {
     pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
         Ok(Self(Arc::new(ToolNames::build(parameters, context)?)))
@@ -86,7 +95,7 @@ impl ToolNames {
         let mut presented = Vec::with_capacity(list.len());
         let mut changed = false;
         for tool in list {
-            let Some((name, tool, edited)) = self.present(tool)? else {
+            let Some(Presented { name, text, edited }) = self.present(tool)? else {
                 changed = true;
                 continue;
             };
@@ -94,13 +103,13 @@ impl ToolNames {
                 return Err(TWO_WAYS);
             }
             changed |= edited;
-            presented.push(tool);
+            presented.push(text);
         }
         Ok(changed.then(|| splice(text, &[(tools.get(), &format!("[{}]", presented.join(",")))])))
     }
 
-    /// A tool as clients see it, with its name and whether that differs; `None` when they do not see it.
-    fn present<'a>(&self, raw: &'a RawValue) -> Result<Option<(String, Cow<'a, str>, bool)>, &'static str> {
+    /// A tool as clients see it; `None` when they do not.
+    fn present<'a>(&self, raw: &'a RawValue) -> Result<Option<Presented<'a>>, &'static str> {
         let tool = members(raw)?;
         let (name, description) = (member(&tool, "name")?.ok_or(NO_LIST)?, member(&tool, "description")?);
         let tool: String = serde_json::from_str(name.get()).map_err(|_| NO_LIST)?;
@@ -120,7 +129,7 @@ impl ToolNames {
         edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
         let edited = !edits.is_empty();
         let text = if edited { splice(raw.get(), &edits).into() } else { raw.get().into() };
-        Ok(Some((presented.to_owned(), text, edited)))
+        Ok(Some(Presented { name: presented.to_owned(), text, edited }))
     }
 }
 

@@ -64,7 +64,7 @@ fn a_list_that_can_be_read_in_two_ways_is_withheld() {
         format!("[{}]", list(r#"[{"name":"other"}]"#)),
         format!("{}{}", "[".repeat(100_000), "]".repeat(99_999)),
     ] {
-        assert!(matches!(names.filter(&text), Verdict::Withhold(_)), "{:.200}", text);
+        assert!(matches!(names.filter(&text), Verdict::Withhold(_)), "{text:.200}");
     }
 }
 

@@ -3,10 +3,8 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use mcp_wire::Members;
 use serde_json::value::RawValue;
 
 use super::pointer::index;
@@ -87,7 +85,8 @@ impl<'a> Node<'a> {
             match text.as_bytes().first() {
                 Some(b'{') => {
                     let members: Members<'a> = serde_json::from_str(text).map_err(broken)?;
-                    *self = Self::Object(members.0);
+                    let members = members.0.into_iter().map(|(name, raw)| (name, Node::Raw(raw.get())));
+                    *self = Self::Object(members.collect());
                 }
                 Some(b'[') => {
                     let elements: Vec<&'a RawValue> = serde_json::from_str(text).map_err(broken)?;
@@ -187,29 +186,4 @@ fn scalars_equal(a: &str, b: &str) -> bool {
     }
     let text = |json: &str| serde_json::from_str::<String>(json).ok();
     text(a).is_some_and(|a| text(b) == Some(a))
-}
-
-/// The members of an object in their order.
-struct Members<'a>(Vec<(Cow<'a, str>, Node<'a>)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        #[derive(Deserialize)]
-        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(Name(name)) = map.next_key()? {
-                    members.push((name, Node::Raw(map.next_value::<&'de RawValue>()?.get())));
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Object)
-    }
 }

@@ -91,6 +91,7 @@ impl Files {
 
     pub(crate) fn settings(&self) -> ProxySettings {
         ProxySettings {
+            address: SocketAddr::from(([0, 0, 0, 0], 8080)),
             server_name: "demo".into(),
             transport: "streamable-http".into(),
             files_root: Some(self.0.path().to_owned()),

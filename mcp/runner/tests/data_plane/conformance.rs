@@ -110,8 +110,7 @@ async fn conforms(revision: &'static str, stateless: bool, directly: usize) {
     let http = Runner::http(&server.url(), &json!({ "stateless": stateless })).await;
     let stdio = Runner::stdio(&[conformance_server().into()], &json!({})).await;
     let urls = [format!("{}/mcp", server.url()), http.url(), stdio.url()];
-    let (direct, http, stdio) =
-        tokio::join!(run(revision, &urls[0]), run(revision, &urls[1]), run(revision, &urls[2]));
+    let (direct, http, stdio) = tokio::join!(run(revision, &urls[0]), run(revision, &urls[1]), run(revision, &urls[2]));
     assert_eq!(direct.values().sum::<usize>(), directly, "checks that pass directly: is the suite or its server new?");
     let missing = lost(&direct, &http);
     assert!(missing.is_empty(), "these pass directly and not through the runner: {missing:#?}");

@@ -23,8 +23,7 @@ async fn a_body_over_the_limit_is_413_and_a_batch_is_400() {
         assert_eq!(answer.message()["error"]["code"], -32600);
         // Without a Content-Length the cap bites while reading.
         let mut stream = TcpStream::connect(runner.address).await.unwrap();
-        let head =
-            "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()).as_bytes()).await.unwrap();
         let mut answer = [0; 12];
@@ -56,7 +55,7 @@ async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_no
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     assert!(start.elapsed() >= Duration::from_secs(9), "{:?}", start.elapsed());
     // The other connection, silent for as long, still serves.
-    idle.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    idle.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut answer = [0; 12];
     within("an answer", idle.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
@@ -66,7 +65,7 @@ async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_no
 async fn a_request_that_takes_longer_than_the_documents_read_timeout_does_not_reach_the_backend() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({"proxy_read_timeout": "1s"})).await;
-    let head = "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     for part in [format!("{head}content-length: 100\r\n\r\n{{"), head.to_owned()] {
         let mut stream = TcpStream::connect(runner.address).await.unwrap();
         let start = Instant::now();
@@ -102,11 +101,35 @@ async fn the_documents_body_limit_counts_and_not_the_narrower_one_of_the_chain()
 }
 
 #[tokio::test]
+async fn two_hundred_slow_uploads_do_not_keep_a_quick_client_out() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let head =
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n";
+    let part = vec![b' '; 1 << 20];
+    let mut uploads = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(runner.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Those that are refused meanwhile cannot be written to.
+        let _ = stream.write_all(&part).await;
+        uploads.push(stream);
+    }
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for _ in 0..10 {
+        let (answer, ()) = tokio::join!(runner.post(&[], ping), async {
+            backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        });
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_long_is_refused_before_it_is_held() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
     let mut stream = TcpStream::connect(runner.address).await.unwrap();
-    let long = format!("GET /readyz HTTP/1.1\r\nhost: x\r\nx-long: {}", "y".repeat(70 << 10));
+    let long = format!("GET /readyz HTTP/1.1\r\nhost: localhost\r\nx-long: {}", "y".repeat(70 << 10));
     stream.write_all(long.as_bytes()).await.unwrap();
     let mut answer = [0; 12];
     within("a refusal", stream.read_exact(&mut answer)).await.unwrap();
@@ -141,7 +164,7 @@ async fn a_client_that_sent_more_than_a_request_and_went_leaves_nothing_behind()
     for head in [None, Some("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")]
     {
         let mut client = TcpStream::connect(runner.address).await.unwrap();
-        client.write_all(b"GET /mcp HTTP/1.1\r\nhost: x\r\n\r\nGET /mcp HTTP/1.1\r\n").await.unwrap();
+        client.write_all(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\nGET /mcp HTTP/1.1\r\n").await.unwrap();
         let mut request = backend.next().await;
         if let Some(head) = head {
             request.part(head).await;

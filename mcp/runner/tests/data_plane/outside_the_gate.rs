@@ -122,6 +122,39 @@ async fn refusals_of_the_transport_keep_policy_whole_and_do_not_reach_the_server
 }
 
 #[tokio::test]
+async fn a_foreign_page_does_not_reach_a_server_on_a_loopback_address() {
+    let mut backend = Recorder::start().await;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let listed = json!({"allowed_origins": ["https://app.example"]});
+    for members in [json!({}), listed.clone(), json!({"middleware_configs": []})] {
+        let runner = Runner::http(&backend.url(), &members).await;
+        for (name, value, message) in [
+            ("host", "evil.example.com", "Host not allowed"),
+            ("origin", "http://evil.example.com", "Origin not allowed"),
+            ("origin", "null", "Origin not allowed"),
+        ] {
+            for method in [Method::POST, Method::GET, Method::DELETE] {
+                let body = if method == Method::POST { ping } else { "" };
+                let headers = [("content-type", "application/json"), (name, value)];
+                let answer = runner.request(method, "/mcp", &headers, body).await;
+                let expected = format!(r#"{{"jsonrpc":"2.0","error":{{"code":-32600,"message":"{message}"}}}}"#);
+                assert_eq!((answer.status, answer.body), (403, expected), "{members} {name}: {value}");
+            }
+        }
+        assert!(backend.is_quiet());
+        let own = format!("http://localhost:{}", runner.address.port());
+        let origin = if members == listed { "https://app.example" } else { &own };
+        let headers = [("origin", origin)];
+        let (answer, ()) = tokio::join!(runner.post(&headers, ping), async {
+            backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        });
+        assert_eq!(answer.status, 200, "{members}");
+        // Probes come from the node under any name.
+        assert_eq!(runner.request(Method::GET, "/health", &[("host", "10.0.0.1:8080")], "").await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_stateless_server_knows_post_only() {
     let backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({"stateless": true})).await;

@@ -1,5 +1,6 @@
 //! All connections of the proxy taken: by streams, by slow uploads.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -32,37 +33,42 @@ async fn silent_streams() -> String {
     url
 }
 
-/// Takes every place with a connection on which this was sent and, where `answered`, an answer has begun.
-async fn take_all(runner: &Runner, sent: &'static [u8], answered: bool) -> Vec<TcpStream> {
+const GET: &[u8] = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+
+/// Sends this on a connection of its own, and reads the status of the answer.
+async fn begin(address: SocketAddr, sent: &[u8]) -> Option<(TcpStream, String)> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(sent).await.ok()?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.ok()?;
+    Some((stream, String::from_utf8_lossy(&status[9..]).into_owned()))
+}
+
+/// So many streams, each of which has begun.
+async fn streams(runner: &Runner, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
-    while held.len() < PLACES {
-        let mut some = JoinSet::new();
-        let address = runner.address;
-        for _ in 0..64 {
-            some.spawn(async move {
-                let mut stream = TcpStream::connect(address).await.unwrap();
-                stream.write_all(sent).await.unwrap();
-                if answered {
-                    let mut status = [0; 12];
-                    within("the head of a stream", stream.read_exact(&mut status)).await.unwrap();
-                    assert_eq!(&status, b"HTTP/1.1 200");
-                }
-                stream
-            });
+    while held.len() < count {
+        let (mut some, address) = (JoinSet::new(), runner.address);
+        for _ in 0..64.min(count - held.len()) {
+            some.spawn(async move { within("the head of a stream", begin(address, GET)).await.unwrap() });
         }
-        held.extend(some.join_all().await);
+        held.extend(some.join_all().await.into_iter().map(|(stream, status)| {
+            assert_eq!(status, "200");
+            stream
+        }));
     }
     held
 }
 
-/// Asks on a connection of its own, as kubelet does; the status and the head of the answer.
+/// Asks on a connection of its own, as kubelet does; the status and the whole answer.
 async fn probe(runner: &Runner, path: &str) -> (u16, String) {
-    let began = Instant::now();
     let mut stream = TcpStream::connect(runner.address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     within("an answer to a probe", stream.read_to_end(&mut answer)).await.unwrap();
-    assert!(began.elapsed() < PROBE, "{path}: {:?}", began.elapsed());
     let answer = String::from_utf8(answer).unwrap();
     (answer[9..12].parse().unwrap(), answer)
 }
@@ -70,47 +76,52 @@ async fn probe(runner: &Runner, path: &str) -> (u16, String) {
 #[tokio::test]
 async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
     let runner = Runner::http(&silent_streams().await, &json!({})).await;
-    let get = b"GET /mcp HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n";
-    let mut streams = take_all(&runner, get, true).await;
+    let mut held = streams(&runner, PLACES).await;
     for path in ["/health", "/readyz", "/metrics"] {
+        let began = Instant::now();
         let (status, answer) = probe(&runner, path).await;
+        assert!(began.elapsed() < PROBE, "{path}: {:?}", began.elapsed());
         assert_eq!(status, 200, "{answer}");
-        assert!(answer.contains("connection: close\r\n"), "{answer}");
     }
     let (status, answer) = probe(&runner, "/mcp").await;
     assert_eq!(status, 503, "{answer}");
     assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
-    streams.truncate(PLACES - 1);
+    held.truncate(PLACES - 1);
     eventually("the place of a client that left", || async {
-        let mut stream = TcpStream::connect(runner.address).await.ok()?;
-        stream.write_all(get).await.ok()?;
-        let mut status = [0; 12];
-        stream.read_exact(&mut status).await.ok()?;
-        status.ends_with(b"200").then_some(())
+        begin(runner.address, GET).await.filter(|(_, status)| status == "200")
     })
     .await;
 }
 
 #[tokio::test]
-async fn slow_uploads_in_every_place_do_not_keep_a_quick_client_out() {
-    let mut backend = Recorder::start().await;
-    let runner = Runner::http(&backend.url(), &json!({"proxy_read_timeout": "5m"})).await;
-    let part = b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
-    let _slow = take_all(&runner, part, false).await;
-    let served = async {
-        loop {
-            // Those beyond the limit are told to ask again.
-            let answer = runner.post(&[], r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
-            if answer.status != 503 {
-                return answer.status;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    };
-    let (status, ()) = tokio::join!(within("a quick client to be served", served), async {
-        backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
-    });
-    assert_eq!(status, 200);
+async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
+    const UPLOADS: usize = 20;
+    let runner = Runner::http(&silent_streams().await, &json!({"proxy_read_timeout": "5m"})).await;
+    let _streams = streams(&runner, PLACES - UPLOADS).await;
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let mut uploads = Vec::new();
+    for _ in 0..UPLOADS {
+        let mut upload = TcpStream::connect(runner.address).await.unwrap();
+        upload.write_all(format!("{head}content-length: 100\r\n\r\n{{").as_bytes()).await.unwrap();
+        uploads.push(upload);
+    }
+    eventually("uploads in the last places", || async {
+        let metrics = probe(&runner, "/metrics").await.1;
+        let under_way = metrics.lines().find_map(|line| line.strip_prefix("mcp_runner_requests_in_flight "))?;
+        // Some may have given way already.
+        (under_way.parse::<usize>().unwrap() > PLACES - UPLOADS / 2).then_some(())
+    })
+    .await;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let whole = format!("{head}content-length: {}\r\n\r\n{ping}", ping.len());
+    let asked = Instant::now();
+    // One that comes before an upload gave way is told to ask again.
+    eventually("a quick client to be served", || async {
+        begin(runner.address, whole.as_bytes()).await.filter(|(_, status)| status == "200")
+    })
+    .await;
+    // Without giving way, the uploads have half a minute.
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 #[tokio::test]
@@ -120,7 +131,8 @@ async fn two_hundred_slow_uploads_do_not_slow_a_quick_client_down() {
     let mut slow = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(runner.address).await.unwrap();
-        let head = "POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+        let head =
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }

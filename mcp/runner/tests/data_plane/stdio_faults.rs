@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Runner, eventually, modules};
+use crate::support::{INITIALIZE, Runner, eventually, modules};
 
 fn faults(record: &Path) -> Vec<OsString> {
     // Says what to install when Node.js is not there.
@@ -57,6 +57,9 @@ async fn a_call_that_is_not_answered_in_time_fails_and_is_cancelled_at_the_proce
     let read = directory.path().join("read");
     let environment = [("TOOLHIVE_PROXY_REQUEST_TIMEOUT", "300ms")];
     let runner = Runner::stdio_with(&faults(&read), &json!({}), &environment).await;
+    // Until the process has started, the handshake is not answered in time either.
+    eventually("the process to start", || async { (runner.post(&[], INITIALIZE).await.status == 200).then_some(()) })
+        .await;
     let session = runner.session().await;
     let headers = [("mcp-session-id", session.as_str())];
     let answer = runner.post(&headers, &call("deaf", &json!({}))).await;

@@ -233,7 +233,7 @@ async fn filtered(client: &Client, namespace: &str, backend: SocketAddr, folder:
     tools.sort();
     ensure!(tools == ["hello", "ping"], "clients see {tools:?}");
     shown(&format!("tools/list     {}", tools.join(", ")));
-    let called = mcp.call("hello", "Ada").await?;
+    let called = mcp.greet_by("hello", "Ada").await?;
     ensure!(called == Called::Answered("Hi Ada".to_owned()), "hello(Ada) gave {called:?}");
     shown("hello(Ada)     passed:  the tool `greet` answers 'Hi Ada'");
     let Called::Refused { code, message } = mcp.greet("Ada").await? else {

@@ -32,7 +32,7 @@ pub(super) async fn handle(front: &Arc<Front>, request: Request<Body>) -> Respon
         Method::POST => match collect(body, front.config.max_body_bytes).await {
             Ok(body) => post::handle(front, &parts, body).await,
             Err(CollectError::TooLarge { .. }) => text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
-            Err(_) => text(StatusCode::BAD_REQUEST, "Bad Request"),
+            Err(_) => text(StatusCode::BAD_REQUEST, "Invalid request body"),
         },
         Method::GET => listen(front, &parts).await,
         Method::DELETE => end(front, &parts).await,
