@@ -138,6 +138,7 @@ pub(super) fn filter_events(filter: &impl ResponseFilter, body: &Bytes, withheld
 
 /// What goes in place of `raw`, one event with or without the empty line that ends it.
 fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -> Bytes {
+    let withhold = |reason| error_event(Event::default(), withheld, reason);
     // The line break is added where the stream broke off; one too many is not an event.
     let mut decoder = Decoder::new(usize::MAX);
     let events = decoder.push(&raw).and_then(|mut events| {
@@ -150,10 +151,14 @@ fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -
             let first = events.next().unwrap_or_default();
             (first, events.next())
         }
-        Err(_) => return error_event(Event::default(), withheld, "an event cannot be decoded"),
+        Err(_) => return withhold("an event cannot be decoded"),
     }) else {
-        return error_event(Event::default(), withheld, "an event can be read as two");
+        return withhold("an event can be read as two");
     };
+    let text = String::from_utf8_lossy(&raw);
+    if has_marked_line(&text) {
+        return if may_have_data(&text) { withhold("a line of an event begins with a byte order mark") } else { raw };
+    }
     let Some(data) = &event.data else { return raw };
     match filter.filter(data) {
         // Readers differ in whether a carriage return alone ends a line.
@@ -162,6 +167,18 @@ fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -
         Verdict::Replace(data) => Event { data: Some(data), ..event }.encode().into(),
         Verdict::Withhold(reason) => error_event(event, withheld, reason),
     }
+}
+
+/// The byte order mark. Some readers drop it at the start of a stream, and to others it is part of a field's name.
+const MARK: char = '\u{FEFF}';
+
+fn has_marked_line(event: &str) -> bool {
+    event.split(['\r', '\n']).any(|line| line.starts_with(MARK))
+}
+
+/// Whether some reader may find data in `event`.
+fn may_have_data(event: &str) -> bool {
+    event.split(['\r', '\n']).any(|line| line.trim_start_matches(MARK).starts_with("data"))
 }
 
 fn error_event(event: Event, withheld: &Withheld, reason: &str) -> Bytes {

@@ -118,6 +118,31 @@ fn an_event_is_filtered_alone_and_the_others_keep_their_bytes() {
     }
 }
 
+/// Whether the filter withholds each of these streams, or what it makes of it.
+fn assert_streams(cases: &[(&str, Option<&str>)]) {
+    for (stream, expected) in cases {
+        let error = format!("data: {ERROR}\n\n");
+        let (_, shown) = answer(200, &[("content-type", "text/event-stream")], (*stream).to_owned());
+        match expected {
+            Some(expected) => assert_eq!(shown, *expected, "{stream:?}"),
+            None => assert!(shown.ends_with(&error) && !shown.contains("secret"), "{stream:?} became {shown:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_hides_no_line_of_an_event_from_the_filter() {
+    assert_streams(&[
+        (": hi\n\n\u{feff}data: 7\ndata: x\n\n", None),
+        ("\u{feff}data: 7\ndata: x\n\n", None),
+        ("data: 7\n\u{feff}data: x\n\n", None),
+        ("id: 1\r\u{feff}data: secret\r\r", None),
+        ("\u{feff}\u{feff}data: secret\n\n", None),
+        ("\u{feff}id: 1\n\ndata: old\n\n", Some("\u{feff}id: 1\n\ndata: new\n\n")),
+        ("data: a\u{feff}b\n\n", Some("data: a\u{feff}b\n\n")),
+    ]);
+}
+
 #[test]
 fn an_event_that_is_complete_is_passed_at_once() {
     let pieces = ["data: a\n", "\ndata: o", "ld\n\n: x\n\ndata: b"];
