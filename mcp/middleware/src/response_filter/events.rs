@@ -140,7 +140,7 @@ pub(super) fn filter_events(filter: &impl ResponseFilter, body: &Bytes, withheld
 
 /// What goes in place of `raw`, one event with or without the empty line that ends it.
 fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -> Bytes {
-    let withhold = |reason| error_event(Event::default(), withheld, reason);
+    let error = |reason| error_event(Event::default(), withheld, reason);
     // The line break is added where the stream broke off; one too many is not an event.
     let mut decoder = Decoder::new(usize::MAX);
     let events = decoder.push(&raw).and_then(|mut events| {
@@ -153,17 +153,17 @@ fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -
             let first = events.next().unwrap_or_default();
             (first, events.next())
         }
-        Err(_) => return withhold("an event cannot be decoded"),
+        Err(_) => return error("an event cannot be decoded"),
     }) else {
-        return withhold("an event can be read as two");
+        return error("an event can be read as two");
     };
     let text = String::from_utf8_lossy(&raw);
     if has_marked_line(&text) {
-        return if may_have_data(&text) { withhold("a line of an event begins with a byte order mark") } else { raw };
+        return if may_have_data(&text) { error("a line of an event begins with a byte order mark") } else { raw };
     }
     let breaks = text.contains(is_other_break);
     let event = if breaks && may_have_data(&text) { without_other_breaks(event) } else { Some(event) };
-    let Some(event) = event else { return withhold("some readers end a line of an event where others do not") };
+    let Some(event) = event else { return error("some readers end a line of an event where others do not") };
     let Some(data) = &event.data else { return raw };
     match filter.filter(data) {
         // Readers differ in whether a carriage return alone ends a line.
