@@ -235,7 +235,9 @@ mod tests {
     fn long_bodies_that_a_slow_server_keeps_do_not_stop_short_ones() {
         let budget = Budget::with_free(100, 8);
         let kept: Vec<_> = [A, A, B, B].into_iter().map(|client| upload(&budget, client, 33)).collect();
-        kept.iter().for_each(|share| share.arrived().unwrap());
+        for share in &kept {
+            share.arrived().unwrap();
+        }
         let short = [A, B, C].map(|client| upload(&budget, client, 8));
         assert_eq!(budget.used(), 100);
         assert!(budget.share(A).grow(9).is_err());
