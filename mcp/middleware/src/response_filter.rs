@@ -34,7 +34,7 @@ pub trait ResponseFilter: Send + Sync {
 /// What becomes of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is passed on, byte for byte.
+    /// It is passed on, byte for byte where all readers end its lines alike.
     Pass,
     /// This is passed on in its place.
     Replace(String),

@@ -33,7 +33,7 @@ impl Members {
     fn distinct(&self) -> Result<(), ParseError> {
         let mut seen = BTreeMap::new();
         for key in self.rest.keys() {
-            if let Some(other) = seen.insert(key.to_ascii_lowercase(), key) {
+            if let Some(other) = seen.insert(fold(key), key) {
                 let problem = format!("stands beside {:?}, which is the same member", self.path(other));
                 return Err(ParseError::new(self.path(key), problem, "keep one of them"));
             }
@@ -51,7 +51,7 @@ impl Members {
         let found = if self.rest.contains_key(key) {
             key.to_owned()
         } else {
-            self.rest.keys().find(|k| k.eq_ignore_ascii_case(key))?.clone()
+            self.rest.keys().find(|k| fold(k) == fold(key))?.clone()
         };
         self.rest.remove(&found).filter(|value| !value.is_null())
     }
@@ -143,6 +143,17 @@ impl Members {
     pub(crate) fn rest(self) -> Map<String, Value> {
         self.rest
     }
+}
+
+/// What two names of members share where Go's decoder takes one for the other. The names that are asked for are ASCII: besides
+/// their capitals, only U+017F and U+212A are taken for letters of theirs.
+fn fold(key: &str) -> String {
+    let fold = |c: char| match c {
+        '\u{17F}' => 's',
+        '\u{212A}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).collect()
 }
 
 fn text(value: Value, path: impl Fn() -> String) -> Result<String, ParseError> {

@@ -91,6 +91,24 @@ fn keys_match_whatever_their_case_as_in_go() {
 }
 
 #[test]
+fn a_tool_filter_is_not_lost_behind_a_letter_that_go_takes_for_another() {
+    let read = |value| ToolFilterParameters::read(value, "p");
+    let expected = read(json!({"filter_tools": ["echo"]})).unwrap();
+    for name in ["filter_tool\u{17f}", "FILTER_TOOL\u{17f}"] {
+        assert_eq!(read(json!({name: ["echo"]})).unwrap(), expected, "{name}");
+        for other in ["filter_tools", "Filter_Tools"] {
+            let error = read(json!({name: ["echo"], other: ["hidden"]})).unwrap_err().to_string();
+            assert!(error.contains("is the same member"), "{error}");
+        }
+    }
+    let two = json!({"webhoo\u{212a}s": [], "webhooks": []});
+    let error = mcp_runconfig::webhook::WebhookParameters::read(two, "p").unwrap_err().to_string();
+    assert!(error.contains("is the same member"), "{error}");
+    let config = RunConfig::parse(r#"{"name":"x","tran\u017fport":"stdio","port":9,"container_name":"c"}"#.as_bytes());
+    assert_eq!(config.unwrap().transport, Transport::Stdio);
+}
+
+#[test]
 fn defaults_are_filled_in_and_the_proxy_mode_follows_the_transport() {
     let cases = [
         (r#"{"name":"x","transport":"stdio"}"#, ProxyMode::StreamableHttp),

@@ -12,11 +12,13 @@ use mcp_middleware::response_filter::{ResponseFilter, Verdict, filter_response};
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
 use mcp_runconfig::ToolFilterParameters;
 use mcp_wire::{Members, check_structure, same_name, splice};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::names::ToolNames;
 
 const MALFORMED: &str = "it starts like a message and is not JSON";
+const LENIENT: &str = "it is not JSON, and a lenient reader may find a list of tools in it";
 const TWO_WAYS: &str = "its list of tools can be read in two ways";
 const NO_LIST: &str = "its list of tools is malformed";
 
@@ -77,6 +79,7 @@ impl ToolNames {
                 let changed = lists.map(|message| self.message(message.get())).collect::<Result<Vec<_>, _>>()?;
                 if changed.iter().any(Option::is_some) { Err(TWO_WAYS) } else { Ok(None) }
             }
+            _ if may_be_list(text) => Err(LENIENT),
             _ => Ok(None),
         }
     }
@@ -131,6 +134,14 @@ impl ToolNames {
         let text = if edited { splice(raw.get(), &edits).into() } else { raw.get().into() };
         Ok(Some(Presented { name: presented.to_owned(), text, edited }))
     }
+}
+
+/// Whether a reader that skips what is not JSON may find a list of tools in `text`, its name in any case or escaped.
+fn may_be_list(text: &str) -> bool {
+    // In capitals, U+017F is an S too.
+    text.contains('{')
+        && (text.contains('\\') || text.to_uppercase().contains("TOOLS"))
+        && serde_json::from_str::<IgnoredAny>(text).is_err()
 }
 
 fn members(raw: &RawValue) -> Result<Members<'_>, &'static str> {

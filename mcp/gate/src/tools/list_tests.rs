@@ -69,12 +69,32 @@ fn a_list_that_can_be_read_in_two_ways_is_withheld() {
 }
 
 #[test]
+fn a_text_that_only_lenient_readers_take_for_json_does_not_show_a_hidden_tool() {
+    let names = names(json!({"filter_tools": ["echo"]}));
+    let hidden = list(r#"[{"name":"other"}]"#).replace("\\u0041", "A");
+    for prefix in ["\u{feff}", "\u{feff}\u{feff}", "/**/", "//\n", "null\n", "7 ", "\u{b}", "\u{a0}", ")]}'\n", "\0"] {
+        for text in [
+            format!("{prefix}{hidden}"),
+            format!("{prefix}{}", hidden.replace("tools", "t\\u006fols")),
+            format!("{prefix}{}", hidden.replace("tools", "TOOL\u{17f}")),
+            format!("{prefix}{}", hidden.replace("\"tools\"", "tools")),
+        ] {
+            assert!(matches!(names.filter(&text), Verdict::Withhold(_)), "{text}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_list_of_tools_passes() {
     let names = names(json!({"filter_tools": ["echo"]}));
     for text in [
         "",
         "not JSON",
         "7",
+        "7 {}",
+        "/messages?tools=\"tools\"",
+        r#""{\"tools\":[]}""#,
+        "body { color: red }",
         r#"{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{}},"Tool":1}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{"tools":null}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":[{"tools":1}]}"#,

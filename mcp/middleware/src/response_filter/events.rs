@@ -1,5 +1,6 @@
 //! Server-sent events, filtered one by one.
 
+use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame};
 use mcp_http::{Body, BoxError};
 use mcp_wire::sse::{Decoder, Event};
+use serde::de::IgnoredAny;
 
 use super::{MAX_EVENT, ResponseFilter, Verdict, Withheld};
 
@@ -138,6 +140,7 @@ pub(super) fn filter_events(filter: &impl ResponseFilter, body: &Bytes, withheld
 
 /// What goes in place of `raw`, one event with or without the empty line that ends it.
 fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -> Bytes {
+    let withhold = |reason| error_event(Event::default(), withheld, reason);
     // The line break is added where the stream broke off; one too many is not an event.
     let mut decoder = Decoder::new(usize::MAX);
     let events = decoder.push(&raw).and_then(|mut events| {
@@ -150,18 +153,62 @@ fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -
             let first = events.next().unwrap_or_default();
             (first, events.next())
         }
-        Err(_) => return error_event(Event::default(), withheld, "an event cannot be decoded"),
+        Err(_) => return withhold("an event cannot be decoded"),
     }) else {
-        return error_event(Event::default(), withheld, "an event can be read as two");
+        return withhold("an event can be read as two");
     };
+    let text = String::from_utf8_lossy(&raw);
+    if has_marked_line(&text) {
+        return if may_have_data(&text) { withhold("a line of an event begins with a byte order mark") } else { raw };
+    }
+    let breaks = text.contains(is_other_break);
+    let event = if breaks && may_have_data(&text) { without_other_breaks(event) } else { Some(event) };
+    let Some(event) = event else { return withhold("some readers end a line of an event where others do not") };
     let Some(data) = &event.data else { return raw };
     match filter.filter(data) {
         // Readers differ in whether a carriage return alone ends a line.
-        Verdict::Pass if has_lone_return(&raw) => event.encode().into(),
+        Verdict::Pass if breaks || has_lone_return(&raw) => event.encode().into(),
         Verdict::Pass => raw,
         Verdict::Replace(data) => Event { data: Some(data), ..event }.encode().into(),
         Verdict::Withhold(reason) => error_event(event, withheld, reason),
     }
+}
+
+/// The byte order mark. Some readers drop it at the start of a stream, and to others it is part of a field's name.
+const MARK: char = '\u{FEFF}';
+
+fn has_marked_line(event: &str) -> bool {
+    event.split(['\r', '\n']).any(|line| line.starts_with(MARK))
+}
+
+/// Whether some reader may find data in `event`.
+fn may_have_data(event: &str) -> bool {
+    let is_break = |c| matches!(c, '\r' | '\n') || is_other_break(c);
+    event.split(is_break).any(|line| line.trim_start_matches(MARK).starts_with("data"))
+}
+
+/// Whether some readers (those that use Python's `splitlines`) end a line at `c`, which is not a line break of server-sent events.
+fn is_other_break(c: char) -> bool {
+    matches!(c, '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// `event` as every reader reads it once it is encoded; `None` where its data is not JSON, or another field has such a character.
+fn without_other_breaks(event: Event) -> Option<Event> {
+    let data = event.data.as_deref()?;
+    serde_json::from_str::<IgnoredAny>(data).ok()?;
+    if [&event.id, &event.event].into_iter().flatten().any(|field| field.contains(is_other_break)) {
+        return None;
+    }
+    let mut escaped = String::with_capacity(data.len() + 16);
+    for c in data.chars() {
+        if is_other_break(c) {
+            // In JSON it stands in a string. Writing to a String cannot fail.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Some(Event { data: Some(escaped), ..event })
 }
 
 fn error_event(event: Event, withheld: &Withheld, reason: &str) -> Bytes {

@@ -8,6 +8,7 @@ use futures::{StreamExt, stream};
 use http::header::HeaderName;
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt, StreamBody};
+use mcp_wire::sse::Event;
 use proptest::prelude::*;
 
 use super::*;
@@ -118,6 +119,59 @@ fn an_event_is_filtered_alone_and_the_others_keep_their_bytes() {
     }
 }
 
+/// Whether the filter withholds each of these streams, or what it makes of it.
+fn assert_streams(cases: &[(&str, Option<&str>)]) {
+    for (stream, expected) in cases {
+        let error = format!("data: {ERROR}\n\n");
+        let (_, shown) = answer(200, &[("content-type", "text/event-stream")], (*stream).to_owned());
+        match expected {
+            Some(expected) => assert_eq!(shown, *expected, "{stream:?}"),
+            None => assert!(shown.ends_with(&error) && !shown.contains("secret"), "{stream:?} became {shown:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_hides_no_line_of_an_event_from_the_filter() {
+    assert_streams(&[
+        (": hi\n\n\u{feff}data: 7\ndata: x\n\n", None),
+        ("\u{feff}data: 7\ndata: x\n\n", None),
+        ("data: 7\n\u{feff}data: x\n\n", None),
+        ("id: 1\r\u{feff}data: secret\r\r", None),
+        ("\u{feff}\u{feff}data: secret\n\n", None),
+        ("\u{feff}id: 1\n\ndata: old\n\n", Some("\u{feff}id: 1\n\ndata: new\n\n")),
+        ("data: a\u{feff}b\n\n", Some("data: a\u{feff}b\n\n")),
+    ]);
+}
+
+#[test]
+fn a_character_that_some_readers_end_a_line_at_hides_no_data_from_the_filter() {
+    for c in ['\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'] {
+        assert_streams(&[
+            (&format!(": x{c}data: secret\n\n"), None),
+            (&format!(": x{c}data: 7\n\n"), None),
+            (&format!("foo{c}\u{feff}data: 7\n\n"), None),
+            (&format!("data: 7{c}data: 8\n\n"), None),
+            (&format!("data: 7{c}{c}data: 8"), None),
+            (&format!("id: 1{c}data: 7\ndata: 8\n\n"), None),
+            (&format!("id: 1{c}data: 7\ndata: secret\n\n"), None),
+            (&format!("event: a{c}data: 7\ndata: old\n\n"), None),
+            // It goes where it does no harm, and stays where there is no data at all.
+            (&format!("id: 1\nfoo: {c}data: 7\ndata: 8\n\n"), Some("id: 1\ndata: 8\n\n")),
+            (&format!(": x{c}y\n\n"), Some(&format!(": x{c}y\n\n"))),
+        ]);
+    }
+    for (c, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
+        assert_streams(&[
+            (
+                &format!("id: 1\ndata: {{\"a\":\ndata: \"b{c}data: 7\"}}\n\n"),
+                Some(&format!("id: 1\ndata: {{\"a\":\ndata: \"b{escape}data: 7\"}}\n\n")),
+            ),
+            (&format!("data: \"old{c}\"\n\n"), Some(&format!("data: \"new{escape}\"\n\n"))),
+        ]);
+    }
+}
+
 #[test]
 fn an_event_that_is_complete_is_passed_at_once() {
     let pieces = ["data: a\n", "\ndata: o", "ld\n\n: x\n\ndata: b"];
@@ -149,7 +203,7 @@ fn an_event_that_is_too_long_is_withheld_and_the_next_one_is_not() {
 proptest! {
     #[test]
     fn however_a_stream_is_cut_the_same_comes_of_it(
-        stream in "(data: ?|id: 1|:|secret|old|x|\r|\n|\r\n|\n\n|\u{feff}){0,24}",
+        stream in "(data: ?|id: 1|:|secret|old|x|7|\r|\n|\r\n|\n\n|\u{feff}|\u{2028}|\u{b}){0,24}",
         cuts in prop::collection::vec(0_usize..60, 0..6),
     ) {
         let whole = filter_events(&Words, &Bytes::from(stream.clone()), &withheld());
@@ -169,8 +223,11 @@ proptest! {
             events
         };
         let read = events(&out);
-        let shown = read.iter().any(|event| event.data.as_ref().is_some_and(|data| data.contains("secret")));
-        prop_assert!(!shown, "{stream:?} became {read:?}");
+        // By a reader that ends a line at more characters and drops no byte order mark.
+        let lines = format!("\n{}", String::from_utf8_lossy(&out).replace(['\u{2028}', '\u{b}'], "\n"));
+        let read_otherwise = events(lines.as_bytes());
+        let shown = |event: &Event| event.data.as_ref().is_some_and(|data| data.contains("secret"));
+        prop_assert!(!read.iter().chain(&read_otherwise).any(shown), "{stream:?} became {read:?} or {read_otherwise:?}");
         prop_assert_eq!(read, events(&whole));
     }
 }
