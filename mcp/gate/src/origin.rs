@@ -35,8 +35,8 @@ impl Origin {
     fn refusal(&self, authority: Option<&Authority>, headers: &HeaderMap) -> Option<&'static str> {
         if self.loopback {
             let hosts = headers.get_all(HOST).iter().map(|host| host.to_str().ok().and_then(|host| host.parse().ok()));
-            let mut hosts = hosts.chain(authority.map(|authority| Some(authority.clone())));
-            if !hosts.all(|host| host.is_some_and(|host| is_loopback(&host))) {
+            let mut hosts = hosts.chain(authority.map(|authority| Some(authority.clone()))).peekable();
+            if hosts.peek().is_none() || !hosts.all(|host| host.is_some_and(|host| is_loopback(&host))) {
                 return Some("Host not allowed");
             }
         }
@@ -61,6 +61,12 @@ fn is_loopback(authority: &Authority) -> bool {
         return false;
     }
     let host = authority.host();
+    // Of a malformed name, `host` is the beginning.
+    let rest = authority.as_str().get(host.len()..).unwrap_or_default();
+    let port = rest.strip_prefix(':').unwrap_or(rest);
+    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost")
         || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
@@ -131,11 +137,15 @@ mod tests {
             ("10.0.0.1", true),
             ("evil.example@localhost", true),
             ("localhost@evil.example", true),
+            ("localhost:evil.example", true),
+            ("[::1].evil.example", true),
+            ("[::1]evil.example:80", true),
             ("", true),
         ] {
             assert_eq!(refusal(&local, &[("host", host)]), refused.then_some("Host not allowed"), "{host:?}");
         }
         assert!(refusal(&local, &[("host", "localhost"), ("host", "evil.example")]).is_some());
+        assert!(refusal(&local, &[]).is_some(), "without Host nobody knows");
         let authority = Authority::from_static("evil.example");
         assert!(local.refusal(Some(&authority), &HeaderMap::new()).is_some());
         // Elsewhere the name is the cluster's or the user's.

@@ -11,11 +11,14 @@ use tokio::sync::Notify;
 ///
 /// Bytes count as they arrive, so a slow upload counts for what it sent. One client holds at most half of the bound. Where the
 /// bound is reached, the longest upload of the client that holds most ends; a body that has arrived is never taken back.
+/// The first bytes of each body may be free, so that short requests pass while long ones hold everything.
 #[derive(Clone)]
 pub struct Budget(Arc<Inner>);
 
 struct Inner {
     total: usize,
+    /// Bytes of each body that do not count.
+    free: usize,
     state: Mutex<State>,
 }
 
@@ -48,6 +51,8 @@ pub struct Share {
     client: Client,
     id: u64,
     ended: Arc<Notify>,
+    /// Bytes to come that do not count.
+    free: usize,
 }
 
 /// There is no room for more of the body: answer 503.
@@ -58,7 +63,12 @@ pub struct NoRoom;
 impl Budget {
     /// A bound of `total` bytes.
     pub fn new(total: usize) -> Self {
-        Self(Arc::new(Inner { total, state: Mutex::default() }))
+        Self::with_free(total, 0)
+    }
+
+    /// A bound of `total` bytes, in which the first `free` bytes of each body do not count.
+    pub fn with_free(total: usize, free: usize) -> Self {
+        Self(Arc::new(Inner { total, free, state: Mutex::default() }))
     }
 
     /// An empty share for a request of the client at `address`.
@@ -70,7 +80,7 @@ impl Budget {
         let entry = Entry { bytes: 0, uploading: Some(Arc::clone(&ended)) };
         state.clients.entry(client).or_default().entries.insert(id, entry);
         drop(state);
-        Share { budget: self.clone(), client, id, ended }
+        Share { budget: self.clone(), client, id, ended, free: self.0.free }
     }
 
     /// The bytes that are held.
@@ -115,7 +125,7 @@ impl State {
     fn longest(&self, client: Option<Client>) -> Option<(Client, u64)> {
         let clients = self.clients.iter().filter(|(key, _)| client.is_none_or(|client| **key == client));
         let uploads = clients.filter_map(|(key, held)| {
-            let uploads = held.entries.iter().filter(|(_, entry)| entry.uploading.is_some());
+            let uploads = held.entries.iter().filter(|(_, entry)| entry.uploading.is_some() && entry.bytes > 0);
             let (id, entry) = uploads.max_by_key(|(id, entry)| (entry.bytes, **id))?;
             Some(((held.bytes, entry.bytes), (*key, *id)))
         });
@@ -138,6 +148,12 @@ impl Share {
     /// # Errors
     /// There is no room for them, and of all uploads this one is to end.
     pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let free = self.free.min(bytes);
+        self.free -= free;
+        let bytes = bytes - free;
+        if bytes == 0 {
+            return Ok(());
+        }
         let (total, me) = (self.budget.0.total, (self.client, self.id));
         let mut state = self.budget.state();
         if !state.add(me, bytes) {
@@ -213,6 +229,19 @@ mod tests {
 
     fn is_ended(share: &Share) -> bool {
         share.ended().now_or_never().is_some()
+    }
+
+    #[test]
+    fn long_bodies_that_a_slow_server_keeps_do_not_stop_short_ones() {
+        let budget = Budget::with_free(100, 8);
+        let kept: Vec<_> = [A, A, B, B].into_iter().map(|client| upload(&budget, client, 33)).collect();
+        for share in &kept {
+            share.arrived().unwrap();
+        }
+        let short = [A, B, C].map(|client| upload(&budget, client, 8));
+        assert_eq!(budget.used(), 100);
+        assert!(budget.share(A).grow(9).is_err());
+        assert!(short.iter().all(|share| !is_ended(share)), "a short one has nothing to give back");
     }
 
     #[test]

@@ -11,6 +11,9 @@ use mcp_http::{Body, Budget, ReadError, Share, read};
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
 const MEMORY: usize = 64 << 20;
+/// Bytes of each message that count for nothing: long calls that a slow server keeps must not stop short ones. The listener's places bound
+/// their sum.
+const FREE: usize = 8 << 10;
 
 /// The bodies that a proxy reads.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ pub(crate) struct Bodies {
 impl Bodies {
     pub(crate) fn new(limit: usize) -> Self {
         // One client may hold half of it, and that must do for one body.
-        Self { limit, budget: Budget::new(MEMORY.max(limit.saturating_mul(2))) }
+        Self { limit, budget: Budget::with_free(MEMORY.max(limit.saturating_mul(2)), FREE) }
     }
 
     pub(crate) fn limit(&self) -> usize {

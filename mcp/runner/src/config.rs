@@ -1,7 +1,7 @@
 //! Finding and reading the RunConfig, and the chain that it asks for (toolhive-runner §1.2, §1.6, §2.1).
 
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -39,7 +39,8 @@ pub(crate) fn load(named: Option<&Path>, expected: Option<&str>) -> Result<(Path
         None => PLACES
             .iter()
             .map(PathBuf::from)
-            .find(|path| path.exists())
+            // One that is there and cannot be read is not passed over for another: that could lack its guards.
+            .find(|path| !path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound))
             .ok_or_else(|| RunError::NoDocument(PLACES.join(", ")))?,
     };
     let unreadable = |source| RunError::Unreadable { path: path.clone(), source };
@@ -48,7 +49,7 @@ pub(crate) fn load(named: Option<&Path>, expected: Option<&str>) -> Result<(Path
     let file = std::fs::File::open(&path).map_err(unreadable)?;
     let length = file.take(MAX_DOCUMENT + 1).read_to_end(&mut document).map_err(unreadable)?;
     if length as u64 > MAX_DOCUMENT {
-        return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 4 MiB")));
+        return Err(unreadable(std::io::Error::new(ErrorKind::FileTooLarge, "it is larger than 4 MiB")));
     }
     if let Some(expected) = expected
         && expected != hex(digest(&SHA256, &document).as_ref())

@@ -23,11 +23,25 @@ pub struct Options {
 
 impl Options {
     /// Parses a command line, the program's name first, as upstream's binary does (toolhive-runner §1.1): flags may stand
-    /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed.
+    /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed, or where a flag
+    /// looks like a known one: without it, another document or address would be taken.
     pub fn of_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let (known, ignored) = known(arguments.into_iter());
+        if let Some((given, meant)) = ignored.iter().find_map(|flag| Some((flag, misspelt(flag)?))) {
+            let text = format!("unknown flag --{given}; did you mean --{meant}?");
+            Self::command().error(clap::error::ErrorKind::UnknownArgument, text).exit();
+        }
         Self { ignored, ..Self::parse_from(known) }
     }
+}
+
+/// The known flag that an unknown one looks like: it differs in case or in one or two letters, or only begins like it.
+fn misspelt(flag: &str) -> Option<String> {
+    let command = Options::command();
+    let run = command.find_subcommand("run").unwrap_or(&command);
+    let flag = flag.to_lowercase();
+    let mut known = run.get_arguments().filter_map(clap::Arg::get_long);
+    known.find(|known| flag.starts_with(known) || strsim::damerau_levenshtein(known, &flag) <= 2).map(str::to_owned)
 }
 
 /// The command line with the subcommand first and without unknown flags, and these. A word after an unknown flag is its
@@ -183,6 +197,24 @@ mod tests {
         let options = Options::try_parse_from(known).unwrap_or_else(|error| panic!("{line}: {error}"));
         let Command::Run(run) = options.command;
         (run, ignored)
+    }
+
+    #[test]
+    fn a_misspelt_flag_does_not_make_the_proxy_run_another_document() {
+        for (flag, meant) in [
+            ("confg", Some("config")),
+            ("Config", Some("config")),
+            ("config-file", Some("config")),
+            ("lisen", Some("listen")),
+            ("files_root", Some("files-root")),
+            ("foreground", None),
+            ("transport", None),
+            ("proxy-port", None),
+            ("from-configmap", None),
+            ("run-config", None),
+        ] {
+            assert_eq!(misspelt(flag).as_deref(), meant, "{flag}");
+        }
     }
 
     #[test]

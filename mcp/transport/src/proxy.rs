@@ -174,7 +174,11 @@ impl Inner {
             return self.initialize(parts, body, id).await;
         }
         let session = match revision {
-            Revision::Modern => None,
+            // The stateless era has no sessions: an id would reach one of somebody's at the server, unchecked.
+            Revision::Modern => {
+                parts.headers.remove(mcp::SESSION_ID);
+                None
+            }
             Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
                 Named::Nothing => None,
                 Named::Known(session) => Some(session),

@@ -7,8 +7,9 @@ use std::time::Duration;
 pub struct Limits {
     /// Connections held at the same time. When there are more, those without a request under way are closed.
     pub connections: usize,
-    /// Connections beyond that, accepted while all others are at work. Each gets one answer from
-    /// [`Handler::shed`](crate::Handler::shed) and is closed; the rest waits in the kernel's queue.
+    /// Connections beyond that, accepted while all or nearly all others are at work. Each gets one answer from
+    /// [`Handler::shed`](crate::Handler::shed) and is closed; the rest waits in the kernel's queue, and those that ask
+    /// nothing leave for it.
     pub reserved: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,

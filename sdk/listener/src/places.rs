@@ -1,7 +1,7 @@
 //! Which connection gives way when all that a listener grants are taken.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,6 +16,9 @@ use crate::crowded::Crowded;
 /// Connections that are told to leave at the same time. More than one, so that clients that take their time to leave do
 /// not hold up all that wait; few, so that no pool is emptied for one newcomer.
 const LEAVING: usize = 16;
+/// The same where one network has many that never asked anything: they are in no client's pool, and hundreds that come and
+/// say nothing are gone before a probe behind them is late.
+const LEAVING_UNHEARD: usize = 256;
 
 /// The places of one listener, in the order in which they were taken.
 ///
@@ -98,28 +101,45 @@ impl Places {
         place
     }
 
-    /// Has some connections without a request leave: of the network that has the most of them, first those that never
-    /// asked anything, then the oldest. False when none is on its way out: then all are at work.
+    /// Has some connections without a request leave, none of them reserved: of the network that has the most of them, first
+    /// those that never asked anything, then the oldest. False when it takes too long to wait for those: all or nearly all
+    /// are at work.
     pub(crate) fn free_some(&mut self) -> bool {
         self.taken.retain(Place::held);
-        let idle = self.taken.iter().filter(|place| place.doing() != Doing::Serves);
+        let ordinary = self.taken.iter().filter(|place| !place.reserved());
+        let quarter = ordinary.clone().count().div_ceil(4);
+        let idle = ordinary.filter(|place| place.doing() != Doing::Serves);
         // One that is told while its request arrives still answers it, and is not idle meanwhile.
-        let (mut stay, told): (Vec<&Place>, Vec<&Place>) = idle.partition(|place| place.told() == Told::Stay);
-        let mut idle_of: HashMap<IpAddr, usize> = HashMap::new();
-        for place in &stay {
-            *idle_of.entry(place.network()).or_default() += 1;
+        let (mut stay, mut leaving): (Vec<&Place>, Vec<&Place>) = idle.partition(|place| place.told() == Told::Stay);
+        stay.sort_by_key(|place| place.asked() > 0);
+        let mut networks: HashMap<IpAddr, VecDeque<(bool, usize, &Place)>> = HashMap::new();
+        for (rank, place) in stay.into_iter().enumerate() {
+            networks.entry(place.network()).or_default().push_back((place.asked() > 0, rank, place));
         }
-        let mut leaving = told.len();
-        while leaving < LEAVING.min(self.taken.len().div_ceil(4)) {
-            let rank = |place: &Place| (Reverse(idle_of[&place.network()]), place.asked() > 0);
-            // The first of those of one rank, which is the oldest.
-            let Some((at, _)) = stay.iter().enumerate().min_by_key(|(_, place)| rank(place)) else { break };
-            let place = stay.remove(at);
-            idle_of.entry(place.network()).and_modify(|idle| *idle -= 1);
+        let most = |idle: &VecDeque<(bool, usize, &Place)>| match idle.front() {
+            Some((false, ..)) if idle.len() > LEAVING => LEAVING_UNHEARD,
+            Some(_) => LEAVING,
+            None => 0,
+        };
+        while let Some(largest) = networks
+            .values_mut()
+            .filter(|idle| leaving.len() < quarter.min(most(idle)))
+            .min_by_key(|idle| (Reverse(idle.len()), idle.front().map(|&(_, rank, _)| rank)))
+            && let Some((_, _, place)) = largest.pop_front()
+        {
             place.tell(Told::Leave);
-            leaving += 1;
+            leaving.push(place);
         }
-        leaving > 0
+        // Those that wait for their next request are gone at once. The others take a moment, and who waits for a few of
+        // them waits behind all that came before.
+        let at_once = |place: &&Place| place.doing() == Doing::Waits && place.asked() > 0;
+        leaving.len() >= quarter.clamp(1, LEAVING) || leaving.iter().any(at_once)
+    }
+
+    /// Has all reserved connections leave that have no request under way.
+    pub(crate) fn free_reserved(&self) {
+        let idle = self.taken.iter().filter(|place| place.reserved() && place.doing() != Doing::Serves);
+        idle.for_each(|place| place.tell(Told::Leave));
     }
 
     /// Tells all connections that the listener ends, or has no more time for what is under way.
@@ -290,6 +310,55 @@ mod tests {
         assert!(places.free_some());
         assert_eq!((left(&working), left(&idle)), (vec![false; 3], vec![true]));
         drop(busy);
+    }
+
+    #[test]
+    fn idle_connections_in_reserved_places_are_not_waited_for_and_leave_together() {
+        let mut places = Places::default();
+        let working = take(&mut places, 1, 2);
+        let _busy: Vec<_> = working.iter().map(Place::request).collect();
+        let reserved: Vec<_> = (0..3).map(|_| places.take(([10, 0, 0, 2], 1).into(), true)).collect();
+        let answered = reserved[0].request();
+        assert!(!places.free_some(), "all are at work");
+        assert_eq!(left(&reserved), [false; 3]);
+        places.free_reserved();
+        assert_eq!((left(&working), left(&reserved)), (vec![false; 2], vec![false, true, true]));
+        drop(answered);
+    }
+
+    #[test]
+    fn a_few_that_never_asked_anything_hold_up_nobody_while_the_rest_works() {
+        let mut places = Places::default();
+        let all = take(&mut places, 1, 8);
+        let mut busy: Vec<_> = all[1..].iter().map(Place::request).collect();
+        assert!(!places.free_some(), "one of eight is not waited for");
+        assert_eq!(left(&all[..2]), [true, false], "and leaves");
+        busy.pop();
+        assert!(places.free_some(), "one that has asked leaves at once");
+    }
+
+    #[test]
+    fn hundreds_that_never_asked_anything_do_not_leave_by_the_dozen() {
+        let mut places = Places::default();
+        let silent = take(&mut places, 1, 400);
+        let idle = take(&mut places, 2, 400);
+        for place in &idle {
+            drop(place.request());
+        }
+        assert!(places.free_some());
+        let count = |places: &[Place]| left(places).into_iter().filter(|left| *left).count();
+        assert_eq!((count(&silent), count(&idle)), (192, 8), "a quarter, of those that asked no more than otherwise");
+    }
+
+    #[test]
+    fn no_pool_is_emptied_for_one_newcomer() {
+        let mut places = Places::default();
+        let idle = take(&mut places, 1, 400);
+        for place in &idle {
+            drop(place.request());
+        }
+        assert!(places.free_some());
+        assert_eq!(left(&idle).into_iter().filter(|left| *left).count(), LEAVING);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Server {
         stop: CancellationToken,
     ) {
         let Self { listener, limits, open } = self;
-        let (mut connections, mut places) = (JoinSet::new(), Places::default());
+        let (mut connections, mut reserved, mut places) = (JoinSet::new(), JoinSet::new(), Places::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
         let mut said: Option<Instant> = None;
         loop {
@@ -113,35 +113,54 @@ impl Server {
             }
             // Those that are asked to leave make room soon. Where all are at work, a few more are let in to be told so,
             // and the rest waits in the kernel's queue.
-            let beyond = limits.connections + limits.reserved;
-            let room = |places: &mut Places| !full || (connections.len() < beyond && !places.free_some());
+            let room = |places: &mut Places| {
+                if !full {
+                    return true;
+                }
+                if places.free_some() {
+                    return false;
+                }
+                let reserved_is_free = reserved.len() < limits.reserved;
+                if !reserved_is_free {
+                    places.free_reserved();
+                }
+                reserved_is_free
+            };
             if let Some((stream, peer)) = next.take_if(|_| room(&mut places)) {
                 let config = tls.as_ref().map(|tls| tls.load_full());
                 let (handler, place) = (Arc::clone(&handler), places.take(peer, full));
-                connections.spawn(connection::serve(stream, config, handler, limits, place));
+                let tasks = if full { &mut reserved } else { &mut connections };
+                tasks.spawn(connection::serve(stream, config, handler, limits, place));
             }
-            open.0.store(connections.len(), Ordering::Relaxed);
-            tokio::select! {
+            open.0.store(connections.len() + reserved.len(), Ordering::Relaxed);
+            let ended = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(ended) = connections.join_next() => if let Ok(Some(alert)) = ended
-                    && said.is_none_or(|said| said.elapsed() >= SAID)
-                {
-                    said = Some(Instant::now());
-                    warn!(?alert, "{MISTRUSTED}");
-                },
-                () = places.changed(), if next.is_some() => {}
-                accepted = accept(&listener), if next.is_none() => next = Some(accepted),
+                Some(ended) = connections.join_next() => ended,
+                Some(ended) = reserved.join_next() => ended,
+                () = places.changed(), if next.is_some() => continue,
+                accepted = accept(&listener), if next.is_none() => {
+                    next = Some(accepted);
+                    continue;
+                }
+            };
+            if let Ok(Some(alert)) = ended
+                && said.is_none_or(|said| said.elapsed() >= SAID)
+            {
+                said = Some(Instant::now());
+                warn!(?alert, "{MISTRUSTED}");
             }
         }
         drop(listener);
-        info!(connections = connections.len(), "draining");
+        info!(connections = connections.len() + reserved.len(), "draining");
         places.tell_all(Told::End);
-        if timeout(limits.drain, all(&mut connections)).await.is_err() {
-            warn!(connections = connections.len(), "answers under way did not finish in time and are cut off");
+        if timeout(limits.drain, all([&mut connections, &mut reserved])).await.is_err() {
+            let connections_left = connections.len() + reserved.len();
+            warn!(connections = connections_left, "answers under way did not finish in time and are cut off");
             places.tell_all(Told::Cut);
-            if timeout(CUT, all(&mut connections)).await.is_err() {
+            if timeout(CUT, all([&mut connections, &mut reserved])).await.is_err() {
                 connections.shutdown().await;
+                reserved.shutdown().await;
             }
         }
         info!("listener is drained");
@@ -156,8 +175,10 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(QUEUE)
 }
 
-async fn all<T: 'static>(connections: &mut JoinSet<T>) {
-    while connections.join_next().await.is_some() {}
+async fn all<T: 'static>(tasks: [&mut JoinSet<T>; 2]) {
+    for tasks in tasks {
+        while tasks.join_next().await.is_some() {}
+    }
 }
 
 /// The next connection. An error here is the process running out of files or a client gone already; neither is a reason

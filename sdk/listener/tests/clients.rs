@@ -153,6 +153,31 @@ async fn a_silent_crowd_in_the_reserved_places_does_not_keep_a_probe_waiting() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
+/// Otherwise each of them has its moment before the next one is let in, and a probe waits for all moments together.
+#[tokio::test]
+async fn silent_connections_do_not_pass_the_reserved_places_one_at_a_time() {
+    let serving = serve(Limits { connections: 4, reserved: 2, ..Limits::default() }).await;
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        streams.push(serving.ask(1, "/stream").await.0);
+    }
+    let mut silent = [serving.connect_from(2).await, serving.connect_from(2).await];
+    let both = async {
+        while serving.connections.count() < 6 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, both).await.expect("both are let in");
+    let (_, head) = serving.ask(3, "/health").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    for silent in &mut silent {
+        assert!(is_closed(silent).await, "those that were in the way leave");
+    }
+    for stream in &mut streams {
+        assert!(timeout(Duration::ZERO, stream.read_u8()).await.is_err(), "a stream goes on");
+    }
+}
+
 #[tokio::test]
 async fn one_address_does_not_take_idle_places_from_the_others() {
     let serving = serve(Limits { connections: 4, ..Limits::default() }).await;

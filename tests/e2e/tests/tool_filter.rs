@@ -23,6 +23,8 @@ async fn a_hidden_tool_is_neither_listed_nor_callable_and_a_renamed_one_by_its_n
     let mut runner = Process::start("mcp-runner", folder.path(), command).unwrap();
     ready(&mut runner, address, "/health").await.unwrap();
 
+    // The client's library wants to be told, even for a URL without TLS.
+    rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap();
     let url = format!("http://{address}/mcp");
     for client in [McpClient::connect(&url).await.unwrap(), McpClient::connect_stateless(&url).await.unwrap()] {
         assert_eq!(client.tools().await.unwrap(), ["say"]);

@@ -50,6 +50,20 @@ async fn what_a_client_says_of_its_way_here_is_not_believed() {
 }
 
 #[tokio::test]
+async fn a_stateless_request_does_not_reach_a_session_of_the_server_unchecked() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let meta =
+        r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let call = format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"echo","_meta":{meta}}}}}"#);
+    tokio::join!(runner.post(&[("mcp-session-id", "anybodys")], &call), async {
+        let request = backend.next().await;
+        assert_eq!(request.header("mcp-session-id"), None);
+        request.json("200 OK", "", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+    });
+}
+
+#[tokio::test]
 async fn event_streams_pass_frame_by_frame_as_they_are_written() {
     use http_body_util::BodyExt as _;
     let mut backend = Recorder::start().await;

@@ -93,6 +93,29 @@ async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
     .await;
 }
 
+/// So many connections on which nothing is ever sent.
+async fn silent(runner: &Runner, count: usize) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    while held.len() < count {
+        held.push(within("a connection", TcpStream::connect(runner.address)).await.unwrap());
+    }
+    held
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
+    for (at_work, silent_ones) in [(PLACES, 100), (PLACES - 1, 100), (0, PLACES + 1500)] {
+        let runner = Runner::http(&silent_streams().await, &json!({})).await;
+        let _streams = streams(&runner, at_work).await;
+        let _silent = silent(&runner, silent_ones).await;
+        let began = Instant::now();
+        let (status, answer) = probe(&runner, "/health").await;
+        let took = began.elapsed();
+        assert_eq!(status, 200, "{answer}");
+        assert!(took < PROBE, "{at_work} at work, {silent_ones} silent: {took:?}");
+    }
+}
+
 #[tokio::test]
 async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     const UPLOADS: usize = 20;
