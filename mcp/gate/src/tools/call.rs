@@ -20,7 +20,7 @@ enum Call {
     /// It goes on as it is.
     Pass,
     /// This goes on in its place.
-    Replace(String),
+    Replace(Vec<u8>),
     /// It calls a tool that there is not, for clients.
     Hidden(String),
     /// It does not say which tool it calls.
@@ -86,10 +86,10 @@ impl ToolNames {
         let Ok(name) = serde_json::from_str::<String>(raw.get()) else { return Call::Malformed };
         match self.tool(&name) {
             Some(tool) if tool == name => Call::Pass,
-            // What was read as a message is text.
-            Some(tool) => std::str::from_utf8(message.body()).map_or(Call::Malformed, |text| {
-                Call::Replace(splice(text, &[(raw.get(), &serde_json::Value::from(tool).to_string())]))
-            }),
+            Some(tool) => {
+                let tool = serde_json::Value::from(tool).to_string();
+                Call::Replace(splice(message.body(), &[(raw.get(), &tool)]))
+            }
             None => Call::Hidden(name),
         }
     }
@@ -149,7 +149,8 @@ mod tests {
         let params = r#"{"arguments":{"name":"say","n":1.0, "m":12345678901234567890},"name" : "s\u0061y","_meta":{}}"#;
         let Call::Replace(body) = call(&names, params) else { panic!("it is renamed") };
         let params = params.replace(r#""s\u0061y""#, r#""sho\"ut""#);
-        assert_eq!(body, format!(r#"{{ "id":1, "jsonrpc":"2.0","method":"tools/call","params":{params} }}"#));
+        let expected = format!(r#"{{ "id":1, "jsonrpc":"2.0","method":"tools/call","params":{params} }}"#);
+        assert_eq!(String::from_utf8_lossy(&body), expected);
     }
 
     #[test]

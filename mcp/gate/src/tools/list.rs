@@ -108,7 +108,10 @@ impl ToolNames {
             changed |= edited;
             presented.push(text);
         }
-        Ok(changed.then(|| splice(text, &[(tools.get(), &format!("[{}]", presented.join(",")))])))
+        if !changed {
+            return Ok(None);
+        }
+        edited(text, &[(tools.get(), &format!("[{}]", presented.join(",")))]).map(Some)
     }
 
     /// A tool as clients see it; `None` when they do not.
@@ -130,10 +133,15 @@ impl ToolNames {
             edits.push((name.get(), &new_name));
         }
         edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
-        let edited = !edits.is_empty();
-        let text = if edited { splice(raw.get(), &edits).into() } else { raw.get().into() };
-        Ok(Some(Presented { name: presented.to_owned(), text, edited }))
+        let is_edited = !edits.is_empty();
+        let text = if is_edited { edited(raw.get(), &edits)?.into() } else { raw.get().into() };
+        Ok(Some(Presented { name: presented.to_owned(), text, edited: is_edited }))
     }
+}
+
+/// `text` with `edits` made, which are whole values of it.
+fn edited(text: &str, edits: &[(&str, &str)]) -> Result<String, &'static str> {
+    String::from_utf8(splice(text.as_bytes(), edits)).map_err(|_| MALFORMED)
 }
 
 /// Whether a reader that skips what is not JSON may find a list of tools in `text`, its name in any case or escaped.

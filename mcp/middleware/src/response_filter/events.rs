@@ -1,6 +1,5 @@
 //! Server-sent events, filtered one by one.
 
-use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame};
 use mcp_http::{Body, BoxError};
+use mcp_wire::escape_line_breaks;
 use mcp_wire::sse::{Decoder, Event};
 use serde::de::IgnoredAny;
 
@@ -199,16 +199,9 @@ fn without_other_breaks(event: Event) -> Option<Event> {
     if [&event.id, &event.event].into_iter().flatten().any(|field| field.contains(is_other_break)) {
         return None;
     }
-    let mut escaped = String::with_capacity(data.len() + 16);
-    for c in data.chars() {
-        if is_other_break(c) {
-            // In JSON it stands in a string. Writing to a String cannot fail.
-            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
-        } else {
-            escaped.push(c);
-        }
-    }
-    Some(Event { data: Some(escaped), ..event })
+    // The other characters are not JSON unescaped, so that these are all.
+    let data = String::from_utf8(escape_line_breaks(data.as_bytes().to_vec())).ok();
+    data.map(|data| Event { data: Some(data), ..event })
 }
 
 fn error_event(event: Event, withheld: &Withheld, reason: &str) -> Bytes {

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use mcp_wire::{ErrorBody, Kind, Message, code, compact};
+use mcp_wire::{ErrorBody, Kind, Message, code, compact, splice};
 use serde_json::value::RawValue;
 
 use super::Mux;
 use super::queue::Line;
-use super::rewrite::{Params, replace};
+use super::rewrite::Params;
 
 /// How much of a line that is no message is shown in the log.
 const SHOWN: usize = 200;
@@ -65,7 +65,7 @@ fn response(mux: &Mux, json: &Bytes, message: &Message<'_>) {
         edits.push((subscription.get(), &*call.id));
     }
     edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
-    let answer = replace(json, &edits);
+    let answer = splice(json, &edits);
     mux.calls.answer(call, answer);
 }
 
@@ -89,12 +89,12 @@ fn notification(mux: &Mux, json: &Bytes, message: &Message<'_>) {
         if let (Some(token), Some(id)) = (params.progress_token, named(params.progress_token)) {
             mux.calls.notify(id, |call| {
                 let restored = call.token.as_deref().unwrap_or(&call.id);
-                replace(json, &[(token.get(), restored)])
+                splice(json, &[(token.get(), restored)])
             });
         }
     } else if let Some(subscription) = params.meta.as_ref().and_then(|meta| meta.subscription) {
         if let Some(id) = named(Some(subscription)) {
-            mux.calls.notify(id, |call| replace(json, &[(subscription.get(), &call.id)]));
+            mux.calls.notify(id, |call| splice(json, &[(subscription.get(), &call.id)]));
         }
     } else if method == "notifications/resources/updated" {
         if let Some(uri) = params.uri {

@@ -1,7 +1,7 @@
 //! Replacing a few values of a message and leaving every other byte as it is.
 
 use bytes::Bytes;
-use mcp_wire::Message;
+use mcp_wire::{Message, escape_line_breaks, splice};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -45,24 +45,6 @@ impl<'a> Params<'a> {
     }
 }
 
-/// `text` with each of the values in `edits`, which are slices of `text` in their order, replaced.
-pub(crate) fn replace(text: &[u8], edits: &[(&str, &str)]) -> Vec<u8> {
-    let longer: usize = edits.iter().map(|(_, new)| new.len()).sum();
-    let mut out = Vec::with_capacity(text.len() + longer + 1);
-    let mut at = 0;
-    for (old, new) in edits {
-        let start = (old.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-        // A slice of another text would lie outside or before; then it is left alone.
-        if let Some(before) = text.get(at..start).filter(|_| start + old.len() <= text.len()) {
-            out.extend_from_slice(before);
-            out.extend_from_slice(new.as_bytes());
-            at = start + old.len();
-        }
-    }
-    out.extend_from_slice(text.get(at..).unwrap_or_default());
-    out
-}
-
 /// The line that asks the server what the client asks, under the id `id` (JSON text), which serves as progress token too.
 pub(crate) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'_>, id: &str) -> Bytes {
     let mut edits = Vec::with_capacity(2);
@@ -75,17 +57,13 @@ pub(crate) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'
     line(body, &mut edits)
 }
 
-/// What Unicode counts as a line break beside the ASCII ones, in UTF-8: U+0085, U+2028, U+2029.
-const LINE_BREAKS: [(&[u8], &[u8]); 3] =
-    [(b"\xC2\x85", b"\\u0085"), (b"\xE2\x80\xA8", b"\\u2028"), (b"\xE2\x80\xA9", b"\\u2029")];
-
 /// One line from a client's message: `edits` made, line breaks between tokens turned into spaces, a line break at the end.
 ///
 /// Inside strings the line breaks of Unicode are escaped: JSON allows them there, and a server that reads lines as its
 /// language sees them (Python's `codecs` and `splitlines`) would take the rest of the string for the next message.
 pub(crate) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
     edits.sort_unstable_by_key(|(old, _)| old.as_ptr() as usize);
-    let mut line = escape_line_breaks(replace(body, edits));
+    let mut line = escape_line_breaks(splice(body, edits));
     for byte in &mut line {
         // In valid JSON these bytes stand between tokens only.
         if matches!(byte, b'\n' | b'\r') {
@@ -94,27 +72,6 @@ pub(crate) fn line(body: &[u8], edits: &mut [(&str, &str)]) -> Bytes {
     }
     line.push(b'\n');
     Bytes::from(line)
-}
-
-fn escape_line_breaks(line: Vec<u8>) -> Vec<u8> {
-    let found =
-        |at: usize| LINE_BREAKS.iter().find(|(plain, _)| line.get(at..).is_some_and(|rest| rest.starts_with(plain)));
-    let is_lead = |byte: u8| matches!(byte, 0xC2 | 0xE2);
-    if !(0..line.len()).any(|at| line.get(at).copied().is_some_and(is_lead) && found(at).is_some()) {
-        return line;
-    }
-    let mut out = Vec::with_capacity(line.len() + 64);
-    let mut at = 0;
-    while let Some(&byte) = line.get(at) {
-        if let Some((plain, escaped)) = found(at).filter(|_| is_lead(byte)) {
-            out.extend_from_slice(escaped);
-            at += plain.len();
-        } else {
-            out.push(byte);
-            at += 1;
-        }
-    }
-    out
 }
 
 #[cfg(test)]
