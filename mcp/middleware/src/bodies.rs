@@ -1,11 +1,13 @@
 //! Reading the bodies of requests, within bounds.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use mcp_http::{Body, Budget, ReadError, Share, read};
+
+use crate::network::client_network;
 
 /// How long a client may take to send its message.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -33,13 +35,14 @@ impl Bodies {
         self.limit
     }
 
-    /// The whole body that `client` sends, and its share of the memory; `Err` holds the answer to a body that is too long, too slow or
+    /// The whole body that `peer` sends, and its share of the memory; `Err` holds the answer to a body that is too long, too slow or
     /// broken off, or for which there is no room.
-    pub(crate) async fn read(&self, body: Body, client: Option<IpAddr>) -> Result<(Bytes, Share), Response<Body>> {
-        let mut share = self.budget.share(client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+    pub(crate) async fn read(&self, body: Body, peer: Option<SocketAddr>) -> Result<(Bytes, Share), Response<Body>> {
+        let mut share = self.budget.share(client_network(peer));
         match read(body, self.limit, DEADLINE, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
+                let client = peer.map(|peer| peer.ip());
                 if matches!(error, ReadError::NoRoom) {
                     tracing::warn!(?client, %error, "a request was refused");
                 } else {

@@ -111,7 +111,7 @@ impl RequestContext {
             return Ok(request);
         }
         let (mut head, body) = request.into_parts();
-        let (body, share) = self.bodies.read(body, self.peer.map(|peer| peer.ip())).await?;
+        let (body, share) = self.bodies.read(body, self.peer).await?;
         let received = body.len();
         let message = OwnedMessage::read(body).map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
         headers::check(&head.headers, message.message())

@@ -23,6 +23,7 @@ use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
 use tower::service_fn;
 
+pub use self::headers::names_hop_by_hop_only;
 use self::recovery::Reopening;
 use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
