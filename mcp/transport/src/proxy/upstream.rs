@@ -110,19 +110,20 @@ impl Upstream {
         Err(UpstreamError::Redirect(path.to_string()))
     }
 
-    /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are not:
-    /// another one may answer sooner than that one comes back.
+    /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are repeated
+    /// once: a session should not be lost with one connection that is refused, and another address may answer sooner than that one is back.
     async fn connected(
         &self,
         outgoing: &Outgoing,
         path: &PathAndQuery,
     ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
-        let mut pauses = if outgoing.to.is_some() { &[] } else { &CONNECT_PAUSES[..] }.iter();
+        let pauses = if outgoing.to.is_some() { 1 } else { CONNECT_PAUSES.len() };
+        let mut pauses = CONNECT_PAUSES.into_iter().take(pauses);
         loop {
             let Outgoing { method, headers, body, to, .. } = outgoing;
             match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to).await {
                 Err(UpstreamError::Unreachable(error)) => match pauses.next() {
-                    Some(pause) => tokio::time::sleep(*pause).await,
+                    Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(UpstreamError::Unreachable(error)),
                 },
                 other => return other,
