@@ -25,7 +25,7 @@ mod memory;
 mod table;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,9 @@ pub struct SessionRecord {
     /// The MCP server's id for the session, where the server has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<Box<str>>,
+    /// The address of the MCP server that opened the session: of several pods, the one that knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_address: Option<SocketAddr>,
     /// The body of the client's `initialize`, with which the session can be opened anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Box<str>>,
@@ -70,7 +73,7 @@ pub struct SessionRecord {
 impl SessionRecord {
     /// A record with nothing but its owner.
     pub fn new(id: &str, principal: Principal) -> Self {
-        Self { id: id.into(), principal, backend_id: None, handshake: None }
+        Self { id: id.into(), principal, backend_id: None, backend_address: None, handshake: None }
     }
 
     /// What the record takes in memory, about: its strings and what a store needs to find them.
@@ -142,6 +145,7 @@ mod tests {
         let bare = r#"{"id":"a","principal":"https://i\u0000s"}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), bare);
         record.backend_id = Some("b".into());
+        record.backend_address = Some("[2001:db8::1]:8080".parse().unwrap());
         record.handshake = Some("{}".into());
         let written = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<SessionRecord>(&written).unwrap(), record);
