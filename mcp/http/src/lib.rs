@@ -20,6 +20,6 @@ mod service;
 
 pub use answer::{answer, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
-pub use budget::{Budget, NoRoom, Share};
-pub use read::{ReadError, read};
+pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
+pub use read::{ReadError, TooSlow, read};
 pub use service::BoxService;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use mcp_http::{Body, BoxService, CollectError, collect, json, text};
+use mcp_http::{Body, BoxService, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
@@ -25,7 +25,7 @@ use tower::service_fn;
 use self::recovery::Reopening;
 use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
-use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable};
+use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
 use crate::{BoxFuture, Transport};
 
 /// Why a backend's URL cannot be served. Fix the URL.
@@ -46,8 +46,6 @@ pub struct ProxyConfig {
     backend: Uri,
     /// The server knows POST only and is asked for its health by `ping`. Default: no.
     pub stateless: bool,
-    /// The longest request body in bytes. Default: 8 MiB.
-    pub max_body_bytes: usize,
     /// How long one attempt to connect may take. Default: 5 s.
     pub connect_timeout: Duration,
     /// How long the head of the answer to a POST or DELETE may take. Streams have no limit. Default: ten minutes.
@@ -67,7 +65,6 @@ impl ProxyConfig {
         Ok(Self {
             backend: uri,
             stateless: false,
-            max_body_bytes: 8 << 20,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_mins(10),
         })
@@ -86,7 +83,6 @@ struct Inner {
     upstream: Upstream,
     sessions: Arc<dyn SessionStore>,
     reopening: Reopening,
-    max_body_bytes: usize,
     stateless: bool,
 }
 
@@ -96,7 +92,6 @@ impl Proxy {
         Self(Arc::new(Inner {
             sessions,
             reopening: Reopening::default(),
-            max_body_bytes: config.max_body_bytes,
             stateless: config.stateless,
             upstream: Upstream::new(&config.backend, config.connect_timeout, config.answer_timeout),
         }))
@@ -134,12 +129,9 @@ impl Transport for Proxy {
 impl Inner {
     async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let body = match collect(body, self.max_body_bytes).await {
+        let body = match whole(body).await {
             Ok(body) => body,
-            Err(CollectError::TooLarge { .. }) => {
-                return text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
-            }
-            Err(_) => return text(StatusCode::BAD_REQUEST, "Invalid request body"),
+            Err(refusal) => return refusal,
         };
         if parts.method == Method::POST {
             return self.post(parts, body).await;

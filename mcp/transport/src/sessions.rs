@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use mcp_http::{Body, BoxError, json, text};
+use mcp_http::{Body, BoxError, collect, json, text};
 use mcp_middleware::RequestContext;
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code, headers::SESSION_ID};
@@ -75,6 +75,11 @@ impl Named {
             }
         }
     }
+}
+
+/// The body of a request. The chain has read it, within its limits, so this is no more than its one piece.
+pub(crate) async fn whole(body: Body) -> Result<Bytes, Response<Body>> {
+    collect(body, usize::MAX).await.map_err(|_| text(StatusCode::BAD_REQUEST, "Invalid request body"))
 }
 
 /// The message in the body of a POST: the one that a middleware has read already, else read now.
