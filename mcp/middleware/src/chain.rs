@@ -92,6 +92,7 @@ impl Chain {
         mut request: Request<Body>,
         transport: &BoxService,
     ) -> Response<Body> {
+        // In front of all middleware: what is refused here no middleware has seen, so there is none to read a denial in the context.
         if self.reads_messages
             && let Some(refusal) = door::refuse(&request)
         {
