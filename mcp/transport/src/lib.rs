@@ -18,6 +18,7 @@
 //! # Ok::<(), mcp_transport::BackendError>(())
 //! ```
 
+mod carriers;
 mod front;
 mod modern;
 mod mux;

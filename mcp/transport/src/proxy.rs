@@ -26,7 +26,7 @@ use self::recovery::Reopening;
 use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
-use crate::{BoxFuture, Transport};
+use crate::{BoxFuture, Transport, carriers};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -162,13 +162,13 @@ impl Inner {
         };
         let id = message.id().map(|id| id.raw());
         if message.method() == Some("initialize") {
-            parts.headers.remove(mcp::SESSION_ID);
+            name_no_session(&mut parts);
             return self.initialize(parts, body, id).await;
         }
         let session = match revision {
             // The stateless era has no sessions: an id would reach one of somebody's at the server, unchecked.
             Revision::Modern => {
-                parts.headers.remove(mcp::SESSION_ID);
+                name_no_session(&mut parts);
                 None
             }
             Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
@@ -223,7 +223,7 @@ impl Inner {
             return self.upstream.send(&outgoing).await.unwrap_or_else(|error| refusal(&error, id));
         };
         if session.backend_id.is_some() {
-            outgoing.headers.insert(mcp::SESSION_ID, backend_id(&session));
+            name_session(&mut outgoing, &session);
         }
         let mut answer = self.upstream.send(&outgoing).await;
         if let Ok(response) = &mut answer
@@ -232,7 +232,7 @@ impl Inner {
             && let Some(reopened) =
                 recovery::recover(&self.upstream, &*self.sessions, &self.reopening, &session, &outgoing).await
         {
-            outgoing.headers.insert(mcp::SESSION_ID, backend_id(&reopened));
+            name_session(&mut outgoing, &reopened);
             answer = self.upstream.send(&outgoing).await;
         }
         match answer {
@@ -260,11 +260,23 @@ impl Inner {
     }
 }
 
-/// What the MCP server calls the session.
-fn backend_id(session: &SessionRecord) -> HeaderValue {
+/// Names the session as the MCP server does, where the client has named it.
+fn name_session(outgoing: &mut Outgoing, session: &SessionRecord) {
     let id = session.backend_id.as_deref().unwrap_or(&session.id);
-    // Made of a header's value, it is one.
-    HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static(""))
+    if let Some(value) = outgoing.headers.get_mut(mcp::SESSION_ID) {
+        // Made of a header's value, it is one.
+        *value = HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static(""));
+    }
+    if let Some(target) = carriers::rename(&outgoing.target, Some(id)) {
+        outgoing.target = target;
+    }
+}
+
+fn name_no_session(parts: &mut Parts) {
+    parts.headers.remove(mcp::SESSION_ID);
+    if let Some(uri) = carriers::rename(&parts.uri, None) {
+        parts.uri = uri;
+    }
 }
 
 fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
