@@ -1,10 +1,12 @@
 //! The memory for bodies: those of requests, which are read here, and those of answers that a filter holds.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
+
+use crate::network::client_network;
 
 /// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
 const REQUESTS: usize = 64 << 20;
@@ -39,12 +41,13 @@ impl Bodies {
         self.limit
     }
 
-    /// The whole body that `client` sends, and its share of the memory.
-    pub(crate) async fn read(&self, body: Body, client: Option<IpAddr>) -> Result<(Bytes, Share), ReadError> {
-        let mut share = share(&self.requests, client);
+    /// The whole body that `peer` sends, and its share of the memory.
+    pub(crate) async fn read(&self, body: Body, peer: Option<SocketAddr>) -> Result<(Bytes, Share), ReadError> {
+        let mut share = self.requests.share(client_network(peer));
         match read(body, self.limit, self.time, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
+                let client = peer.map(|peer| peer.ip());
                 if matches!(error, ReadError::NoRoom) {
                     tracing::warn!(?client, %error, "a request was refused");
                 } else {
@@ -55,12 +58,8 @@ impl Bodies {
         }
     }
 
-    /// A share of the memory for an answer to `client`.
-    pub(crate) fn answer(&self, client: Option<IpAddr>) -> Share {
-        share(&self.answers, client)
+    /// A share of the memory for an answer to `peer`.
+    pub(crate) fn answer(&self, peer: Option<SocketAddr>) -> Share {
+        self.answers.share(client_network(peer))
     }
-}
-
-fn share(budget: &Budget, client: Option<IpAddr>) -> Share {
-    budget.share(client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
 }

@@ -149,14 +149,14 @@ impl RequestContext {
     }
 
     async fn read_whole(&self, body: Body) -> Result<(Bytes, Share), ReadError> {
-        let read = self.bodies.read(body, self.peer.map(|peer| peer.ip())).await?;
+        let read = self.bodies.read(body, self.peer).await?;
         self.read.store(true, Relaxed);
         Ok(read)
     }
 
     /// A share of the memory for the answer, for a filter that holds it.
     pub(crate) fn answer(&self) -> Share {
-        self.bodies.answer(self.peer.map(|peer| peer.ip()))
+        self.bodies.answer(self.peer)
     }
 
     /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made

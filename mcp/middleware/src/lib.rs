@@ -39,9 +39,11 @@ mod bodies;
 mod chain;
 mod context;
 mod door;
+mod network;
 mod registry;
 pub mod response_filter;
 
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, RequestContext};
+pub use network::client_network;
 pub use registry::{BuildContext, BuildError, ProxySettings, Registry};

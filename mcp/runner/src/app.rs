@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
-use mcp_transport::{Transport, refuse_method};
+use mcp_transport::{Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers;
 use portcullis_listener::{Handler, RequestBody};
 use prometheus_client::metrics::gauge::Gauge;
@@ -22,20 +22,6 @@ use crate::metrics::Metrics;
 use crate::upload::Upload;
 
 const OAUTH_RESOURCE: &str = "/.well-known/oauth-protected-resource";
-/// What `Connection` may name: what a proxy drops anyway (RFC 9110, 7.6.1). Whoever names another header has the proxy drop that one, which
-/// a middleware may have checked.
-const HOP_BY_HOP: [&str; 10] = [
-    "close",
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// What every request needs.
 #[derive(Debug)]
@@ -140,15 +126,6 @@ impl App {
     pub(crate) fn metrics(&self) -> Response<Body> {
         self.metrics.report(&*self.backend, self.health.is_up(&*self.backend))
     }
-}
-
-fn names_hop_by_hop_only(headers: &HeaderMap) -> bool {
-    headers.get_all(CONNECTION).iter().all(|value| {
-        value.to_str().is_ok_and(|value| {
-            let mut names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
-            names.all(|name| HOP_BY_HOP.iter().any(|known| known.eq_ignore_ascii_case(name)))
-        })
-    })
 }
 
 /// Whether the answer is a stream that belongs to no call, and so ends when the proxy does.

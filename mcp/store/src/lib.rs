@@ -25,7 +25,7 @@ mod memory;
 mod table;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,9 @@ pub struct SessionRecord {
     /// The MCP server's id for the session, where the server has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<Box<str>>,
+    /// The address of the MCP server that opened the session: of several pods, the one that knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_address: Option<SocketAddr>,
     /// The body of the client's `initialize`, with which the session can be opened anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Box<str>>,
@@ -70,7 +73,7 @@ pub struct SessionRecord {
 impl SessionRecord {
     /// A record with nothing but its owner.
     pub fn new(id: &str, principal: Principal) -> Self {
-        Self { id: id.into(), principal, backend_id: None, handshake: None }
+        Self { id: id.into(), principal, backend_id: None, backend_address: None, handshake: None }
     }
 
     /// What the record takes in memory, about: its strings and what a store needs to find them.
@@ -86,21 +89,9 @@ impl SessionRecord {
 pub enum Client {
     /// Whoever has logged in.
     Principal(Principal),
-    /// An address, where nobody has to log in.
-    Address(IpAddr),
-}
-
-impl Client {
-    /// The client at `address`. The addresses of one IPv6 network (/64) are one client: it has all of them.
-    pub fn at(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = v6.segments();
-                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-            }
-            v4 @ IpAddr::V4(_) => v4,
-        })
-    }
+    /// The network that a request comes from, where nobody has to log in: an IPv4 address, or the /64 of an IPv6 address, of which one
+    /// host has all addresses.
+    Network(IpAddr),
 }
 
 /// The store did not answer. Answer 503: the session may exist.
@@ -154,17 +145,9 @@ mod tests {
         let bare = r#"{"id":"a","principal":"https://i\u0000s"}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), bare);
         record.backend_id = Some("b".into());
+        record.backend_address = Some("[2001:db8::1]:8080".parse().unwrap());
         record.handshake = Some("{}".into());
         let written = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<SessionRecord>(&written).unwrap(), record);
-    }
-
-    #[test]
-    fn one_ipv6_network_is_one_client_and_a_mapped_address_is_its_ipv4_one() {
-        let at = |text: &str| Client::at(text.parse().unwrap());
-        assert_eq!(at("2001:db8:0:1::1"), at("2001:db8:0:1:ffff::2"));
-        assert_ne!(at("2001:db8:0:1::1"), at("2001:db8:0:2::1"));
-        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
-        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
     }
 }

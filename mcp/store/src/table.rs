@@ -219,7 +219,7 @@ mod tests {
         }
 
         fn insert_record(&mut self, record: SessionRecord, client: u8, at: u64) -> Vec<String> {
-            let client = Client::at([192, 0, 2, client].into());
+            let client = Client::Network([192, 0, 2, client].into());
             let gone = self.table.insert(record, &client, self.start + Duration::from_secs(at));
             gone.iter().map(|record| record.id.to_string()).collect()
         }

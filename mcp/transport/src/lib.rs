@@ -35,7 +35,7 @@ pub use front::{Streamable, StreamableConfig};
 pub use modern::refuse_method;
 pub use mux::MuxConfig;
 pub use pipe::{BoxFuture, End, OpenError, OpenPipe, Pipe, Process};
-pub use proxy::{BackendError, Proxy, ProxyConfig};
+pub use proxy::{BackendError, Proxy, ProxyConfig, names_hop_by_hop_only};
 
 /// One way to serve MCP, with its connection to the server.
 pub trait Transport: fmt::Debug + Send + Sync {

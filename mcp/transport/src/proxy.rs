@@ -10,6 +10,7 @@ mod rejoin;
 mod upstream;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
 use tower::service_fn;
 
+pub use self::headers::names_hop_by_hop_only;
 use self::recovery::Reopening;
 use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
@@ -184,8 +186,8 @@ impl Inner {
     async fn initialize(&self, parts: Parts, body: Bytes, id: Option<&str>) -> Response<Body> {
         let sender = Sender::of(&parts.extensions);
         let outgoing = outgoing(parts, body);
-        let response = match self.upstream.send(&outgoing).await {
-            Ok(response) => response,
+        let (response, from) = match self.upstream.send(&outgoing).await {
+            Ok(answer) => answer,
             Err(error) => return refusal(&error, id),
         };
         if response.status() == StatusCode::OK
@@ -195,6 +197,7 @@ impl Inner {
         {
             // Text of its own: a slice of what was read would keep all of that alive.
             let mut record = SessionRecord::new(name, principal);
+            record.backend_address = Some(from);
             let handshake = std::str::from_utf8(&outgoing.body).ok();
             record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
             match self.sessions.insert(record, &sender.client).await {
@@ -220,23 +223,15 @@ impl Inner {
     ) -> Response<Body> {
         let mut outgoing = outgoing(parts, body);
         let Some(session) = session else {
-            return self.upstream.send(&outgoing).await.unwrap_or_else(|error| refusal(&error, id));
+            let answer = self.upstream.send(&outgoing).await;
+            return answer.map_or_else(|error| refusal(&error, id), |(response, _)| response);
         };
         if session.backend_id.is_some() {
             name_session(&mut outgoing, &session);
         }
-        let mut answer = self.upstream.send(&outgoing).await;
-        if let Ok(response) = &mut answer
-            && outgoing.method != Method::DELETE
-            && recovery::session_is_lost(response, id).await
-            && let Some(reopened) =
-                recovery::recover(&self.upstream, &*self.sessions, &self.reopening, &session, &outgoing).await
-        {
-            name_session(&mut outgoing, &reopened);
-            answer = self.upstream.send(&outgoing).await;
-        }
-        match answer {
-            Ok(mut response) => {
+        outgoing.to = session.backend_address;
+        match self.send(&mut outgoing, &session, id).await {
+            Ok((mut response, _)) => {
                 let over = response.status().is_success() || response.status() == StatusCode::NOT_FOUND;
                 if outgoing.method == Method::DELETE
                     && over
@@ -257,6 +252,38 @@ impl Inner {
             }
             Err(error) => refusal(&error, id),
         }
+    }
+
+    /// Sends a session's request to the address that opened the session. Where that has lost it, or is gone, the session is opened anew and
+    /// the request sent once more.
+    async fn send(
+        &self,
+        outgoing: &mut Outgoing,
+        session: &SessionRecord,
+        id: Option<&str>,
+    ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+        let mut answer = self.upstream.send(outgoing).await;
+        let gone = matches!(answer, Err(UpstreamError::Unreachable(_))) && outgoing.to.is_some();
+        if outgoing.method != Method::DELETE {
+            let lost = match &mut answer {
+                Ok((response, _)) => recovery::session_is_lost(response, id).await,
+                Err(_) => gone,
+            };
+            if lost
+                && let Some(reopened) =
+                    recovery::recover(&self.upstream, &*self.sessions, &self.reopening, session, outgoing).await
+            {
+                name_session(outgoing, &reopened);
+                outgoing.to = reopened.backend_address;
+                return self.upstream.send(outgoing).await;
+            }
+        }
+        if gone {
+            // Whoever serves the name now says whether the session lives.
+            outgoing.to = None;
+            answer = self.upstream.send(outgoing).await;
+        }
+        answer
     }
 }
 
@@ -282,7 +309,7 @@ fn name_no_session(parts: &mut Parts) {
 fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
     let client = RequestContext::of(&parts.extensions).and_then(|context| context.peer());
     headers::prepare(&mut parts.headers, &parts.uri, client);
-    Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body }
+    Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body, to: None }
 }
 
 /// What the client is told when there is no answer to pass on.

@@ -1,6 +1,5 @@
 //! What the transports ask of the store of sessions.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +10,7 @@ use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, collect, json, text};
-use mcp_middleware::RequestContext;
+use mcp_middleware::{RequestContext, client_network};
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code};
 use serde_json::Value;
@@ -27,23 +26,22 @@ const LOCAL_ISSUER: &str = "toolhive-local";
 pub(crate) struct Sender {
     /// To whom the sessions that it opens belong, and whose it may use. `None` for an identity without issuer or subject: it has none.
     pub(crate) principal: Option<Principal>,
-    /// For whom what it makes the proxy hold is counted: for the address, unless it has logged in.
+    /// For whom what it makes the proxy hold is counted: for the network, unless it has logged in.
     pub(crate) client: Client,
 }
 
 impl Sender {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let context = RequestContext::of(extensions);
-        let address =
-            context.and_then(|context| context.peer()).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let network = || Client::Network(client_network(context.and_then(|context| context.peer())));
         let Some(identity) = context.and_then(|context| context.identity()) else {
-            return Self { principal: Some(Principal::unauthenticated()), client: Client::at(address) };
+            return Self { principal: Some(Principal::unauthenticated()), client: network() };
         };
         let issuer = identity.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
         let whole = !issuer.is_empty() && !identity.subject.is_empty();
         let principal = whole.then(|| Principal::new(issuer, &identity.subject));
         let login = principal.clone().filter(|_| issuer != LOCAL_ISSUER);
-        Self { principal, client: login.map_or_else(|| Client::at(address), Client::Principal) }
+        Self { principal, client: login.map_or_else(network, Client::Principal) }
     }
 }
 

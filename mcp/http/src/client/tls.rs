@@ -34,11 +34,12 @@ pub(super) fn config(material: &Material, provider: &Arc<CryptoProvider>) -> Res
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| (TlsFile::Ca, error.to_string()))?;
-    let verifier: Arc<dyn ServerCertVerifier> = if material.insecure {
-        Arc::new(Unchecked(provider.signature_verification_algorithms))
+    let trust = if material.insecure {
+        Trust::Any
     } else {
-        verifier(material.ca.as_deref(), provider).map_err(|problem| (TlsFile::Ca, problem))?
+        chains(material.ca.as_deref(), provider).map_err(|problem| (TlsFile::Ca, problem))?
     };
+    let verifier = Arc::new(Verifier { algorithms: provider.signature_verification_algorithms, trust });
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let Some((certificate, key)) = &material.pair else { return Ok(builder.with_no_client_auth()) };
     let chain = certificates(certificate).map_err(|problem| (TlsFile::Certificate, problem))?;
@@ -47,14 +48,14 @@ pub(super) fn config(material: &Material, provider: &Arc<CryptoProvider>) -> Res
     builder.with_client_auth_cert(chain, key).map_err(|error| (TlsFile::Key, error.to_string()))
 }
 
-fn verifier(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+/// Trusts what the certificates of `ca` have signed, and them; without `ca`, what the system's roots have signed.
+fn chains(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Trust, String> {
     let mut roots = RootCertStore::empty();
-    let given = ca.map(certificates).transpose()?;
-    if let Some(given) = &given {
-        for certificate in given {
-            roots.add(certificate.clone()).map_err(|error| error.to_string())?;
-        }
-    } else {
+    let given = ca.map(certificates).transpose()?.unwrap_or_default();
+    for certificate in &given {
+        roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+    }
+    if ca.is_none() {
         // The platform's roots and not a compiled-in list: an image or a cluster adds its own authority to them, and they
         // are renewed without a new proxy.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -62,13 +63,10 @@ fn verifier(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn
             return Err("is not set, and the system has no root certificates".to_owned());
         }
     }
-    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+    let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|error| error.to_string())?;
-    Ok(match given {
-        Some(given) => Arc::new(Bundle { chains, given }),
-        None => chains,
-    })
+    Ok(Trust::Chains { authorities, given })
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -77,16 +75,25 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if certificates.is_empty() { Err("holds no PEM certificate".to_owned()) } else { Ok(certificates) }
 }
 
-/// Trusts what the bundle's authorities have signed and, as Go does, the bundle's certificates themselves.
-///
-/// webpki takes no authority for a server. `openssl req -x509` makes certificates that are both, and so do self-signed issuers.
+/// Checks the server's certificate as far as `trust` says, and always that the server has the key of the certificate it shows.
 #[derive(Debug)]
-struct Bundle {
-    chains: Arc<WebPkiServerVerifier>,
-    given: Vec<CertificateDer<'static>>,
+struct Verifier {
+    algorithms: WebPkiSupportedAlgorithms,
+    trust: Trust,
 }
 
-impl ServerCertVerifier for Bundle {
+/// Which certificates are trusted.
+#[derive(Debug)]
+enum Trust {
+    /// Any.
+    Any,
+    /// What the authorities have signed and, as Go does, the `given` certificates themselves: none where the authorities are the system's.
+    ///
+    /// webpki takes no authority for a server. `openssl req -x509` makes certificates that are both, and so do self-signed issuers.
+    Chains { authorities: Arc<WebPkiServerVerifier>, given: Vec<CertificateDer<'static>> },
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -95,10 +102,13 @@ impl ServerCertVerifier for Bundle {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.given.contains(end_entity) {
-            return verify_given(end_entity, server_name, now);
+        match &self.trust {
+            Trust::Any => Ok(ServerCertVerified::assertion()),
+            Trust::Chains { given, .. } if given.contains(end_entity) => verify_given(end_entity, server_name, now),
+            Trust::Chains { authorities, .. } => {
+                authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            }
         }
-        self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
@@ -107,7 +117,7 @@ impl ServerCertVerifier for Bundle {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.chains.verify_tls12_signature(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -116,11 +126,11 @@ impl ServerCertVerifier for Bundle {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.chains.verify_tls13_signature(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chains.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
@@ -154,43 +164,4 @@ fn verify_given(
 
 fn seconds(timestamp: i64) -> std::time::Duration {
     std::time::Duration::from_secs(timestamp.try_into().unwrap_or_default())
-}
-
-/// Takes any certificate, but the peer must have the key of the one it shows.
-#[derive(Debug)]
-struct Unchecked(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
 }

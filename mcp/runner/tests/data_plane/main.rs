@@ -17,6 +17,7 @@ mod limits;
 mod outside_the_gate;
 mod pairs;
 mod places;
+mod pods;
 mod recovery;
 mod stdio;
 mod stdio_faults;

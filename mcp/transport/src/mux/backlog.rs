@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn what_waits_for_slow_readers_does_not_grow_without_bound_and_leaves_room_for_others() {
         let backlog = Arc::new(Backlog::default());
-        let at = |n: u8| Client::at([192, 0, 2, n].into());
+        let at = |n: u8| Client::Network([192, 0, 2, n].into());
         let slow: Vec<Room> = std::iter::from_fn(|| backlog.room(&at(1), 8 << 20)).collect();
         assert_eq!(slow.len(), 2, "the third would be more than one client may have");
         assert!(backlog.room(&at(2), 16 << 20).is_some(), "another client's longest message");
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_message_keeps_its_room_until_its_last_byte_has_been_sent() {
         let backlog = Arc::new(Backlog::default());
-        let client = Client::at([192, 0, 2, 1].into());
+        let client = Client::Network([192, 0, 2, 1].into());
         let waits = || backlog.0.lock().unwrap().bytes > 0;
         let message = || Message { bytes: Bytes::from_static(b"message"), room: backlog.room(&client, 1) };
         for send in [Message::into_bytes as fn(Message) -> Bytes, |message| message.becomes(b"frame".to_vec())] {

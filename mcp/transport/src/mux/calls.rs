@@ -147,7 +147,7 @@ mod tests {
         let call = |address: u8, reply| Call {
             id: "7".into(),
             token: None,
-            origin: Some(Origin { session: None, client: Client::at([192, 0, 2, address].into()) }),
+            origin: Some(Origin { session: None, client: Client::Network([192, 0, 2, address].into()) }),
             reply,
         };
         let mut answers = Vec::new();

@@ -2,9 +2,12 @@
 //!
 //! No task of its own drives a connection: whoever uses it does, as part of waiting for the answer and of reading its body. So an answer
 //! wakes one task and not two, and what has arrived of it is passed on at once.
+//!
+//! The server's name may lead to several addresses. An exchange that belongs to one of them uses a connection to that one only.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -37,7 +40,7 @@ pub(super) enum Failure {
     Broken(BoxError),
 }
 
-/// The server's address and the connections to it that nobody uses at the moment. Clones share them.
+/// The server's URL and the connections to it that nobody uses at the moment. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Connections(Arc<Inner>);
 
@@ -53,6 +56,7 @@ struct Inner {
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: http1::Connection<TokioIo<TcpStream>, Full<Bytes>>,
+    peer: SocketAddr,
 }
 
 impl Connection {
@@ -72,14 +76,19 @@ impl Connections {
         Self(Arc::new(Inner { connector, server, idle: Mutex::default() }))
     }
 
-    /// Sends a request and returns the head of its answer with the body to come. Dropping the future, or the body before its end, ends
-    /// the connection: that is how a client's leaving reaches the server.
-    pub(super) async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, Failure> {
+    /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Dropping
+    /// the future, or the body before its end, ends the connection: that is how a client's leaving reaches the server.
+    pub(super) async fn exchange(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        address: Option<SocketAddr>,
+    ) -> Result<(Response<Body>, SocketAddr), Failure> {
         loop {
-            let (mut connection, reused) = match self.take().await {
+            let (mut connection, reused) = match self.take(address).await {
                 Some(connection) => (connection, true),
-                None => (self.connect().await?, false),
+                None => (self.connect(address).await?, false),
             };
+            let peer = connection.peer;
             let mut answer = std::pin::pin!(connection.sender.try_send_request(request));
             let driver = &mut connection.driver;
             let mut ended = false;
@@ -88,7 +97,7 @@ impl Connections {
                 answer.as_mut().poll(cx)
             });
             match answer.await {
-                Ok(response) => return Ok(self.driven(response, connection, ended).await),
+                Ok(response) => return Ok((self.driven(response, connection, ended).await, peer)),
                 Err(mut error) => match error.take_message() {
                     // The server closed the connection while nobody used it: nothing was sent.
                     Some(unsent) if reused => request = unsent,
@@ -113,9 +122,15 @@ impl Connections {
     }
 
     /// A connection that was used before and is still open.
-    async fn take(&self) -> Option<Connection> {
+    async fn take(&self, address: Option<SocketAddr>) -> Option<Connection> {
         loop {
-            let (_, mut connection) = self.idle(VecDeque::pop_back)?;
+            let (_, mut connection) = self.idle(|idle| match address {
+                None => idle.pop_back(),
+                Some(address) => {
+                    let last = idle.iter().rposition(|(_, connection)| connection.peer == address)?;
+                    idle.remove(last)
+                }
+            })?;
             let ended = poll_fn(|cx| Poll::Ready(connection.drive(cx))).await;
             if !ended && connection.sender.is_ready() {
                 return Some(connection);
@@ -142,13 +157,19 @@ impl Connections {
         result
     }
 
-    async fn connect(&self) -> Result<Connection, Failure> {
-        let unreachable = |error: BoxError| Failure::Unreachable(error);
-        let socket = self.0.connector.clone().call(self.0.server.clone()).await;
+    /// Without `address`, whatever address of the server answers first.
+    async fn connect(&self, address: Option<SocketAddr>) -> Result<Connection, Failure> {
+        let unreachable = Failure::Unreachable;
+        let to = match address {
+            None => self.0.server.clone(),
+            Some(address) => format!("http://{address}/").parse().map_err(|error| unreachable(Box::new(error)))?,
+        };
+        let socket = self.0.connector.clone().call(to).await;
         let socket = socket.map_err(|error| unreachable(error.into()))?;
+        let peer = socket.inner().peer_addr().map_err(|error| unreachable(error.into()))?;
         let handshake = http1::Builder::new().handshake(socket).await;
         let (sender, driver) = handshake.map_err(|error| unreachable(error.into()))?;
-        Ok(Connection { sender, driver })
+        Ok(Connection { sender, driver, peer })
     }
 }
 

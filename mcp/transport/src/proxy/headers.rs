@@ -48,6 +48,21 @@ pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketA
     }
 }
 
+/// Whether `Connection` names no header that the proxy would not drop anyway. A client that names another one has the proxy drop it,
+/// although a middleware may have checked it: refuse the request.
+pub fn names_hop_by_hop_only(headers: &HeaderMap) -> bool {
+    headers.get_all(CONNECTION).iter().all(|value| {
+        value.to_str().is_ok_and(|value| {
+            let mut options = value.split(',').map(str::trim).filter(|option| !option.is_empty());
+            // `close` is an option that is no header.
+            options.all(|option| {
+                let is = |known: &str| known.eq_ignore_ascii_case(option);
+                is("close") || HOP_BY_HOP.iter().any(|name| is(name.as_str()))
+            })
+        })
+    })
+}
+
 /// Removes what RFC 9110 §7.6.1 says ends at this hop, including what `Connection` names.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
@@ -65,6 +80,27 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connection_may_name_what_is_dropped_anyway_and_no_other_header() {
+        // Values of several lines are lines of their own.
+        for (values, allowed) in [
+            ("close", true),
+            ("", true),
+            ("Keep-Alive, TE,,", true),
+            ("upgrade\nproxy-connection", true),
+            ("close\nmcp-session-id", false),
+            ("keep-alive,Authorization", false),
+            ("closed", false),
+            ("t\u{e9}", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in values.lines() {
+                headers.append(CONNECTION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            }
+            assert_eq!(names_hop_by_hop_only(&headers), allowed, "{values:?}");
+        }
+    }
 
     #[test]
     fn a_request_loses_what_was_meant_for_this_hop_and_gains_what_a_proxy_says() {

@@ -1,8 +1,10 @@
 //! Opening a session anew after the server lost it, so that the client need not know (toolhive-runner §1.10, 7).
 //!
-//! A request is repeated only when the server said that it does not know the session: then it has not acted on it.
+//! A request is repeated only when the server said that it does not know the session, or when the address that opened the session takes no
+//! connection: then nothing has acted on it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,7 @@ use mcp_wire::{ErrorBody, code, headers as mcp};
 use serde::Deserialize;
 
 use super::rejoin::rejoin;
-use super::upstream::{Outgoing, Upstream, accept_answers};
+use super::upstream::{Outgoing, Upstream, UpstreamError, accept_answers};
 use crate::carriers;
 
 /// Error bodies longer than this are not looked into.
@@ -102,7 +104,23 @@ fn says_lost(status: StatusCode, body: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Reopening(Mutex<HashMap<Box<str>, Arc<LastAttempt>>>);
 
-type LastAttempt = tokio::sync::Mutex<Option<Instant>>;
+type LastAttempt = tokio::sync::Mutex<Option<Attempt>>;
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    /// When it began, or ended without a connection.
+    at: Instant,
+    /// Whether there was a connection, as far as is known.
+    reached: bool,
+}
+
+impl Attempt {
+    /// Whether it speaks for a request that has asked for one since `asked`: it found nobody while that waited, or the server was asked a
+    /// moment ago.
+    fn is_enough(self, asked: Instant) -> bool {
+        if self.reached { self.at.elapsed() < PAUSE } else { self.at >= asked }
+    }
+}
 
 impl Reopening {
     fn of(&self, id: &str) -> Arc<LastAttempt> {
@@ -113,7 +131,7 @@ impl Reopening {
         // Looking at every entry is dear, so it waits until there are twice as many.
         if all.len().is_power_of_two() {
             all.retain(|_, last| {
-                let recent = |last: Option<Instant>| last.is_some_and(|last| last.elapsed() < PAUSE);
+                let recent = |last: Option<Attempt>| last.is_some_and(|last| last.at.elapsed() < PAUSE);
                 last.try_lock().map_or(true, |last| recent(*last))
             });
         }
@@ -121,8 +139,8 @@ impl Reopening {
     }
 }
 
-/// Opens `session` anew, unless another request has done so since it was looked up. `like` lends its headers, so that the handshake
-/// carries what lets this client in. Returns the session as it is now when the request may be sent once more.
+/// Opens `session` anew, at whatever address of the server answers, unless another request has done so since it was looked up. `like` lends
+/// its headers, so that the handshake carries what lets this client in. Returns the session as it is now when the request may be sent once more.
 pub(super) async fn recover(
     upstream: &Upstream,
     store: &dyn SessionStore,
@@ -131,51 +149,62 @@ pub(super) async fn recover(
     like: &Outgoing,
 ) -> Option<Arc<SessionRecord>> {
     let handshake = Bytes::copy_from_slice(session.handshake.as_ref()?.as_bytes());
+    let asked = Instant::now();
     let attempt = async {
         let last = reopening.of(&session.id);
         let mut last = last.lock().await;
         let current = store.load(&session.id, &session.principal).await.ok().flatten()?;
-        if current.backend_id != session.backend_id {
+        if (&current.backend_id, current.backend_address) != (&session.backend_id, session.backend_address) {
             return Some(current);
         }
-        if last.is_some_and(|last| last.elapsed() < PAUSE) {
+        if last.is_some_and(|last| last.is_enough(asked)) {
             return None;
         }
-        *last = Some(Instant::now());
-        let id = open(upstream, handshake, like).await?;
+        *last = Some(Attempt { at: Instant::now(), reached: true });
+        let opened = open(upstream, handshake, like).await;
+        if let Err(UpstreamError::Unreachable(_)) = opened {
+            *last = Some(Attempt { at: Instant::now(), reached: false });
+        }
+        let (id, address) = opened.ok().flatten()?;
         let mut reopened = SessionRecord::clone(&current);
         reopened.backend_id = Some(id.to_str().ok()?.into());
+        reopened.backend_address = Some(address);
         store.replace(reopened.clone()).await.ok()?;
-        tracing::info!("the MCP server had lost a session; it was opened anew");
+        tracing::info!(%address, "the MCP server had lost a session; it was opened anew");
         Some(Arc::new(reopened))
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
 }
 
-async fn open(upstream: &Upstream, handshake: Bytes, like: &Outgoing) -> Option<HeaderValue> {
+/// The server's id for a new session, and the address that knows it; `None` when there is an answer that is neither.
+async fn open(
+    upstream: &Upstream,
+    handshake: Bytes,
+    like: &Outgoing,
+) -> Result<Option<(HeaderValue, SocketAddr)>, UpstreamError> {
     let mut headers = like.headers.clone();
     for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, HeaderName::from_static("last-event-id")] {
         headers.remove(name);
     }
     accept_answers(&mut headers);
     let target = carriers::rename(&like.target, None).unwrap_or_else(|| like.target.clone());
-    let post = |headers, body| Outgoing { method: Method::POST, target: target.clone(), headers, body };
+    let post = |headers, body, to| Outgoing { method: Method::POST, target: target.clone(), headers, body, to };
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);
-    let response = upstream.send(&post(first, handshake)).await.ok()?;
-    if response.status() != StatusCode::OK {
-        return None;
-    }
-    let id = response.headers().get(mcp::SESSION_ID)?.clone();
+    let (response, from) = upstream.send(&post(first, handshake, None)).await?;
+    let id = response.headers().get(mcp::SESSION_ID).filter(|_| response.status() == StatusCode::OK).cloned();
+    let Some(id) = id else { return Ok(None) };
     // Read to its end: leaving early could be taken for a disconnect.
-    collect(response.into_body(), MAX_HANDSHAKE_ANSWER).await.ok()?;
+    if collect(response.into_body(), MAX_HANDSHAKE_ANSWER).await.is_err() {
+        return Ok(None);
+    }
     headers.insert(mcp::SESSION_ID, id.clone());
-    let accepted = upstream.send(&post(headers, Bytes::from_static(INITIALIZED))).await.ok()?;
+    let (accepted, _) = upstream.send(&post(headers, Bytes::from_static(INITIALIZED), Some(from))).await?;
     let fine = accepted.status().is_success();
     // At most a few bytes; the connection can be used again once they are read.
     let _ = tokio::time::timeout(Duration::from_secs(1), accepted.into_body().collect()).await;
-    fine.then_some(id)
+    Ok(fine.then_some((id, from)))
 }
 
 #[cfg(test)]

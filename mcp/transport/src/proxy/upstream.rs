@@ -1,5 +1,6 @@
 //! The hop to the server: pooled connections, redirects on the same host, no more.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +54,8 @@ pub(super) struct Outgoing {
     pub(super) target: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// The address that has to answer. `None`: any of the server's.
+    pub(super) to: Option<SocketAddr>,
 }
 
 /// The server, as a place to send requests to.
@@ -84,9 +87,9 @@ impl Upstream {
         }
     }
 
-    /// Sends a request and returns the head of its answer with the body to come. Dropping the future, or the body of the
-    /// answer, ends the connection: that is how a client's leaving reaches the server.
-    pub(super) async fn send(&self, outgoing: &Outgoing) -> Result<Response<Body>, UpstreamError> {
+    /// Sends a request and returns the head of its answer with the body to come, and who gave it. Dropping the future, or the
+    /// body of the answer, ends the connection: that is how a client's leaving reaches the server.
+    pub(super) async fn send(&self, outgoing: &Outgoing) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
         // A GET opens a stream, and some servers send its head with the first event only.
         if outgoing.method == Method::GET {
             return self.follow(outgoing).await;
@@ -94,12 +97,12 @@ impl Upstream {
         tokio::time::timeout(self.answer_timeout, self.follow(outgoing)).await.map_err(|_| UpstreamError::Timeout)?
     }
 
-    async fn follow(&self, outgoing: &Outgoing) -> Result<Response<Body>, UpstreamError> {
+    async fn follow(&self, outgoing: &Outgoing) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
         let mut path = self.path(&outgoing.target);
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.connected(outgoing, &path).await?;
+            let (response, from) = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {
-                return Ok(response);
+                return Ok((response, from));
             }
             let to = location(&response);
             path = self.same_host(&to).ok_or(UpstreamError::Redirect(to))?;
@@ -107,14 +110,19 @@ impl Upstream {
         Err(UpstreamError::Redirect(path.to_string()))
     }
 
-    /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection.
-    async fn connected(&self, outgoing: &Outgoing, path: &PathAndQuery) -> Result<Response<Body>, UpstreamError> {
-        let mut pauses = CONNECT_PAUSES.into_iter();
+    /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are not:
+    /// another one may answer sooner than that one comes back.
+    async fn connected(
+        &self,
+        outgoing: &Outgoing,
+        path: &PathAndQuery,
+    ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+        let mut pauses = if outgoing.to.is_some() { &[] } else { &CONNECT_PAUSES[..] }.iter();
         loop {
-            let Outgoing { method, headers, body, .. } = outgoing;
-            match self.once(method.clone(), path.clone(), headers.clone(), body.clone()).await {
+            let Outgoing { method, headers, body, to, .. } = outgoing;
+            match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to).await {
                 Err(UpstreamError::Unreachable(error)) => match pauses.next() {
-                    Some(pause) => tokio::time::sleep(pause).await,
+                    Some(pause) => tokio::time::sleep(*pause).await,
                     None => return Err(UpstreamError::Unreachable(error)),
                 },
                 other => return other,
@@ -128,17 +136,18 @@ impl Upstream {
         path: PathAndQuery,
         mut headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Body>, UpstreamError> {
+        to: Option<SocketAddr>,
+    ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
         headers.insert(HOST, self.host.clone());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = path.into();
         *request.headers_mut() = headers;
-        match self.connections.exchange(request).await {
-            Ok(mut response) => {
+        match self.connections.exchange(request, to).await {
+            Ok((mut response, from)) => {
                 remove_hop_by_hop(response.headers_mut());
                 response.extensions_mut().clear();
-                Ok(response)
+                Ok((response, from))
             }
             Err(Failure::Unreachable(error)) => Err(UpstreamError::Unreachable(error)),
             Err(Failure::Broken(error)) => Err(UpstreamError::Broken(error)),
@@ -151,11 +160,11 @@ impl Upstream {
         let answer = if stateless {
             accept_answers(&mut headers);
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
-            self.once(Method::POST, self.path(&Uri::from_static("/mcp")), headers, ping).await
+            self.once(Method::POST, self.path(&Uri::from_static("/mcp")), headers, ping, None).await
         } else {
-            self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new()).await
+            self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new(), None).await
         };
-        Ok(answer?.status())
+        Ok(answer?.0.status())
     }
 
     /// Path and query of a request whose client asked for `target`.

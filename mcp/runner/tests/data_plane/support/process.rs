@@ -25,7 +25,11 @@ pub(crate) struct Server {
 impl Server {
     /// The official Go SDK's `everything` over streamable HTTP. It serves every path.
     pub(crate) async fn go() -> Self {
-        let address = free_address();
+        Self::go_at(free_address()).await
+    }
+
+    /// The same at this address.
+    pub(crate) async fn go_at(address: SocketAddr) -> Self {
         let command = vec![go().display().to_string(), "-http".into(), address.to_string()];
         Self { command, environment: vec![], address, watcher: None, pid: 0 }.up().await
     }

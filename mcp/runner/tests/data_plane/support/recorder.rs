@@ -24,7 +24,11 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    pub(crate) async fn at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, requests) = mpsc::unbounded_channel();
         tokio::spawn(async move {
