@@ -2,11 +2,12 @@
 //! server are processes of their own. With `--baseline`, each row is taken of an older runner as well.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are the result")]
 
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use futures::future::{join_all, try_join_all};
 use portcullis_benches::proc;
@@ -33,17 +34,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What the operator's probes wait for: the `timeoutSeconds` of startup and readiness, and of liveness.
 const PROBES: [(&str, Duration); 2] = [("/readyz", Duration::from_secs(3)), ("/health", Duration::from_secs(5))];
 const PROBED: usize = 20;
-/// Slow uploads at once, by clients of so many addresses. Each announces this many bytes, sends some at once, and then few every pause.
+/// Slow uploads at once, by clients of so many addresses. Each sends all of its bytes but the last, as many as a body may have, and waits; one
+/// that is refused comes again after a pause, as clients do. So where uploads share one bound, it is full but for a few bytes.
 const UPLOADS: usize = 200;
-const UPLOAD_CLIENTS: usize = 20;
-const UPLOAD_BYTES: usize = 8_000_000;
-const UPLOAD_FIRST: usize = 1_000_000;
-const UPLOAD_PIECE: usize = 1_000;
-const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
+const UPLOAD_CLIENTS: usize = 4;
+const UPLOAD_BYTES: usize = 8 << 20;
+const UPLOAD_PAUSE: Duration = Duration::from_secs(4);
+/// What of an upload is sent at once.
+const UPLOAD_PIECE: usize = 1 << 20;
 /// Time for the uploads to take what they can take.
-const UPLOAD_TIME: Duration = Duration::from_secs(3);
-/// Calls of the quick client beside them.
+const UPLOAD_TIME: Duration = Duration::from_secs(10);
+/// Calls of the quick client beside them, and the pause between two: less time in all than an upload has to arrive.
 const QUICK_CALLS: u64 = 500;
+const QUICK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The runner under load: sessions, streams, slow uploads, memory
 #[derive(Parser, Debug)]
@@ -212,41 +215,54 @@ async fn uploads(path: &Path) -> Result<String> {
     let pair = Pair::start(path, 0).await?;
     let address = pair.runner.address;
     let mut quick = Session::open(address).await?;
-    let (before, _, _) = quick_calls(&mut quick).await;
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {UPLOAD_BYTES}\r\n\r\n{{"
-    );
-    let uploads = (0..UPLOADS).map(async |number| -> Result<()> {
-        let mut connection = Connection::open_from(client(number, UPLOAD_CLIENTS), address).await?;
-        connection.send(head.as_bytes()).await?;
-        connection.send(&vec![b' '; UPLOAD_FIRST]).await?;
-        for _ in 0..(UPLOAD_BYTES - UPLOAD_FIRST) / UPLOAD_PIECE {
+    let before = quick_calls(&mut quick).await;
+    let refused = Cell::new(0_u64);
+    let uploads = join_all((0..UPLOADS).map(async |number| {
+        loop {
+            // Until it is refused, or the runner gives it up.
+            let _ = upload(client(number, UPLOAD_CLIENTS), address).await;
+            refused.set(refused.get() + 1);
             tokio::time::sleep(UPLOAD_PAUSE).await;
-            connection.send(&[b' '; UPLOAD_PIECE]).await?;
         }
-        Ok(())
-    });
+    }));
     let calls = async {
         tokio::time::sleep(UPLOAD_TIME).await;
         quick_calls(&mut quick).await
     };
-    // An upload that is refused ends; the others go on for as long as the calls take.
-    let slow = async {
-        join_all(uploads).await;
-        std::future::pending().await
-    };
-    let (p50, worst, failed) = tokio::select! {
-        never = slow => never,
+    let beside = tokio::select! {
+        _ = uploads => bail!("the uploads ended"),
         calls = calls => calls,
     };
     let (now, _) = pair.resident()?;
     pair.stop().await?;
+    let [(p50_before, p99_before, _), (p50, p99, failed)] = [before, beside];
+    let refused = refused.get();
     Ok(format!(
-        "{UPLOADS} slow uploads: quick client p50 {before:.3} ms before, {p50:.3} ms beside them, worst {worst:.1} ms, {failed} of {QUICK_CALLS} calls failed; {now:.1} MiB"
+        "{UPLOADS} slow uploads of {} MiB from {UPLOAD_CLIENTS} addresses: quick client {failed} of {QUICK_CALLS} calls failed, p50 {p50:.3} ms (before {p50_before:.3}), p99 {p99:.3} ms (before {p99_before:.3}); {refused} uploads were refused; {now:.1} MiB",
+        UPLOAD_BYTES >> 20
     ))
 }
 
-/// The p50 and the worst latency in milliseconds, and how many calls failed.
+/// Sends all of a body but its last byte, and waits for the answer.
+async fn upload(from: Option<SocketAddr>, address: SocketAddr) -> Result<()> {
+    let mut connection = Connection::open_from(from, address).await?;
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {UPLOAD_BYTES}\r\n\r\n"
+    );
+    connection.send(head.as_bytes()).await?;
+    let piece = vec![b' '; UPLOAD_PIECE];
+    let mut left = UPLOAD_BYTES - 1;
+    while left > 0 {
+        let length = left.min(UPLOAD_PIECE);
+        connection.send(&piece[..length]).await?;
+        left -= length;
+        // The others send as well.
+        tokio::task::yield_now().await;
+    }
+    connection.head().await.map(drop)
+}
+
+/// The p50 and the p99 of the latency in milliseconds, of the calls that did not fail, and how many did.
 async fn quick_calls(session: &mut Session) -> (f64, f64, u64) {
     let (mut latencies, mut failed) = (Vec::new(), 0);
     for id in 0..QUICK_CALLS {
@@ -254,10 +270,11 @@ async fn quick_calls(session: &mut Session) -> (f64, f64, u64) {
             Ok(latency) => latencies.push(latency),
             Err(_) => failed += 1,
         }
+        tokio::time::sleep(QUICK_PAUSE).await;
     }
     latencies.sort_unstable();
-    let at = |index: usize| milliseconds(latencies.get(index).copied().unwrap_or_default());
-    (at(latencies.len() / 2), at(latencies.len().saturating_sub(1)), failed)
+    let at = |percent: usize| milliseconds(latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default());
+    (at(50), at(99), failed)
 }
 
 /// Resident memory with many sessions, whatever the server says of itself.

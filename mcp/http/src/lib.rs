@@ -21,7 +21,7 @@ mod service;
 
 pub use answer::{answer, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
-pub use budget::{Budget, NoRoom, Share};
+pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
 pub use connections::{Connecting, Connections, Failure};
-pub use read::{ReadError, read};
+pub use read::{ReadError, TooSlow, read};
 pub use service::BoxService;

@@ -1,4 +1,4 @@
-//! Reading a request's body whole, within limits of length, time and memory.
+//! Reading a body whole, within limits of length, time and memory.
 
 use std::time::Duration;
 
@@ -18,18 +18,23 @@ use crate::budget::{NoRoom, Share};
 #[non_exhaustive]
 pub enum ReadError {
     /// It is longer than allowed.
-    #[error("the request body is too long")]
+    #[error("the body is too long")]
     TooLong,
     /// It did not arrive in time.
-    #[error("the request body arrives too slowly")]
+    #[error("the body arrives too slowly")]
     TooSlow,
     /// Too many bytes of bodies are held already.
-    #[error("no room for another request body")]
+    #[error("no room for another body")]
     NoRoom,
     /// The sender went away or broke the framing.
-    #[error("the request body ended early: {0}")]
+    #[error("the body ended early: {0}")]
     Broken(BoxError),
 }
+
+/// The sender takes too long, as whoever passes on a body finds: an error that a body may end with.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body arrives too slowly")]
+pub struct TooSlow;
 
 impl ReadError {
     /// The answer to the client (toolhive-0.63 §4.1).
@@ -73,6 +78,7 @@ pub async fn read(mut body: Body, limit: usize, time: Duration, share: &mut Shar
             // Trailers go no further.
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(error)) if is_length_limit(&*error) => return Err(ReadError::TooLong),
+            Some(Err(error)) if error.is::<TooSlow>() => return Err(ReadError::TooSlow),
             Some(Err(error)) => return Err(ReadError::Broken(error)),
         };
         let length = read.len() + piece.len();
@@ -86,7 +92,10 @@ pub async fn read(mut body: Body, limit: usize, time: Duration, share: &mut Shar
         }
         // Copied even where it may turn out to be all: the piece keeps the whole buffer of the connection.
         if length > read.capacity() {
-            let capacity = length.max(2 * read.capacity()).min(limit);
+            // No more than is to come, where that is known: what is reserved counts.
+            let to_come = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+            let most = to_come.map_or(limit, |bytes| length.saturating_add(bytes).min(limit));
+            let capacity = length.max(2 * read.capacity()).min(most);
             share.grow(capacity - read.capacity())?;
             read.reserve_exact(capacity - read.len());
         }
@@ -99,16 +108,22 @@ pub async fn read(mut body: Body, limit: usize, time: Duration, share: &mut Shar
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
 
     use futures::{StreamExt as _, stream};
-    use http_body::Frame;
+    use http_body::{Frame, SizeHint};
     use http_body_util::StreamBody;
 
     use super::*;
-    use crate::{Budget, full};
+    use crate::{Bounds, Budget, full};
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     const TIME: Duration = Duration::from_secs(30);
+
+    fn half(total: usize) -> Bounds {
+        Bounds { total, client: total / 2, free: 0 }
+    }
 
     fn pieces(pieces: &'static [&'static str], ends: bool) -> Body {
         let frames = stream::iter(pieces.iter().map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))));
@@ -116,9 +131,32 @@ mod tests {
         StreamBody::new(frames.chain(rest)).boxed_unsync()
     }
 
+    /// A body of which it is known how much is to come.
+    struct Announced {
+        body: Body,
+        left: u64,
+    }
+
+    impl http_body::Body for Announced {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            if let Poll::Ready(Some(Ok(frame))) = &frame {
+                self.left -= frame.data_ref().map_or(0, |data| data.len() as u64);
+            }
+            frame
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.left)
+        }
+    }
+
     #[tokio::test]
     async fn a_body_is_read_whole_and_one_in_one_piece_is_not_copied() {
-        let budget = Budget::new(1 << 20);
+        let budget = Budget::new(half(1 << 20));
         let bytes = Bytes::from_static(b"whole");
         let mut share = budget.share(CLIENT);
         let read_back = read(full(bytes.clone()), 5, TIME, &mut share).await.unwrap();
@@ -127,6 +165,11 @@ mod tests {
         drop(share);
         let mut share = budget.share(CLIENT);
         assert_eq!(read(pieces(&["a", "", "bc"], true), 3, TIME, &mut share).await.unwrap(), "abc");
+        // As long as it is announced, and not twice as long.
+        let (before, mut share) = (budget.used(), budget.share(CLIENT));
+        let announced = Announced { body: pieces(&["abcdefgh", "ij", "k"], true), left: 11 };
+        assert_eq!(read(Body::new(announced), 100, TIME, &mut share).await.unwrap(), "abcdefghijk");
+        assert_eq!(budget.used(), before + 11);
         assert_eq!(read(crate::empty(), 0, TIME, &mut budget.share(CLIENT)).await.unwrap(), "");
     }
 
@@ -138,7 +181,7 @@ mod tests {
             (pieces(&["ab"], false), 3, 100, 408),
             (full("abcd"), 9, 7, 503),
         ] {
-            let budget = Budget::new(total);
+            let budget = Budget::new(half(total));
             let error = read(body, limit, TIME, &mut budget.share(CLIENT)).await.unwrap_err();
             assert_eq!(error.answer().status(), status, "{error}");
             assert_eq!(budget.used(), 0);
@@ -147,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_upload_ends_when_another_request_needs_its_room() {
-        let budget = Budget::new(20);
+        let budget = Budget::new(half(20));
         let mut share = budget.share(CLIENT);
         let slow = read(pieces(&["12345678"], false), 10, TIME, &mut share);
         let quick = async {

@@ -1,45 +1,50 @@
-//! Reading the bodies of requests, within bounds.
+//! The memory for bodies: those of requests, which are read here, and those of answers that a filter holds.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
-use mcp_http::{Body, Budget, ReadError, Share, read};
+use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
 
 use crate::network::client_network;
 
-/// How long a client may take to send its message.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
-const MEMORY: usize = 64 << 20;
-/// Bytes of each message that count for nothing: long calls that a slow server keeps must not stop short ones. The listener's places bound
-/// their sum.
+const REQUESTS: usize = 64 << 20;
+/// Bytes of answers that are held at once, and what one client may hold of them: the longest one that is held at all.
+const ANSWERS: Bounds = Bounds { total: 128 << 20, client: MAX_ANSWER, free: FREE };
+/// The longest answer that is held, in bytes.
+pub(crate) const MAX_ANSWER: usize = 100 << 20;
+/// Bytes of each body that count for nothing: long ones that a slow server or a slow client keeps must not stop short ones. The listener's
+/// places bound their sum.
 const FREE: usize = 8 << 10;
 
 /// The bodies that a proxy reads.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    /// Longest body that is read, in bytes.
+    /// Longest body of a request that is read, in bytes.
     limit: usize,
-    budget: Budget,
+    /// How long a client may take to send it.
+    time: Duration,
+    requests: Budget,
+    answers: Budget,
 }
 
 impl Bodies {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, time: Duration) -> Self {
         // One client may hold half of it, and that must do for one body.
-        Self { limit, budget: Budget::with_free(MEMORY.max(limit.saturating_mul(2)), FREE) }
+        let total = REQUESTS.max(limit.saturating_mul(2));
+        let requests = Bounds { total, client: total / 2, free: FREE };
+        Self { limit, time, requests: Budget::new(requests), answers: Budget::new(ANSWERS) }
     }
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The whole body that `peer` sends, and its share of the memory; `Err` holds the answer to a body that is too long, too slow or
-    /// broken off, or for which there is no room.
-    pub(crate) async fn read(&self, body: Body, peer: Option<SocketAddr>) -> Result<(Bytes, Share), Response<Body>> {
-        let mut share = self.budget.share(client_network(peer));
-        match read(body, self.limit, DEADLINE, &mut share).await {
+    /// The whole body that `peer` sends, and its share of the memory.
+    pub(crate) async fn read(&self, body: Body, peer: Option<SocketAddr>) -> Result<(Bytes, Share), ReadError> {
+        let mut share = self.requests.share(client_network(peer));
+        match read(body, self.limit, self.time, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
                 let client = peer.map(|peer| peer.ip());
@@ -48,8 +53,13 @@ impl Bodies {
                 } else {
                     tracing::debug!(?client, %error, "a request was refused");
                 }
-                Err(error.answer())
+                Err(error)
             }
         }
+    }
+
+    /// A share of the memory for an answer to `peer`.
+    pub(crate) fn answer(&self, peer: Option<SocketAddr>) -> Share {
+        self.answers.share(client_network(peer))
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -50,19 +51,24 @@ pub struct Next<'a> {
 // === impl Chain ===
 
 impl Chain {
-    /// A chain of these middleware; `default_limit` bounds request bodies where none of them does.
-    pub(crate) fn new(middleware: Vec<Box<dyn Middleware>>, kinds: Vec<String>, default_limit: usize) -> Self {
+    /// A chain of these middleware; `default_limit` bounds request bodies where none of them does, which must arrive within `time`.
+    pub(crate) fn new(
+        middleware: Vec<Box<dyn Middleware>>,
+        kinds: Vec<String>,
+        default_limit: usize,
+        time: Duration,
+    ) -> Self {
         let limit = middleware.iter().filter_map(|middleware| middleware.body_limit()).min().unwrap_or(default_limit);
         let reads_messages = middleware.iter().any(|middleware| middleware.reads_messages());
         Self {
             middleware: middleware.into(),
             kinds: kinds.into(),
-            bodies: Arc::new(Bodies::new(limit)),
+            bodies: Arc::new(Bodies::new(limit, time)),
             reads_messages,
         }
     }
 
-    /// The longest request body that it lets pass, in bytes: what a transport must be able to take.
+    /// The longest request body that it lets pass, in bytes.
     pub fn body_limit(&self) -> usize {
         self.bodies.limit()
     }
@@ -86,6 +92,7 @@ impl Chain {
         mut request: Request<Body>,
         transport: &BoxService,
     ) -> Response<Body> {
+        // In front of all middleware: what is refused here no middleware has seen, so there is none to read a denial in the context.
         if self.reads_messages
             && let Some(refusal) = door::refuse(&request)
         {
@@ -112,11 +119,17 @@ impl<'a> Next<'a> {
         self.context
     }
 
-    /// Runs the rest of the chain.
+    /// Runs the rest of the chain. The transport gets the body whole, whether a middleware has read it or not.
     pub fn call(self, request: Request<Body>) -> BoxFuture<'a, Response<Body>> {
         let Self { middleware, context, transport } = self;
         match middleware.split_first() {
             Some((first, middleware)) => first.call(request, Next { middleware, context, transport }),
+            None if context.is_unread(&request) => Box::pin(async move {
+                match context.read_for_transport(request).await {
+                    Ok(request) => transport.call(request).await,
+                    Err(refusal) => refusal,
+                }
+            }),
             None => transport.call(request),
         }
     }

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Extensions, Method, Request, Response, StatusCode};
-use mcp_http::{Body, Share, full, json};
+use http_body::Body as _;
+use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
@@ -20,6 +22,8 @@ use crate::bodies::Bodies;
 pub struct RequestContext {
     peer: Option<SocketAddr>,
     bodies: Arc<Bodies>,
+    /// Whether the body has been read.
+    read: AtomicBool,
     found: Mutex<Found>,
 }
 
@@ -27,7 +31,7 @@ pub struct RequestContext {
 struct Found {
     identity: Option<Arc<Identity>>,
     message: Option<OwnedMessage>,
-    /// What the message takes of the budget for request bodies.
+    /// What the body takes of the memory for requests.
     share: Option<Share>,
     denial: Option<Arc<Denial>>,
 }
@@ -60,7 +64,7 @@ pub struct Denial {
 
 impl RequestContext {
     pub(crate) fn new(peer: Option<SocketAddr>, bodies: Arc<Bodies>) -> Self {
-        Self { peer, bodies, found: Mutex::default() }
+        Self { peer, bodies, read: AtomicBool::new(false), found: Mutex::default() }
     }
 
     /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
@@ -107,11 +111,11 @@ impl RequestContext {
     /// The answer to a body that is no message to every parser alike, too long, too slow or broken off, or whose headers mirror
     /// another message. Give it to the client.
     pub async fn read(&self, request: Request<Body>) -> Result<Request<Body>, Response<Body>> {
-        if request.method() != Method::POST || self.found().message.is_some() {
+        if request.method() != Method::POST || self.read.load(Relaxed) {
             return Ok(request);
         }
         let (mut head, body) = request.into_parts();
-        let (body, share) = self.bodies.read(body, self.peer).await?;
+        let (body, share) = self.read_whole(body).await.map_err(|error| error.answer())?;
         let received = body.len();
         let message = OwnedMessage::read(body).map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
         headers::check(&head.headers, message.message())
@@ -123,7 +127,36 @@ impl RequestContext {
         }
         let mut found = self.found();
         (found.message, found.share) = (Some(message), Some(share));
+        drop(found);
         Ok(Request::from_parts(head, full(body)))
+    }
+
+    /// Whether there is a body that nobody has read.
+    pub(crate) fn is_unread(&self, request: &Request<Body>) -> bool {
+        !self.read.load(Relaxed) && !request.body().is_end_stream()
+    }
+
+    /// Reads the body of a request that no middleware has read, for the transport.
+    pub(crate) async fn read_for_transport(&self, request: Request<Body>) -> Result<Request<Body>, Response<Body>> {
+        let (head, body) = request.into_parts();
+        let (body, share) = self.read_whole(body).await.map_err(|error| match error {
+            // toolhive-0.63 §4.1: without a parser it is no JSON-RPC error.
+            ReadError::Broken(_) => text(StatusCode::BAD_REQUEST, "Invalid request body"),
+            error => error.answer(),
+        })?;
+        self.found().share = Some(share);
+        Ok(Request::from_parts(head, full(body)))
+    }
+
+    async fn read_whole(&self, body: Body) -> Result<(Bytes, Share), ReadError> {
+        let read = self.bodies.read(body, self.peer).await?;
+        self.read.store(true, Relaxed);
+        Ok(read)
+    }
+
+    /// A share of the memory for the answer, for a filter that holds it.
+    pub(crate) fn answer(&self) -> Share {
+        self.bodies.answer(self.peer)
     }
 
     /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made
@@ -146,7 +179,7 @@ impl RequestContext {
         Ok(Request::from_parts(head, body))
     }
 
-    /// Gives back the memory that the message takes of the budget for request bodies: the request has been answered.
+    /// Gives back the memory that the request's body takes: the request has been answered.
     pub(crate) fn release(&self) {
         self.found().share = None;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
@@ -29,6 +30,8 @@ pub struct ProxySettings {
     pub transport: String,
     /// Where the proxy listens.
     pub address: SocketAddr,
+    /// How long the body of a request may take to arrive.
+    pub read_timeout: Duration,
     /// Put before the absolute paths of the document, for running it outside the container it was written for.
     pub files_root: Option<PathBuf>,
     /// Who calls when nobody has to log in: the operating system's user, or `local`.
@@ -126,7 +129,7 @@ impl Registry {
             kinds.push(kind.clone());
         }
         let default_limit = usize::try_from(DEFAULT_BODY_LIMIT).unwrap_or(usize::MAX);
-        Ok(Chain::new(middleware, kinds, default_limit))
+        Ok(Chain::new(middleware, kinds, default_limit, settings.read_timeout))
     }
 }
 

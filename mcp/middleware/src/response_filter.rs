@@ -3,27 +3,34 @@
 //! Whatever a client could read as a message is shown to the [`ResponseFilter`]: a JSON answer as a whole, a stream of server-sent events
 //! event by event, each as soon as it is complete. What cannot be shown to it as the client will read it (a content coding, another
 //! character set, more bytes than are held) is withheld.
+//!
+//! What is held counts in the memory for answers until the connection has taken it, and gives way there: an answer that waits for its
+//! client must not stop those of others.
 
 mod content;
 mod events;
+mod held;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
-use mcp_http::{Body, collect, full, json};
+use mcp_http::{Body, ReadError, Share, json, read};
 use mcp_wire::{ErrorBody, OwnedMessage, code};
 
 use self::content::Content;
 use self::events::{FilteredEvents, filter_events};
+use self::held::held;
+use crate::bodies::MAX_ANSWER;
 use crate::chain::Next;
 
 /// The longest event that is held until it is complete, in bytes.
 const MAX_EVENT: usize = 16 << 20;
-/// The longest other body that is held, in bytes.
-const MAX_BODY: usize = 100 << 20;
+/// How long the rest of any other body may take once its head is there.
+const REST: Duration = Duration::from_mins(2);
 
 /// What a middleware does to the messages in answers.
 pub trait ResponseFilter: Send + Sync {
@@ -53,7 +60,7 @@ where
     request.headers_mut().remove(ACCEPT_ENCODING);
     let response = next.call(request).await;
     let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
-    filtered(filter, response, Withheld { id }).await
+    filtered(filter, response, Withheld { id }, context.answer()).await
 }
 
 /// What a client is told in place of a message that is withheld.
@@ -65,7 +72,7 @@ struct Withheld {
 
 impl Withheld {
     fn body(&self, reason: &str) -> Vec<u8> {
-        tracing::warn!(reason, "an answer of the MCP server is withheld: it cannot be filtered");
+        tracing::warn!(reason, "withheld an answer of the MCP server that cannot be filtered");
         ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
     }
 
@@ -74,7 +81,7 @@ impl Withheld {
     }
 }
 
-async fn filtered<F>(filter: &Arc<F>, response: Response<Body>, withheld: Withheld) -> Response<Body>
+async fn filtered<F>(filter: &Arc<F>, response: Response<Body>, withheld: Withheld, mut share: Share) -> Response<Body>
 where
     F: ResponseFilter + 'static,
 {
@@ -87,21 +94,35 @@ where
         Content::Events => {
             let (mut head, body) = response.into_parts();
             head.headers.remove(CONTENT_LENGTH);
-            Response::from_parts(head, Body::new(FilteredEvents::new(body, Arc::clone(filter), withheld)))
+            Response::from_parts(head, Body::new(FilteredEvents::new(body, Arc::clone(filter), withheld, share)))
         }
         content @ (Content::Json | Content::Unknown) => {
             let (mut head, body) = response.into_parts();
-            let Ok(body) = collect(body, MAX_BODY).await else {
-                return withheld.response("its body is longer than 100 MiB, or broke off");
+            let body = match read(body, MAX_ANSWER, REST, &mut share).await {
+                Ok(body) => body,
+                Err(error) => return withheld.response(why(&error)),
             };
-            match whole(&**filter, &body, content == Content::Unknown, &withheld) {
-                Ok(body) => {
-                    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-                    Response::from_parts(head, full(body))
+            let body = whole(&**filter, &body, content == Content::Unknown, &withheld);
+            match body.and_then(|body| Ok((body.len(), held(body, share).map_err(|_| NO_ROOM)?))) {
+                Ok((length, body)) => {
+                    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+                    Response::from_parts(head, body)
                 }
                 Err(reason) => withheld.response(reason),
             }
         }
+    }
+}
+
+/// The client may not be told to ask again, as by a 503: the MCP server has acted on its request.
+const NO_ROOM: &str = "other answers wait for their clients, and there is no room for it";
+
+fn why(error: &ReadError) -> &'static str {
+    match error {
+        ReadError::TooLong => "it is longer than 100 MiB",
+        ReadError::TooSlow => "the rest of it did not come within two minutes",
+        ReadError::NoRoom => NO_ROOM,
+        _ => "it broke off",
     }
 }
 

@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -76,6 +77,7 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
         server_name: "demo".to_owned(),
         transport: "streamable-http".to_owned(),
         address: SocketAddr::from(([10, 0, 0, 1], 8080)),
+        read_timeout: Duration::from_secs(30),
         files_root: None,
         local_user: "alice".to_owned(),
         provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
@@ -34,8 +33,6 @@ pub(crate) struct App {
     /// Whether requests go on to the server with the headers of the client.
     pub(crate) forwards: bool,
     pub(crate) stateless: bool,
-    /// How long a request may take to arrive.
-    pub(crate) read_timeout: Duration,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     /// Whether `/metrics` is served here, and not by the diagnostics listener alone.
@@ -95,7 +92,7 @@ impl App {
             return refusal;
         }
         let peer = request.body().peer();
-        let request = request.map(|body| Upload::new(body, self.read_timeout).boxed_unsync());
+        let request = request.map(|body| Upload::new(body).boxed_unsync());
         let context = self.chain.context(Some(peer));
         self.chain.serve(&context, request, &self.transport).await
     }

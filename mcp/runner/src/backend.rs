@@ -33,7 +33,6 @@ pub(crate) fn plan(
     config: &RunConfig,
     options: &RunOptions,
     environment: &Environment,
-    body_limit: usize,
 ) -> Result<Plan, RunError> {
     let refuse = |field: &str, problem: String| {
         Err(RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem })
@@ -70,7 +69,7 @@ pub(crate) fn plan(
         let mux = MuxConfig::default();
         let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout), ..mux };
         let strict_versions = flag(config, "strict_protocol_validation");
-        let front = StreamableConfig { strict_versions, max_body_bytes: body_limit, mux };
+        let front = StreamableConfig { strict_versions, mux };
         return Ok(Plan { session_ttl, server: Server::Stdio(process, front) });
     }
     let url = match &options.backend {
@@ -87,7 +86,6 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
-    proxy.max_body_bytes = body_limit;
     Ok(Plan { session_ttl, server: Server::Http(proxy) })
 }
 

@@ -19,10 +19,11 @@ use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
-use crate::upload::READ;
 
 /// More threads than this would outrun any MCP server: each passes some 20,000 calls a second on.
 const MAX_WORKERS: usize = 8;
+/// How long a request may take to arrive when the document says nothing.
+const READ: Duration = Duration::from_secs(30);
 /// How long everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
 const SHUTDOWN: Duration = Duration::from_secs(27);
 /// What is left of that for other things than calls under way: telling those that are cut off, ending the server's
@@ -61,6 +62,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         })?;
         let settings = ProxySettings {
             address: local,
+            read_timeout,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
             files_root: options.files_root.clone(),
@@ -70,7 +72,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let chain = mcp_gate::registry()
             .build_behind(&entries.own, &entries.chain, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let plan = plan(&path, &config, &options, &environment, chain.body_limit())?;
+        let plan = plan(&path, &config, &options, &environment)?;
         let forwards = plan.forwards();
         let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
         let backend = plan.start().await?;
@@ -84,7 +86,6 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             backend,
             forwards,
             stateless: config.stateless,
-            read_timeout,
             health,
             metrics: Metrics::new(server.connections()),
             metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),

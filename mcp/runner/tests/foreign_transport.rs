@@ -81,6 +81,7 @@ fn chain() -> Chain {
     let configs = configs.map(|(kind, parameters)| MiddlewareConfig::new(kind, parameters));
     let settings = ProxySettings {
         address: "192.0.2.2:80".parse().unwrap(),
+        read_timeout: Duration::from_secs(30),
         server_name: "foreign".to_owned(),
         transport: "stdio".to_owned(),
         files_root: None,

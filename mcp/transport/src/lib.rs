@@ -18,6 +18,7 @@
 //! # Ok::<(), mcp_transport::BackendError>(())
 //! ```
 
+mod carriers;
 mod front;
 mod modern;
 mod mux;
@@ -38,7 +39,8 @@ pub use proxy::{BackendError, Proxy, ProxyConfig, names_hop_by_hop_only};
 
 /// One way to serve MCP, with its connection to the server.
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// The service that the request gate wraps. Ask [`refuse_method`] before it and every middleware.
+    /// The service at the end of a [`Chain`](mcp_middleware::Chain), which gives it each body whole and within its limits. Ask
+    /// [`refuse_method`] before it and every middleware.
     fn service(&self) -> BoxService;
 
     /// How many sessions there are.

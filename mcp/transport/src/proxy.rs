@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use mcp_http::{Body, BoxService, CollectError, collect, json, text};
+use mcp_http::{Body, BoxService, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
@@ -26,8 +26,8 @@ pub use self::headers::names_hop_by_hop_only;
 use self::recovery::Reopening;
 use self::upstream::{Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
-use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable};
-use crate::{BoxFuture, Transport};
+use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
+use crate::{BoxFuture, Transport, carriers};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +47,6 @@ pub struct ProxyConfig {
     backend: Uri,
     /// The server knows POST only and is asked for its health by `ping`. Default: no.
     pub stateless: bool,
-    /// The longest request body in bytes. Default: 8 MiB.
-    pub max_body_bytes: usize,
     /// How long one attempt to connect may take. Default: 5 s.
     pub connect_timeout: Duration,
     /// How long the head of the answer to a POST or DELETE may take. Streams have no limit. Default: ten minutes.
@@ -68,7 +66,6 @@ impl ProxyConfig {
         Ok(Self {
             backend: uri,
             stateless: false,
-            max_body_bytes: 8 << 20,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_mins(10),
         })
@@ -87,7 +84,6 @@ struct Inner {
     upstream: Upstream,
     sessions: Arc<dyn SessionStore>,
     reopening: Reopening,
-    max_body_bytes: usize,
     stateless: bool,
 }
 
@@ -97,7 +93,6 @@ impl Proxy {
         Self(Arc::new(Inner {
             sessions,
             reopening: Reopening::default(),
-            max_body_bytes: config.max_body_bytes,
             stateless: config.stateless,
             upstream: Upstream::new(&config.backend, config.connect_timeout, config.answer_timeout),
         }))
@@ -135,12 +130,9 @@ impl Transport for Proxy {
 impl Inner {
     async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let body = match collect(body, self.max_body_bytes).await {
+        let body = match whole(body).await {
             Ok(body) => body,
-            Err(CollectError::TooLarge { .. }) => {
-                return text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
-            }
-            Err(_) => return text(StatusCode::BAD_REQUEST, "Invalid request body"),
+            Err(refusal) => return refusal,
         };
         if parts.method == Method::POST {
             return self.post(parts, body).await;
@@ -171,13 +163,13 @@ impl Inner {
         };
         let id = message.id().map(|id| id.raw());
         if message.method() == Some("initialize") {
-            parts.headers.remove(mcp::SESSION_ID);
+            name_no_session(&mut parts);
             return self.initialize(parts, body, id).await;
         }
         let session = match revision {
             // The stateless era has no sessions: an id would reach one of somebody's at the server, unchecked.
             Revision::Modern => {
-                parts.headers.remove(mcp::SESSION_ID);
+                name_no_session(&mut parts);
                 None
             }
             Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
@@ -234,7 +226,7 @@ impl Inner {
             return answer.map_or_else(|error| refusal(&error, id), |(response, _)| response);
         };
         if session.backend_id.is_some() {
-            outgoing.headers.insert(mcp::SESSION_ID, backend_id(&session));
+            name_session(&mut outgoing, &session);
         }
         outgoing.to = session.backend_address;
         match self.send(&mut outgoing, &session, id).await {
@@ -280,7 +272,7 @@ impl Inner {
                 && let Some(reopened) =
                     recovery::recover(&self.upstream, &*self.sessions, &self.reopening, session, outgoing).await
             {
-                outgoing.headers.insert(mcp::SESSION_ID, backend_id(&reopened));
+                name_session(outgoing, &reopened);
                 outgoing.to = reopened.backend_address;
                 return self.upstream.send(outgoing).await;
             }
@@ -294,11 +286,23 @@ impl Inner {
     }
 }
 
-/// What the MCP server calls the session.
-fn backend_id(session: &SessionRecord) -> HeaderValue {
+/// Names the session as the MCP server does, where the client has named it.
+fn name_session(outgoing: &mut Outgoing, session: &SessionRecord) {
     let id = session.backend_id.as_deref().unwrap_or(&session.id);
-    // Made of a header's value, it is one.
-    HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static(""))
+    if let Some(value) = outgoing.headers.get_mut(mcp::SESSION_ID) {
+        // Made of a header's value, it is one.
+        *value = HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static(""));
+    }
+    if let Some(target) = carriers::rename(&outgoing.target, Some(id)) {
+        outgoing.target = target;
+    }
+}
+
+fn name_no_session(parts: &mut Parts) {
+    parts.headers.remove(mcp::SESSION_ID);
+    if let Some(uri) = carriers::rename(&parts.uri, None) {
+        parts.uri = uri;
+    }
 }
 
 fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {

@@ -9,12 +9,14 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use mcp_http::{Body, BoxError, json, text};
+use mcp_http::{Body, BoxError, collect, json, text};
 use mcp_middleware::{RequestContext, client_network};
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
-use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code, headers::SESSION_ID};
+use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code};
 use serde_json::Value;
 use tokio::time::{Instant, Sleep};
+
+use crate::carriers::Carried;
 
 /// The issuer of the identity that everybody has where nobody has to log in (toolhive-runner §2.7).
 const LOCAL_ISSUER: &str = "toolhive-local";
@@ -57,14 +59,16 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// Looks up the session that a request names, and renews it. A request that names two names none that is known.
+    /// Looks up the session that a request names, and renews it. A request that names two, in its header and its query, names none that
+    /// is known.
     pub(crate) async fn by(store: &dyn SessionStore, parts: &Parts) -> Self {
-        let mut values = parts.headers.get_all(SESSION_ID).iter();
-        let (Some(value), more) = (values.next(), values.next()) else { return Self::Nothing };
-        let (Ok(id), None, Some(principal)) = (value.to_str(), more, Sender::of(&parts.extensions).principal) else {
-            return Self::Unknown;
+        let id = match Carried::by(parts) {
+            Carried::Nothing => return Self::Nothing,
+            Carried::Id(id) => id,
+            Carried::Conflict => return Self::Unknown,
         };
-        match store.load(id, &principal).await {
+        let Some(principal) = Sender::of(&parts.extensions).principal else { return Self::Unknown };
+        match store.load(&id, &principal).await {
             Ok(Some(record)) => Self::Known(record),
             Ok(None) => Self::Unknown,
             Err(error) => {
@@ -73,6 +77,11 @@ impl Named {
             }
         }
     }
+}
+
+/// The body of a request. The chain has read it, within its limits, so this is no more than its one piece.
+pub(crate) async fn whole(body: Body) -> Result<Bytes, Response<Body>> {
+    collect(body, usize::MAX).await.map_err(|_| text(StatusCode::BAD_REQUEST, "Invalid request body"))
 }
 
 /// The message in the body of a POST: the one that a middleware has read already, else read now.

@@ -142,15 +142,22 @@ async fn a_body_in_pieces_is_reviewed_whole() {
     assert_eq!(proxy.forwarded()[0].body, CALL);
 }
 
+/// The operator's chain, and one in which no middleware reads messages.
+fn with_and_without_parser() -> [Value; 2] {
+    [chain(vec![]), json!([{"type": "bodylimit", "parameters": {}}, {"type": "auth", "parameters": {}}])]
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_ends_its_message_is_answered_after_half_a_minute() {
-    let proxy = Proxy::new(&Files::new(), chain(vec![]));
-    let mut request = post("application/json", "");
-    request.headers_mut().remove("content-length");
-    *request.body_mut() = StreamBody::new(futures::stream::pending()).boxed_unsync();
-    let started = tokio::time::Instant::now();
-    assert_eq!(proxy.send(request).await.status, 408);
-    assert_eq!(started.elapsed().as_secs(), 30);
+async fn a_client_that_never_ends_its_message_is_answered_after_the_read_timeout_whoever_reads_it() {
+    for entries in with_and_without_parser() {
+        let proxy = Proxy::new(&Files::new(), entries.clone());
+        let mut request = post("application/json", "");
+        request.headers_mut().remove("content-length");
+        *request.body_mut() = StreamBody::new(futures::stream::pending()).boxed_unsync();
+        let started = tokio::time::Instant::now();
+        assert_eq!(proxy.send(request).await.status, 408, "{entries}");
+        assert_eq!(started.elapsed().as_secs(), 30, "{entries}");
+    }
 }
 
 #[tokio::test]
@@ -184,13 +191,16 @@ async fn a_byte_order_mark_does_not_reach_the_backend() {
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_no_fault_of_the_proxy() {
-    let proxy = Proxy::new(&Files::new(), chain(vec![]));
-    let mut request = post("application/json", "");
-    let frames = [Ok(Frame::data(Bytes::from_static(b"{"))), Err("broken".into())];
-    *request.body_mut() = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
-    let answer = proxy.send(request).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.text.contains("-32600"), "{answer:?}");
+    for (entries, text) in with_and_without_parser().into_iter().zip(["-32600", "Invalid request body"]) {
+        let proxy = Proxy::new(&Files::new(), entries);
+        let mut request = post("application/json", "");
+        let frames = [Ok(Frame::data(Bytes::from_static(b"{"))), Err("broken".into())];
+        *request.body_mut() = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+        let answer = proxy.send(request).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.text.contains(text), "{answer:?}");
+        assert!(proxy.forwarded().is_empty());
+    }
 }
 
 #[tokio::test]
@@ -233,27 +243,29 @@ async fn slow_uploads_do_not_keep_a_quick_client_out() {
     let (hog, other) = ([10, 244, 0, 9], [10, 244, 0, 10]);
     // As much as is allowed, so that four take all that one client may, and little.
     for (length, all_wait) in [(8 << 20, false), (1 << 10, true)] {
-        let proxy = Proxy::new(&Files::new(), chain(vec![]));
-        let start = Bytes::from(vec![b' '; length]);
-        let mut uploads: Vec<_> = (0..200).map(|_| Box::pin(proxy.send_from(hog, unfinished(&start)))).collect();
-        let mut waiting = Vec::new();
-        for upload in &mut uploads {
-            match futures::poll!(upload.as_mut()) {
-                Poll::Pending => waiting.push(upload),
-                Poll::Ready(answer) => {
-                    assert_eq!((answer.status, answer.text.as_str()), (503, "Too Many Request Bodies"));
+        for entries in with_and_without_parser() {
+            let proxy = Proxy::new(&Files::new(), entries.clone());
+            let start = Bytes::from(vec![b' '; length]);
+            let mut uploads: Vec<_> = (0..200).map(|_| Box::pin(proxy.send_from(hog, unfinished(&start)))).collect();
+            let mut waiting = Vec::new();
+            for upload in &mut uploads {
+                match futures::poll!(upload.as_mut()) {
+                    Poll::Pending => waiting.push(upload),
+                    Poll::Ready(answer) => {
+                        assert_eq!((answer.status, answer.text.as_str()), (503, "Too Many Request Bodies"));
+                    }
                 }
             }
+            assert_eq!(waiting.len() == 200, all_wait, "{length}, {entries}: {} wait", waiting.len());
+            assert!(waiting.len() > 1, "one client may send several at once");
+            for client in [hog, other] {
+                let quick = proxy.send_from(client, post("application/json", CALL)).await;
+                assert_eq!(quick.status, 200, "{client:?} beside uploads of {length}, {entries}: {quick:?}");
+            }
+            // What they held is free again.
+            drop(uploads);
+            assert!(futures::poll!(Box::pin(proxy.send_from(other, unfinished(&start)))).is_pending());
         }
-        assert_eq!(waiting.len() == 200, all_wait, "{length}: {} wait", waiting.len());
-        assert!(waiting.len() > 1, "one client may send several at once");
-        for client in [hog, other] {
-            let quick = proxy.send_from(client, post("application/json", CALL)).await;
-            assert_eq!(quick.status, 200, "{client:?} beside uploads of {length}: {quick:?}");
-        }
-        // What they held is free again.
-        drop(uploads);
-        assert!(futures::poll!(Box::pin(proxy.send_from(other, unfinished(&start)))).is_pending());
     }
 }
 

@@ -2,28 +2,36 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame};
-use mcp_http::{Body, BoxError};
+use mcp_http::{Body, BoxError, Kept, NoRoom, Share};
 use mcp_wire::escape_line_breaks;
 use mcp_wire::sse::{Decoder, Event};
 use serde::de::IgnoredAny;
 
-use super::{MAX_EVENT, ResponseFilter, Verdict, Withheld};
+use super::held::next_piece;
+use super::{MAX_EVENT, NO_ROOM, ResponseFilter, Verdict, Withheld};
 
 /// A stream of events, filtered. An event that is complete is passed at once.
 pub(super) struct FilteredEvents<F> {
     body: Body,
+    events: Events<F>,
+    /// Keeps the event that is not complete, and what could not be sent yet.
+    share: Share,
+    /// How much of the latter was sent.
+    sent: usize,
+    ended: bool,
+}
+
+/// Filters events one by one.
+pub(super) struct Events<F> {
     filter: Arc<F>,
     withheld: Withheld,
-    /// What came of the event that is not complete yet.
-    pub(super) event: BytesMut,
     end: EventEnd,
-    /// The rest of an event that is too long is dropped.
+    /// The rest of an event that was too long is dropped.
     dropping: bool,
-    ended: bool,
 }
 
 /// Looks for the empty line that ends an event.
@@ -61,36 +69,86 @@ impl EventEnd {
     }
 }
 
-impl<F: ResponseFilter> FilteredEvents<F> {
-    pub(super) fn new(body: Body, filter: Arc<F>, withheld: Withheld) -> Self {
-        let (event, end) = (BytesMut::new(), EventEnd::default());
-        Self { body, filter, withheld, event, end, dropping: false, ended: false }
+impl<F: ResponseFilter> Events<F> {
+    pub(super) fn new(filter: Arc<F>, withheld: Withheld) -> Self {
+        Self { filter, withheld, end: EventEnd::default(), dropping: false }
     }
 
-    /// Takes what came and returns what may go.
-    pub(super) fn take(&mut self, piece: &[u8]) -> Bytes {
-        self.event.extend_from_slice(piece);
-        let mut out = BytesMut::new();
-        while let Some(end) = self.end.find(&self.event) {
-            let event = self.event.split_to(end).freeze();
+    /// Takes what came after `event`, which is not complete, leaves there what is not complete now, and returns what may go.
+    pub(super) fn take(&mut self, event: &mut BytesMut, piece: &[u8]) -> Bytes {
+        event.extend_from_slice(piece);
+        let (mut out, before) = (BytesMut::new(), event.len());
+        while let Some(end) = self.end.find(event) {
+            let event = event.split_to(end).freeze();
             if !std::mem::take(&mut self.dropping) {
                 out.extend_from_slice(&filter_event(&*self.filter, event, &self.withheld));
             }
         }
-        if self.event.len() > MAX_EVENT {
-            if !std::mem::replace(&mut self.dropping, true) {
-                out.extend_from_slice(&error_event(Event::default(), &self.withheld, "an event is longer than 16 MiB"));
-            }
-            self.event.clear();
+        if event.len() > MAX_EVENT {
+            out.extend_from_slice(&self.drop_event("an event is longer than 16 MiB"));
+        }
+        if self.dropping {
+            event.clear();
             self.end.seen = 0;
+        }
+        if event.len() < before {
+            // A memory of its own: what is left would keep all that went.
+            *event = BytesMut::from(&event[..]);
         }
         out.freeze()
     }
 
     /// The stream has ended; some clients read what is left as an event.
-    pub(super) fn finish(&mut self) -> Bytes {
-        let rest = self.event.split().freeze();
+    pub(super) fn finish(&mut self, event: &mut BytesMut) -> Bytes {
+        let rest = std::mem::take(event).freeze();
         if self.dropping || rest.is_empty() { Bytes::new() } else { filter_event(&*self.filter, rest, &self.withheld) }
+    }
+
+    /// What goes in place of the event that is not complete, the rest of which is dropped.
+    fn drop_event(&mut self, reason: &str) -> Bytes {
+        let unfinished = std::mem::take(&mut self.end.seen) > 0;
+        if self.dropping {
+            return Bytes::new();
+        }
+        self.dropping = unfinished;
+        error_event(Event::default(), &self.withheld, reason)
+    }
+}
+
+impl<F: ResponseFilter> FilteredEvents<F> {
+    pub(super) fn new(body: Body, filter: Arc<F>, withheld: Withheld, share: Share) -> Self {
+        Self { body, events: Events::new(filter, withheld), share, sent: 0, ended: false }
+    }
+
+    /// What is held could not be kept.
+    fn without_room(&mut self) -> Kept {
+        self.share.clear();
+        Kept { ready: self.events.drop_event(NO_ROOM), unfinished: BytesMut::new() }
+    }
+
+    fn next(&mut self, cx: &mut Context<'_>, kept: &mut Kept) -> Poll<Option<Result<Bytes, BoxError>>> {
+        loop {
+            if let Some(piece) = next_piece(&mut kept.ready, &mut self.sent) {
+                return Poll::Ready(Some(Ok(piece)));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
+            self.ended = !matches!(frame, Some(Ok(_)));
+            kept.ready = match frame {
+                // Trailers say nothing to an MCP client.
+                Some(Ok(frame)) => {
+                    let piece = frame.into_data().unwrap_or_default();
+                    self.events.take(&mut kept.unfinished, &piece)
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => self.events.finish(&mut kept.unfinished),
+            };
+            if self.share.resize(kept.size()).is_err() {
+                *kept = self.without_room();
+            }
+        }
     }
 }
 
@@ -100,29 +158,22 @@ impl<F: ResponseFilter> HttpBody for FilteredEvents<F> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        while !this.ended {
-            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
-                // Trailers say nothing to an MCP client.
-                Some(Ok(frame)) => {
-                    let out = frame.into_data().map_or_else(|_| Bytes::new(), |piece| this.take(&piece));
-                    if !out.is_empty() {
-                        return Poll::Ready(Some(Ok(Frame::data(out))));
-                    }
-                }
-                Some(Err(error)) => {
-                    this.ended = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
-                None => {
-                    this.ended = true;
-                    let out = this.finish();
-                    if !out.is_empty() {
-                        return Poll::Ready(Some(Ok(Frame::data(out))));
-                    }
-                }
+        let mut kept = match this.share.take() {
+            Ok(kept) => kept,
+            // A part of it was sent, so nothing can take its place.
+            Err(NoRoom) if this.sent > 0 => {
+                (this.sent, this.ended) = (0, true);
+                this.share.clear();
+                return Poll::Ready(Some(Err(NoRoom.into())));
             }
+            Err(NoRoom) => this.without_room(),
+        };
+        let next = this.next(cx, &mut kept);
+        if this.share.put(kept).is_err() {
+            // To be told at once.
+            cx.waker().wake_by_ref();
         }
-        Poll::Ready(None)
+        next.map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 }
 

@@ -1,16 +1,19 @@
 //! What is shown to a filter, and what becomes of what cannot be shown.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 use http::header::HeaderName;
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt, StreamBody};
+use mcp_http::{Bounds, BoxError, Budget, full};
 use mcp_wire::sse::Event;
 use proptest::prelude::*;
 
+use super::events::Events;
 use super::*;
 
 /// Withholds what has the word `secret`, puts `new` in place of `old`.
@@ -34,8 +37,20 @@ fn withheld() -> Withheld {
     Withheld { id: Some("7".into()) }
 }
 
+const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+/// Room for everything.
+fn wide() -> Budget {
+    budget(1 << 30)
+}
+
+fn budget(total: usize) -> Budget {
+    Budget::new(Bounds { total, client: total, free: 8 << 10 })
+}
+
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> (u16, String) {
@@ -46,7 +61,7 @@ fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> (u16
         response.headers_mut().append(name, HeaderValue::from_str(value).unwrap());
     }
     run(async {
-        let response = filtered(&Arc::new(Words), response, withheld()).await;
+        let response = filtered(&Arc::new(Words), response, withheld(), wide().share(A)).await;
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         if let Some(length) = head.headers.get(CONTENT_LENGTH) {
@@ -177,7 +192,7 @@ fn an_event_that_is_complete_is_passed_at_once() {
     let pieces = ["data: a\n", "\ndata: o", "ld\n\n: x\n\ndata: b"];
     let frames = stream::iter(pieces).map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(stream::pending());
     let body = StreamBody::new(frames).boxed_unsync();
-    let mut filtered = FilteredEvents::new(body, Arc::new(Words), withheld());
+    let mut filtered = FilteredEvents::new(body, Arc::new(Words), withheld(), wide().share(A));
     let mut next =
         || match Pin::new(&mut filtered).poll_frame(&mut Context::from_waker(futures::task::noop_waker_ref())) {
             Poll::Ready(Some(Ok(frame))) => Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()),
@@ -190,14 +205,134 @@ fn an_event_that_is_complete_is_passed_at_once() {
 
 #[test]
 fn an_event_that_is_too_long_is_withheld_and_the_next_one_is_not() {
-    let mut filtered = FilteredEvents::new(mcp_http::empty(), Arc::new(Words), withheld());
+    let (mut events, mut event) = (Events::new(Arc::new(Words), withheld()), BytesMut::new());
+    let mut take = |piece: &[u8]| {
+        let out = events.take(&mut event, piece);
+        assert!(event.capacity() <= 2 * MAX_EVENT);
+        out
+    };
     let piece = vec![b'x'; 9 << 20];
-    assert_eq!(filtered.take(b"data: "), "");
-    assert_eq!(filtered.take(&piece), "");
-    assert_eq!(filtered.take(&piece), format!("data: {ERROR}\n\n"));
-    assert_eq!(filtered.take(&piece), "");
-    assert!(filtered.event.len() <= MAX_EVENT);
-    assert_eq!(filtered.take(b"secret\n\ndata: a\n\n"), "data: a\n\n");
+    assert_eq!(take(b"data: "), "");
+    assert_eq!(take(&piece), "");
+    assert_eq!(take(&piece), format!("data: {ERROR}\n\n"));
+    assert_eq!(take(&piece), "");
+    assert_eq!(take(b"secret\n\ndata: a\n\n"), "data: a\n\n");
+}
+
+/// An answer of so many bytes.
+fn long(bytes: usize) -> Response<Body> {
+    let body = full(vec![b' '; bytes]);
+    Response::builder().header("content-type", "application/json").body(body).unwrap()
+}
+
+fn poll(body: &mut Body) -> Poll<Option<Result<Bytes, String>>> {
+    let frame = Pin::new(body).poll_frame(&mut Context::from_waker(futures::task::noop_waker_ref()));
+    frame.map(|frame| {
+        frame.map(|frame| frame.map(|frame| frame.into_data().unwrap()).map_err(|error| error.to_string()))
+    })
+}
+
+#[test]
+fn an_answer_that_its_client_does_not_take_does_not_stop_those_of_others() {
+    let budget = budget(1 << 20);
+    let ask = |client, bytes| run(filtered(&Arc::new(Words), long(bytes), withheld(), budget.share(client)));
+    let mut waiting = ask(A, 900_000).into_body();
+    assert_eq!(waiting.size_hint().exact(), Some(900_000));
+    let Poll::Ready(Some(Ok(first))) = poll(&mut waiting) else { panic!("no first piece") };
+    assert!(first.len() < 100_000, "the connection gets no more at once");
+    // One that fits beside it, and short ones in any case.
+    let beside = ask(B, 100_000);
+    let short: Vec<_> = (0..100).map(|_| ask(A, 8 << 10)).collect();
+    assert!([&beside].into_iter().chain(&short).all(|answer| answer.status() == 200));
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Some(Ok(_)))));
+    // It holds most, so it gives way, and its memory is free although nobody polls it.
+    let mut other = ask(B, 500_000).into_body();
+    assert!(budget.used() < 700_000, "{}", budget.used());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Some(Err(_)))));
+    drop((waiting, beside));
+    let mut taken = 0;
+    while let Poll::Ready(Some(piece)) = poll(&mut other) {
+        taken += piece.unwrap().len();
+    }
+    assert_eq!((taken, budget.used()), (500_000, 0), "what was taken counts no more");
+}
+
+#[test]
+fn an_answer_without_room_is_withheld_and_one_that_was_shown_whole_counts_nothing() {
+    let budget = budget(100_000);
+    let ask = |bytes| run(filtered(&Arc::new(Words), long(bytes), withheld(), budget.share(A)));
+    let answer = ask(200_000);
+    assert_eq!(answer.status(), 500);
+    let body = run(answer.into_body().collect()).unwrap().to_bytes();
+    assert_eq!(body, ERROR);
+    let _in_one_piece = ask(60_000);
+    assert_eq!(budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_rest_does_not_come_is_withheld_and_a_stream_is_not() {
+    for (kind, ends) in [("application/json", true), ("text/event-stream", false)] {
+        let frames = stream::iter([Ok(Frame::data(Bytes::from("{")))]).chain(stream::pending());
+        let body = StreamBody::new(frames).boxed_unsync();
+        let response = Response::builder().header("content-type", kind).body(body).unwrap();
+        let start = tokio::time::Instant::now();
+        let answer = filtered(&Arc::new(Words), response, withheld(), wide().share(A)).await;
+        assert_eq!((answer.status() == 500, start.elapsed() == REST), (ends, ends), "{kind}");
+    }
+}
+
+#[test]
+fn an_event_without_room_becomes_an_error_and_the_stream_goes_on() {
+    let budget = budget(1 << 20);
+    let (sender, frames) = futures::channel::mpsc::unbounded::<Result<Frame<Bytes>, BoxError>>();
+    let send = |text: Vec<u8>| sender.unbounded_send(Ok(Frame::data(text.into()))).unwrap();
+    let body = StreamBody::new(frames).boxed_unsync();
+    let mut stream = Body::new(FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(A)));
+    send(b"data: x\n\ndata: ".to_vec());
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok("data: x\n\n".into()))));
+    send(vec![b'y'; 600_000]);
+    assert!(poll(&mut stream).is_pending());
+    assert!(budget.used() >= 500_000);
+    // Another client needs the room, and nobody polls the stream.
+    let mut other = budget.share(B);
+    other.grow(500_000).unwrap();
+    assert!(budget.used() < 600_000, "{}", budget.used());
+    let error = format!("data: {ERROR}\n\n");
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(error.clone().into()))));
+    send(b"yy\n\ndata: old\n\n".to_vec());
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok("data: new\n\n".into()))));
+    // One that does not fit at all.
+    send([b"data: ".to_vec(), vec![b'y'; 2 << 20]].concat());
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(error.into()))));
+    send(b"\n\ndata: x\n\n".to_vec());
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok("data: x\n\n".into()))));
+    drop(other);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn an_event_that_its_client_does_not_take_ends_its_stream_alone() {
+    let budget = budget(1 << 20);
+    let event = [b"data: ".to_vec(), vec![b'y'; 400_000], b"\n\n".to_vec()].concat();
+    let mut open = |client| {
+        let frames = stream::iter([Ok(Frame::data(Bytes::from(event.clone())))]).chain(stream::pending());
+        let body = StreamBody::new(frames).boxed_unsync();
+        Body::new(FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(client)))
+    };
+    let mut read = open(A);
+    let mut taken = Vec::new();
+    while let Poll::Ready(Some(piece)) = poll(&mut read) {
+        taken.extend_from_slice(&piece.unwrap());
+    }
+    assert!(taken == event, "it is sent whole, in pieces");
+    assert_eq!(budget.used(), 0);
+    let mut streams: Vec<_> = [A, A, B].into_iter().map(&mut open).collect();
+    let firsts: Vec<_> = streams.iter_mut().map(poll).collect();
+    assert!(firsts.iter().all(|first| matches!(first, Poll::Ready(Some(Ok(_))))), "{firsts:?}");
+    let seconds: Vec<_> = streams.iter_mut().map(poll).collect();
+    let ended = seconds.iter().filter(|second| matches!(second, Poll::Ready(Some(Err(_))))).count();
+    assert_eq!(ended, 1, "two of three have room");
+    assert!(matches!(seconds[2], Poll::Ready(Some(Ok(_)))), "the one of the client that holds least");
 }
 
 proptest! {
@@ -207,15 +342,15 @@ proptest! {
         cuts in prop::collection::vec(0_usize..60, 0..6),
     ) {
         let whole = filter_events(&Words, &Bytes::from(stream.clone()), &withheld());
-        let mut pieces = FilteredEvents::new(mcp_http::empty(), Arc::new(Words), withheld());
+        let (mut events, mut event) = (Events::new(Arc::new(Words), withheld()), BytesMut::new());
         let mut out = Vec::new();
         let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
         cuts.extend([0, stream.len()]);
         cuts.sort_unstable();
         for cut in cuts.windows(2) {
-            out.extend_from_slice(&pieces.take(&stream.as_bytes()[cut[0]..cut[1]]));
+            out.extend_from_slice(&events.take(&mut event, &stream.as_bytes()[cut[0]..cut[1]]));
         }
-        out.extend_from_slice(&pieces.finish());
+        out.extend_from_slice(&events.finish(&mut event));
         let events = |bytes: &[u8]| {
             let mut decoder = mcp_wire::sse::Decoder::new(usize::MAX);
             let mut events = decoder.push(bytes).unwrap();

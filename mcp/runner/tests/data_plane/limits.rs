@@ -1,10 +1,11 @@
 //! Clients that send too much or too slowly.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::support::{Recorder, Runner, within};
 
@@ -64,18 +65,22 @@ async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_no
 #[tokio::test]
 async fn a_request_that_takes_longer_than_the_documents_read_timeout_does_not_reach_the_backend() {
     let mut backend = Recorder::start().await;
-    let runner = Runner::http(&backend.url(), &json!({"proxy_read_timeout": "1s"})).await;
-    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
-    for part in [format!("{head}content-length: 100\r\n\r\n{{"), head.to_owned()] {
-        let mut stream = TcpStream::connect(runner.address).await.unwrap();
-        let start = Instant::now();
-        stream.write_all(part.as_bytes()).await.unwrap();
-        let mut answer = [0; 12];
-        let read = within("the end of a slow request", stream.read(&mut answer)).await;
-        assert!(start.elapsed() >= Duration::from_millis(900), "{part:?}: {:?}", start.elapsed());
-        // Both default limits, 10 s for the head and 30 s for the body, are far away.
-        assert!(start.elapsed() < Duration::from_secs(8), "{part:?}: {:?}", start.elapsed());
-        assert!(!answer.starts_with(b"HTTP/1.1 2"), "{part:?}: {read:?} {answer:?}");
+    for chain in [json!([{"type": "mcp-parser"}]), json!([{"type": "auth"}])] {
+        let members = json!({"proxy_read_timeout": "1s", "middleware_configs": chain});
+        let runner = Runner::http(&backend.url(), &members).await;
+        let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+        for (part, status) in [(format!("{head}content-length: 100\r\n\r\n{{"), "408"), (head.to_owned(), "")] {
+            let mut stream = TcpStream::connect(runner.address).await.unwrap();
+            let start = Instant::now();
+            stream.write_all(part.as_bytes()).await.unwrap();
+            let mut answer = [0; 12];
+            let read = within("the end of a slow request", stream.read(&mut answer)).await;
+            assert!(start.elapsed() >= Duration::from_millis(900), "{part:?}: {:?}", start.elapsed());
+            // Both default limits, 10 s for the head and 30 s for the body, are far away.
+            assert!(start.elapsed() < Duration::from_secs(8), "{part:?}: {:?}", start.elapsed());
+            assert!(!answer.starts_with(b"HTTP/1.1 2"), "{part:?}: {read:?} {answer:?}");
+            assert!(status.is_empty() || answer.ends_with(status.as_bytes()), "{chain} {part:?}: {answer:?}");
+        }
     }
     assert!(backend.is_quiet());
 }
@@ -122,6 +127,79 @@ async fn two_hundred_slow_uploads_do_not_keep_a_quick_client_out() {
         });
         assert_eq!(answer.status, 200);
     }
+}
+
+/// A server whose answers are as long as the id of the request says, in bytes.
+async fn long_answers() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut read = Vec::new();
+                // The proxy may leave within an answer.
+                while stream.read_buf(&mut read).await.is_ok_and(|count| count > 0) {
+                    let text = String::from_utf8_lossy(&read);
+                    let Some((_, id)) = text.split_once(r#""id":"#) else { continue };
+                    let Some((id, _)) = id.split_once(',') else { continue };
+                    let text = "x".repeat(id.parse().unwrap());
+                    let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"text":"{text}"}}}}"#);
+                    let length = body.len();
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
+                    let answer = format!("{head}{length}\r\n\r\n{body}");
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                    read.clear();
+                }
+            });
+        }
+    });
+    url
+}
+
+/// Asks from 127.0.1.`host` for an answer of so many bytes.
+async fn ask(runner: &Runner, host: u8, bytes: usize) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 1, host], 0))).unwrap();
+    let mut stream = socket.connect(runner.address).await.unwrap();
+    let body = format!(r#"{{"jsonrpc":"2.0","method":"tools/call","id":{bytes},"params":{{"name":"say"}}}}"#);
+    let length = body.len();
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    stream.write_all(format!("{head}content-length: {length}\r\n\r\n{body}").as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_their_answers_neither_fill_the_memory_nor_stop_the_answers_of_others() {
+    const ANSWER: usize = 16 << 20;
+    let members = json!({"middleware_configs": [
+        {"type": "tool-filter", "parameters": {"filter_tools": ["say"]}},
+        {"type": "mcp-parser", "parameters": {}},
+    ]});
+    let runner = Runner::http(&long_answers().await, &members).await;
+    let mut silent = Vec::new();
+    for host in (2..14).chain(2..6) {
+        let mut stream = ask(&runner, host, ANSWER).await;
+        // Its answer is held once it begins, or is withheld.
+        within("the head of an answer", stream.read_exact(&mut [0; 12])).await.unwrap();
+        silent.push(stream);
+    }
+    let resident = std::fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
+    let resident = resident.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim();
+    let kib: usize = resident.trim_end_matches(" kB").parse().unwrap();
+    // 256 MiB were asked for; 128 MiB may be held, and 1 MiB for each connection.
+    assert!(kib < 200 << 10, "{resident}");
+    for bytes in [1 << 10, 200_000, 4 << 20] {
+        for host in [2, 20] {
+            let mut whole = Vec::new();
+            let read = async { ask(&runner, host, bytes).await.read_to_end(&mut whole).await };
+            within("an answer", read).await.unwrap();
+            assert!(whole.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&whole[..200.min(whole.len())]));
+            assert!(whole.len() > bytes, "{host}: {} of {bytes}", whole.len());
+        }
+    }
+    runner.logged("dropped a body that waits for its client").await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod bytes;
+mod carriers;
 mod conformance;
 mod diagnostics;
 mod drain;

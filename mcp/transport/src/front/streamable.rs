@@ -21,20 +21,12 @@ use crate::mux::{Mux, MuxConfig, State};
 use crate::pipe::{BoxFuture, OpenError, Pipe};
 
 /// How a [`Streamable`] is to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StreamableConfig {
     /// Whether an `MCP-Protocol-Version` that is not a published revision is refused. Default: no.
     pub strict_versions: bool,
-    /// The longest request body in bytes. Default: 8 MiB.
-    pub max_body_bytes: usize,
     /// The pipe and those who share it.
     pub mux: MuxConfig,
-}
-
-impl Default for StreamableConfig {
-    fn default() -> Self {
-        Self { strict_versions: false, max_body_bytes: 8 << 20, mux: MuxConfig::default() }
-    }
 }
 
 /// Everything that a request needs.

@@ -19,6 +19,7 @@ use serde::Deserialize;
 
 use super::rejoin::rejoin;
 use super::upstream::{Outgoing, Upstream, UpstreamError, accept_answers};
+use crate::carriers;
 
 /// Error bodies longer than this are not looked into.
 const MAX_ERROR: usize = 64 << 10;
@@ -186,7 +187,8 @@ async fn open(
         headers.remove(name);
     }
     accept_answers(&mut headers);
-    let post = |headers, body, to| Outgoing { method: Method::POST, target: like.target.clone(), headers, body, to };
+    let target = carriers::rename(&like.target, None).unwrap_or_else(|| like.target.clone());
+    let post = |headers, body, to| Outgoing { method: Method::POST, target: target.clone(), headers, body, to };
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};
 pub(crate) use self::recorder::Recorder;
-pub(crate) use self::runner::{Runner, document};
+pub(crate) use self::runner::{Answer, Runner, document};
 pub(crate) use self::sdk::SdkClient;
 
 /// Nothing in these tests takes longer, on a machine that is busy with other things.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use mcp_http::{Body, CollectError, collect, empty, text};
+use mcp_http::{Body, empty, text};
 use mcp_wire::headers as mcp;
 
 use super::answer::events;
 use super::{Front, post};
 use crate::front::events::{Events, NoCall};
 use crate::modern::{not_allowed, protocol_version};
-use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable};
+use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable, whole};
 
 const PATH: &str = "/mcp";
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
@@ -29,10 +29,9 @@ pub(super) async fn handle(front: &Arc<Front>, request: Request<Body>) -> Respon
         return text(StatusCode::BAD_REQUEST, "Unsupported MCP-Protocol-Version");
     }
     match parts.method {
-        Method::POST => match collect(body, front.config.max_body_bytes).await {
+        Method::POST => match whole(body).await {
             Ok(body) => post::handle(front, &parts, body).await,
-            Err(CollectError::TooLarge { .. }) => text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
-            Err(_) => text(StatusCode::BAD_REQUEST, "Invalid request body"),
+            Err(refusal) => refusal,
         },
         Method::GET => listen(front, &parts).await,
         Method::DELETE => end(front, &parts).await,
