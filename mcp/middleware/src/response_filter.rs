@@ -32,6 +32,9 @@ const MAX_EVENT: usize = 16 << 20;
 /// How long the rest of any other body may take once its head is there.
 const REST: Duration = Duration::from_mins(2);
 
+/// A body of so many bytes takes milliseconds to filter: other clients of the thread would notice.
+const LONG: usize = 1 << 20;
+
 /// What a middleware does to the messages in answers.
 pub trait ResponseFilter: Send + Sync {
     /// Judges one text: the JSON of an answer, or the data of an event. It need not be valid JSON.
@@ -102,7 +105,7 @@ where
                 Ok(body) => body,
                 Err(error) => return withheld.response(why(&error)),
             };
-            let body = whole(&**filter, &body, content == Content::Unknown, &withheld);
+            let body = off_thread(filter, body, content == Content::Unknown, &withheld).await;
             match body.and_then(|body| Ok((body.len(), held(body, share).map_err(|_| NO_ROOM)?))) {
                 Ok((length, body)) => {
                     head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -124,6 +127,24 @@ fn why(error: &ReadError) -> &'static str {
         ReadError::NoRoom => NO_ROOM,
         _ => "it broke off",
     }
+}
+
+/// As [`whole`], beside the thread that serves other clients where the body is long.
+async fn off_thread<F>(
+    filter: &Arc<F>,
+    body: Bytes,
+    may_be_events: bool,
+    withheld: &Withheld,
+) -> Result<Bytes, &'static str>
+where
+    F: ResponseFilter + 'static,
+{
+    if body.len() < LONG {
+        return whole(&**filter, &body, may_be_events, withheld);
+    }
+    let (filter, withheld) = (Arc::clone(filter), withheld.clone());
+    let filtering = move || whole(&*filter, &body, may_be_events, &withheld);
+    tokio::task::spawn_blocking(filtering).await.unwrap_or(Err("its filter panicked"))
 }
 
 /// Filters a whole body, as JSON and, where it `may_be_events`, as a stream that has ended; `Err` says why it is withheld.
