@@ -53,8 +53,8 @@ bench: ## Webhook, proxy, operator and rotation figures, side by side in one run
 	@hack/prerequisites.sh bench
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
-	@benches/peers/controller-runtime/build.sh
-	@benches/peers/reverse-proxy/build.sh
+	@benches/peers/build.sh controller-runtime
+	@benches/peers/build.sh reverse-proxy
 	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
 	cargo build --release -p portcullis --example rotation_operator
 	cargo run --release --quiet -p portcullis-benches --bin admission

@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use jiff::{SignedDuration, Timestamp};
 use portcullis_benches::proc::{self, ThreadTimes};
 use portcullis_benches::webhook::client::{self, Caller};
 use portcullis_benches::webhook::figures::{Figures, Memory, Sample, mebibytes, milliseconds};
 use portcullis_benches::webhook::servers::{Running, Which, pin};
 use portcullis_benches::webhook::workload::Workload;
-use portcullis_pki::{Ca, CertificateParams, Usage};
 use rustls::ClientConfig;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -184,18 +182,7 @@ impl Plan<'_> {
 
 /// Writes a P-256 certificate for localhost into the folder; the authority's certificate comes back.
 fn certificates(folder: &Path) -> Result<String> {
-    let now = Timestamp::now();
-    let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
-    let ca = Ca::generate("bench ca", from, to)?;
-    let pair = ca.issue(&CertificateParams {
-        common_name: "localhost",
-        organizations: &[],
-        dns_names: &["localhost".to_owned()],
-        ip_addresses: &[],
-        not_before: from,
-        not_after: to,
-        usage: Usage::Server,
-    })?;
+    let (ca, pair) = portcullis_e2e::certificates::localhost()?;
     std::fs::write(folder.join("tls.crt"), &pair.cert_pem)?;
     std::fs::write(folder.join("tls.key"), &pair.key_pem)?;
     Ok(ca.cert_pem().to_owned())

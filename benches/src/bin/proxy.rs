@@ -4,18 +4,17 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use portcullis_benches::proc;
 use portcullis_benches::proxy::caller::{self, Load, Measured};
 use portcullis_benches::proxy::figures::{Round, Row, table};
 use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
 use portcullis_benches::proxy::workload::Workload;
 use portcullis_benches::proxy::{backend, webhooks};
 use portcullis_benches::webhook::figures::{mebibytes, median, shown};
+use portcullis_benches::{peers, proc};
 use portcullis_e2e::process::binary;
 
 const DIRECT: &str = "direct";
@@ -150,7 +149,7 @@ impl Target {
 }
 
 async fn harness(flags: Flags) -> Result<()> {
-    let peer = reverse_proxy()?;
+    let peer = peers::binary("reverse-proxy")?;
     let run = Run { baseline: flags.baseline, peer, rounds: flags.rounds, folder: tempfile::tempdir()? };
     let mut rows = Vec::new();
     for what in flags.only {
@@ -305,13 +304,4 @@ impl Run {
         hooks.stop().await?;
         Ok(Taken { rows: all, text: text.join("\n") })
     }
-}
-
-/// The binary that benches/peers/reverse-proxy/build.sh makes.
-fn reverse_proxy() -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/reverse-proxy/build.sh");
-    let output = Command::new(&script).arg("where").output()?;
-    let path = PathBuf::from(String::from_utf8(output.stdout)?.trim());
-    ensure!(path.is_file(), "{} is missing: run {}", path.display(), script.display());
-    Ok(path)
 }

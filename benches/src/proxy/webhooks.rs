@@ -6,10 +6,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use aws_lc_rs::hmac;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use mcp_runconfig::webhook::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
+use portcullis_e2e::certificates;
 use portcullis_e2e::request_webhook::RequestWebhook;
-use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
+use portcullis_pki::Pair;
 use serde_json::{Value, json};
 
 /// The CA's file in the folder of a run.
@@ -21,19 +22,7 @@ const SECRET: &[u8] = b"bench-secret";
 
 /// Writes certificates and the secret that signs requests to `folder`.
 pub fn prepare(folder: &Path) -> Result<()> {
-    let now = Timestamp::now();
-    let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
-    let ca = Ca::generate("bench ca", from, to)?;
-    let names = ["localhost".to_owned()];
-    let pair = ca.issue(&CertificateParams {
-        common_name: "localhost",
-        organizations: &[],
-        dns_names: &names,
-        ip_addresses: &[],
-        not_before: from,
-        not_after: to,
-        usage: Usage::Server,
-    })?;
+    let (ca, pair) = certificates::localhost()?;
     std::fs::write(folder.join(CA), ca.cert_pem())?;
     std::fs::write(folder.join(CERTIFICATE), &pair.cert_pem)?;
     std::fs::write(folder.join(KEY), &pair.key_pem)?;

@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::client::Caller;
+use crate::peers;
 
 /// Time for a server to take its first connection.
 const START: Duration = Duration::from_secs(30);
@@ -58,19 +59,13 @@ impl Which {
         }
     }
 
-    async fn program(self) -> Result<PathBuf> {
+    fn program(self) -> Result<PathBuf> {
         let binary = match self {
             Self::Portcullis | Self::PortcullisQuiet => "serve_portcullis",
             Self::PortcullisMimalloc => "serve_portcullis_mimalloc",
             Self::KubeRs => "serve_kube_rs",
             Self::Floor => "serve_floor",
-            Self::ControllerRuntime => {
-                let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/controller-runtime/build.sh");
-                let said = Command::new(script).arg("where").output().await?;
-                let program = PathBuf::from(String::from_utf8(said.stdout)?.trim());
-                ensure!(program.is_file(), "the controller-runtime server is not built; run {script}");
-                return Ok(program);
-            }
+            Self::ControllerRuntime => return peers::binary("controller-runtime"),
         };
         let own = std::env::current_exe()?;
         let program = own.with_file_name(binary);
@@ -110,7 +105,7 @@ pub struct Running {
 impl Running {
     /// Starts a server on `cpu` and waits until it takes a connection. Its log goes into the folder.
     pub async fn start(which: Which, folder: &Path, tls: &Arc<ClientConfig>, cpu: Option<&str>) -> Result<Self> {
-        let program = which.program().await?;
+        let program = which.program()?;
         // Free a moment ago: controller-runtime takes no listener and no port 0.
         let address = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
         let mut command = match cpu {

@@ -121,6 +121,35 @@ impl Webhooks {
         }
         Entry::Review(review)
     }
+
+    fn announce(&self) {
+        self.hooks.iter().for_each(Webhook::announce);
+    }
+
+    /// Hands on the request that `ask` returns, or answers with its refusal.
+    fn call<'a, F>(
+        &self,
+        request: Request<Body>,
+        next: Next<'a>,
+        ask: impl FnOnce(Review<'a>, Request<Body>) -> F,
+    ) -> BoxFuture<'a, Response<Body>>
+    where
+        F: Future<Output = Result<Request<Body>, Response<Body>>> + Send + 'a,
+    {
+        let review = match self.entry(&request, next.context()) {
+            Entry::Review(review) => review,
+            Entry::Skip => return next.call(request),
+            Entry::Refuse(refusal) => return std::future::ready(refusal).boxed(),
+        };
+        let asked = ask(review, request);
+        async move {
+            match asked.await {
+                Ok(request) => next.call(request).await,
+                Err(refusal) => refusal,
+            }
+        }
+        .boxed()
+    }
 }
 
 /// What a webhook is told of who called.
@@ -158,46 +187,33 @@ impl Validating {
         Webhooks::new(webhook::VALIDATING, parameters, context).map(Self)
     }
 
-    async fn judge(&self, review: &Review<'_>) -> Option<Response<Body>> {
-        let denied = |reason| Some(review.deny(StatusCode::FORBIDDEN, "Request denied by policy", reason));
+    /// Whether all allow the request; `Err` holds the refusal.
+    async fn judge(&self, review: &Review<'_>) -> Result<(), Response<Body>> {
+        let denied = |reason| review.deny(StatusCode::FORBIDDEN, "Request denied by policy", reason);
         // One uid for all of them: they judge one request.
-        let payload = match self.0.payload(review, review.message.body()) {
-            Ok(payload) => payload,
-            Err(error) => return denied(error.to_string()),
-        };
+        let payload = self.0.payload(review, review.message.body()).map_err(|error| denied(error.to_string()))?;
         for hook in &self.0.hooks {
             match hook.call(payload.clone()).await {
                 Ok(answer) if answer.allowed => {}
-                Ok(answer) => return denied(hook.denied(&answer)),
+                Ok(answer) => return Err(denied(hook.denied(&answer))),
                 Err(error) => {
                     if error.is_unprocessable() || hook.enforce(&error) {
-                        return denied(hook.failed(&error));
+                        return Err(denied(hook.failed(&error)));
                     }
                 }
             }
         }
-        None
+        Ok(())
     }
 }
 
 impl Middleware for Validating {
     fn announce(&self) {
-        self.0.hooks.iter().for_each(Webhook::announce);
+        self.0.announce();
     }
 
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let review = match self.0.entry(&request, next.context()) {
-            Entry::Review(review) => review,
-            Entry::Skip => return next.call(request),
-            Entry::Refuse(refusal) => return std::future::ready(refusal).boxed(),
-        };
-        async move {
-            match self.judge(&review).await {
-                Some(refusal) => refusal,
-                None => next.call(request).await,
-            }
-        }
-        .boxed()
+        self.0.call(request, next, move |review, request| async move { self.judge(&review).await.map(|()| request) })
     }
 }
 
@@ -205,31 +221,23 @@ impl Middleware for Validating {
 
 impl Middleware for Mutating {
     fn announce(&self) {
-        self.0.hooks.iter().for_each(Webhook::announce);
+        self.0.announce();
     }
 
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let review = match self.0.entry(&request, next.context()) {
-            Entry::Review(review) => review,
-            Entry::Skip => return next.call(request),
-            Entry::Refuse(refusal) => return std::future::ready(refusal).boxed(),
-        };
-        async move {
-            let request = match self.mutate(&review).await {
-                Ok(body) if body == review.message.body() => request,
-                Ok(body) => match next.context().replace(request, body) {
-                    Ok(request) => request,
-                    Err(error @ MessageError::Batch) => return json(StatusCode::BAD_REQUEST, error.body()),
-                    Err(error) => {
-                        tracing::error!(%error, "mutating webhooks made an invalid MCP request");
-                        return review.fail("Webhook produced an invalid MCP request", error.to_string());
-                    }
-                },
-                Err(refusal) => return refusal,
-            };
-            next.call(request).await
-        }
-        .boxed()
+        self.0.call(request, next, move |review, request| async move {
+            let body = self.mutate(&review).await?;
+            if body == review.message.body() {
+                return Ok(request);
+            }
+            review.context.replace(request, body).map_err(|error| {
+                if matches!(error, MessageError::Batch) {
+                    return json(StatusCode::BAD_REQUEST, error.body());
+                }
+                tracing::error!(%error, "mutating webhooks made an invalid MCP request");
+                review.fail("Webhook produced an invalid MCP request", error.to_string())
+            })
+        })
     }
 }
 

@@ -1,10 +1,9 @@
-//! The client for HTTPS servers of one kind: pooled connections, own roots and identity that follow their files, and limits.
+//! The client for one HTTPS server: kept connections, own roots and identity that follow their files, and limits.
 
 mod tls;
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,25 +11,19 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioTimer;
+use http::header::HOST;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::Full;
 use rustls::crypto::CryptoProvider;
-use tokio_util::task::TaskTracker;
 
 use self::tls::Material;
-use crate::body::is_length_limit;
+use crate::body::{CollectError, collect};
+use crate::connections::{Connecting, Connections, Failure};
 use crate::file::{Stamp, read_file};
 
 /// How often the files are looked at, at most.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-const IDLE: Duration = Duration::from_secs(90);
-const MAX_IDLE: usize = 100;
-
-type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Whom a client trusts and who it is. The default trusts the system's roots and shows no certificate.
 #[derive(Clone, Debug, Default)]
@@ -91,9 +84,9 @@ pub struct RequestLimits {
 /// A client. It follows no redirects and speaks HTTP/1.1 under TLS 1.2 or newer. Drop it to close its connections.
 pub struct Client {
     name: String,
+    server: Uri,
     tls: ClientTls,
     provider: Arc<CryptoProvider>,
-    tasks: TaskTracker,
     current: ArcSwap<Connections>,
     /// What the files were when they were last read.
     stamps: Mutex<Vec<Option<Stamp>>>,
@@ -103,23 +96,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that calls itself `name` in the log and runs its connections on `tasks`.
+    /// A client of the host and port of `server`, which calls itself `name` in the log.
     ///
     /// # Errors
     /// A file that cannot be used.
-    pub fn new(
-        name: &str,
-        tls: ClientTls,
-        provider: &Arc<CryptoProvider>,
-        tasks: &TaskTracker,
-    ) -> Result<Self, ClientError> {
+    pub fn new(name: &str, server: &Uri, tls: ClientTls, provider: &Arc<CryptoProvider>) -> Result<Self, ClientError> {
         let stamps = tls.stamps();
-        let connections = connect(&tls, provider, tasks)?;
+        let connections = connect(server, &tls, provider)?;
         Ok(Self {
             name: name.to_owned(),
+            server: server.clone(),
             tls,
             provider: Arc::clone(provider),
-            tasks: tasks.clone(),
             current: ArcSwap::from_pointee(connections),
             stamps: Mutex::new(stamps),
             started: Instant::now(),
@@ -127,35 +115,64 @@ impl Client {
         })
     }
 
+    /// Whom it calls.
+    pub fn server(&self) -> &Uri {
+        &self.server
+    }
+
     /// Whether it takes any certificate.
     pub fn is_insecure(&self) -> bool {
         self.tls.insecure
     }
 
-    /// Sends a request over a pooled connection, or a new one under the certificates that the files hold now, and reads the answer.
+    /// Posts `body` to the path and query of the server's URL, over a kept connection or a new one under the certificates that the files
+    /// hold now, and reads the answer.
     ///
     /// # Errors
     /// The limit that was exceeded, or why there is no answer. Any status is an answer.
-    pub async fn send(&self, request: Request<Bytes>, limits: RequestLimits) -> Result<Response<Bytes>, RequestError> {
+    pub async fn post(
+        &self,
+        headers: HeaderMap,
+        body: Bytes,
+        limits: RequestLimits,
+    ) -> Result<Response<Bytes>, RequestError> {
         self.refresh();
-        let answer = tokio::time::timeout(limits.time, self.exchange(request, limits)).await;
+        let answer = tokio::time::timeout(limits.time, self.exchange(self.request(headers, body), limits)).await;
         answer.unwrap_or(Err(RequestError::Timeout(limits.time)))
     }
 
-    async fn exchange(&self, request: Request<Bytes>, limits: RequestLimits) -> Result<Response<Bytes>, RequestError> {
-        let call = self.current.load().request(request.map(Full::new));
-        let (head, body) = match call.await {
-            Ok(response) => response.into_parts(),
-            Err(error) => {
+    fn request(&self, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+        let authority = self.server.authority().map(Authority::as_str).unwrap_or_default();
+        // Without a user and a password, which are no part of a Host.
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        // An authority is a header's value always.
+        headers.extend(HeaderValue::from_str(host).ok().map(|host| (HOST, host)));
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        let path = self.server.path_and_query().cloned();
+        *request.uri_mut() = path.unwrap_or_else(|| PathAndQuery::from_static("/")).into();
+        *request.headers_mut() = headers;
+        request
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        limits: RequestLimits,
+    ) -> Result<Response<Bytes>, RequestError> {
+        let connections = self.current.load_full();
+        let (head, body) = match connections.exchange(request, None).await {
+            Ok((response, _)) => response.into_parts(),
+            Err(Failure::Unreachable(error) | Failure::Broken(error)) => {
                 // The failure may come of an exchange of certificates: look before the next call.
                 self.next_check.store(0, Ordering::Relaxed);
-                return Err(failure(&error, limits));
+                return Err(failure(&*error, limits));
             }
         };
-        match Limited::new(body, limits.answer).collect().await {
-            Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
-            Err(error) if is_length_limit(&*error) => Err(RequestError::TooLong(limits.answer)),
-            Err(error) => Err(failure(&*error, limits)),
+        match collect(body, limits.answer).await {
+            Ok(body) => Ok(Response::from_parts(head, body)),
+            Err(CollectError::TooLarge { limit }) => Err(RequestError::TooLong(limit)),
+            Err(CollectError::Broken(error)) => Err(failure(&*error, limits)),
         }
     }
 
@@ -174,7 +191,7 @@ impl Client {
         if *stamps == found {
             return;
         }
-        match connect(&self.tls, &self.provider, &self.tasks) {
+        match connect(&self.server, &self.tls, &self.provider) {
             Ok(connections) => {
                 *stamps = found;
                 self.current.store(Arc::new(connections));
@@ -229,20 +246,11 @@ impl ClientTls {
 }
 
 /// Fresh, empty connections under what the files hold.
-fn connect(tls: &ClientTls, provider: &Arc<CryptoProvider>, tasks: &TaskTracker) -> Result<Connections, ClientError> {
+fn connect(server: &Uri, tls: &ClientTls, provider: &Arc<CryptoProvider>) -> Result<Connections, ClientError> {
     let config = tls::config(&tls.read()?, provider).map_err(|(file, problem)| ClientError { file, problem })?;
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    let https = HttpsConnectorBuilder::new().with_tls_config(config);
-    let https = if tls.insecure { https.https_or_http() } else { https.https_only() };
-    Ok(Pool::builder(Tracked(tasks.clone()))
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(MAX_IDLE)
-        .pool_timer(TokioTimer::new())
-        // Spells headers as the original does, for receivers that are not blind to case.
-        .http1_title_case_headers(true)
-        .build(https.enable_http1().wrap_connector(tcp)))
+    let plain = tls.insecure && server.scheme() == Some(&Scheme::HTTP);
+    let how = Connecting { tls: (!plain).then_some(config), title_case: true, ..Connecting::default() };
+    Ok(Connections::new(server.clone(), how))
 }
 
 /// An error on the way: one that says it timed out is a time-out.
@@ -260,20 +268,6 @@ fn failure(error: &(dyn Error + 'static), limits: RequestLimits) -> RequestError
     // Libraries repeat their source's text in their own.
     texts.dedup();
     RequestError::Network(texts.join(": "))
-}
-
-/// Runs the connections as tasks that the owner can wait for.
-#[derive(Clone)]
-struct Tracked(TaskTracker);
-
-impl<F> hyper::rt::Executor<F> for Tracked
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawn(task);
-    }
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -10,7 +10,6 @@ use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
-use tokio_util::task::TaskTracker;
 
 use crate::chain::{Chain, Middleware};
 
@@ -39,8 +38,6 @@ pub struct ProxySettings {
     pub local_user: String,
     /// The cryptography of TLS to webhooks.
     pub provider: Arc<CryptoProvider>,
-    /// Where the connections to webhooks run; they end once the chain is dropped and their calls are over.
-    pub tasks: TaskTracker,
 }
 
 /// One entry of the chain that is being built.

@@ -81,7 +81,6 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
         files_root: None,
         local_user: "alice".to_owned(),
         provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-        tasks: tokio_util::task::TaskTracker::new(),
     };
     registry.build(&configs, &settings)
 }

@@ -1,15 +1,14 @@
 //! From the document to a running proxy, and to its end.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_middleware::ProxySettings;
-use portcullis_listener::{Limits, Server};
-
+use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing_subscriber::EnvFilter;
 
 use crate::RunError;
@@ -21,6 +20,8 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
 
+/// More threads than this would outrun any MCP server: each passes some 20,000 calls a second on.
+const MAX_WORKERS: usize = 8;
 /// How long a request may take to arrive when the document says nothing.
 const READ: Duration = Duration::from_secs(30);
 /// How long everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
@@ -28,8 +29,6 @@ const SHUTDOWN: Duration = Duration::from_secs(27);
 /// What is left of that for other things than calls under way: telling those that are cut off, ending the server's
 /// process, leaving the webhooks.
 const REST: Duration = Duration::from_secs(6);
-/// How long the connections to webhooks may take to end once nobody calls over them.
-const LEAVE: Duration = Duration::from_secs(2);
 
 /// Runs the proxy until a signal asks it to end and the calls under way are answered.
 ///
@@ -47,7 +46,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
     let limits = limits(read_timeout, drain_delay);
     let health = Health::new(config.transport.as_str(), &environment);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|source| RunError::System { what: "start the runtime", source })?;
@@ -61,7 +60,6 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
             RunError::Unserved { path: path.clone(), field, problem }
         })?;
-        let tasks = TaskTracker::new();
         let settings = ProxySettings {
             address: local,
             read_timeout,
@@ -70,13 +68,13 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            tasks: tasks.clone(),
         };
         let chain = mcp_gate::registry()
             .build_behind(&entries.own, &entries.chain, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment)?;
         let forwards = plan.forwards();
+        let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
@@ -96,7 +94,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         });
         chain.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
-        let serving = tokio::spawn(server.serve_plain(Arc::clone(&app), app.drain.clone()));
+        let serving = tokio::spawn(server.on(workers).serve_plain(Arc::clone(&app), app.drain.clone()));
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
             delay = ending.asked(drain_delay) => {
@@ -121,11 +119,15 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         if let Some(App { backend, .. }) = Arc::into_inner(app) {
             backend.shut_down().await;
         }
-        tasks.close();
-        let _ = tokio::time::timeout(LEAVE, tasks.wait()).await;
         tracing::info!("ended");
         result
     })
+}
+
+/// The threads that serve clients. All calls of a server behind a pipe go through that one, so that one thread is all they need.
+fn workers(forwards: bool) -> std::io::Result<Workers> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    Workers::start(if forwards { cores.min(MAX_WORKERS) } else { 1 })
 }
 
 /// What clients are granted on the proxy's port.

@@ -87,7 +87,6 @@ fn chain() -> Chain {
         files_root: None,
         local_user: "local".to_owned(),
         provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-        tasks: tokio_util::task::TaskTracker::new(),
     };
     mcp_gate::registry().build(&configs, &settings).unwrap()
 }

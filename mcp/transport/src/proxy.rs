@@ -3,7 +3,6 @@
 //! Bytes in, bytes out. What it adds: the refusals that keep policy whole (batches, broken Modern requests, unknown
 //! sessions), headers of its own hop, and sessions that outlive a restart of the server.
 
-mod connections;
 mod headers;
 mod recovery;
 mod rejoin;

@@ -35,6 +35,7 @@ mod places;
 mod server;
 mod socket;
 mod tls;
+mod workers;
 
 /// Any error that the body of an answer may end with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,3 +46,4 @@ pub use handler::{Handler, come_again};
 pub use limits::Limits;
 pub use server::{Connections, MISTRUSTED, Server};
 pub use tls::{TlsError, tls_config};
+pub use workers::Workers;

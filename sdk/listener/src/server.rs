@@ -18,6 +18,7 @@ use crate::connection;
 use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::places::{Places, Told};
+use crate::workers::Workers;
 
 /// In the log: a caller broke the handshake off because of our certificate.
 pub const MISTRUSTED: &str = "a caller does not trust the certificate that is served";
@@ -37,6 +38,7 @@ pub struct Server {
     listener: TcpListener,
     limits: Limits,
     open: Connections,
+    workers: Option<Workers>,
 }
 
 /// The number of connections that a server has open.
@@ -59,11 +61,17 @@ impl Server {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
         for address in lookup_host(addresses).await? {
             match listen(address) {
-                Ok(listener) => return Ok(Self { listener, limits, open: Connections::default() }),
+                Ok(listener) => return Ok(Self { listener, limits, open: Connections::default(), workers: None }),
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Gives the connections to these threads. Without, they are tasks of the runtime that calls `serve_…`.
+    #[must_use]
+    pub fn on(self, workers: Workers) -> Self {
+        Self { workers: Some(workers), ..self }
     }
 
     /// The address that is bound.
@@ -101,7 +109,7 @@ impl Server {
         handler: Arc<H>,
         stop: CancellationToken,
     ) {
-        let Self { listener, limits, open } = self;
+        let Self { listener, limits, open, workers } = self;
         let (mut connections, mut reserved, mut places) = (JoinSet::new(), JoinSet::new(), Places::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
         let mut said: Option<Instant> = None;
@@ -130,7 +138,11 @@ impl Server {
                 let config = tls.as_ref().map(|tls| tls.load_full());
                 let (handler, place) = (Arc::clone(&handler), places.take(peer, full));
                 let tasks = if full { &mut reserved } else { &mut connections };
-                tasks.spawn(connection::serve(stream, config, handler, limits, place));
+                let serve = move |stream| connection::serve(stream, config, handler, limits, place);
+                match &workers {
+                    Some(workers) => workers.spawn(tasks, stream, serve),
+                    None => drop(tasks.spawn(serve(stream))),
+                }
             }
             open.0.store(connections.len() + reserved.len(), Ordering::Relaxed);
             let ended = tokio::select! {

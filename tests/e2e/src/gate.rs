@@ -1,11 +1,10 @@
 //! The request gate of the examples: a running request webhook, the Secret that lets callers trust and sign, and the manifests pointed at it.
 
 use anyhow::{Context as _, Result};
-use jiff::{SignedDuration, Timestamp};
-use portcullis_pki::{Ca, CertificateParams, Usage};
 use serde_json::{Value, json};
 
 use crate::apply::documents;
+use crate::certificates;
 use crate::request_webhook::RequestWebhook;
 
 /// Where the example says its webhook is; a run of its own has it on a loopback port.
@@ -23,18 +22,7 @@ pub struct Gate {
 impl Gate {
     /// Makes a CA, a certificate and a signing key, and serves the webhook.
     pub async fn start(key: &[u8]) -> Result<Self> {
-        let now = Timestamp::now();
-        let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
-        let ca = Ca::generate("greeting-policy ca", from, to)?;
-        let pair = ca.issue(&CertificateParams {
-            common_name: "greeting-policy",
-            organizations: &[],
-            dns_names: &["localhost".to_owned()],
-            ip_addresses: &[],
-            not_before: from,
-            not_after: to,
-            usage: Usage::Server,
-        })?;
+        let (ca, pair) = certificates::localhost()?;
         let webhook = RequestWebhook::start(&pair, key).await?;
         Ok(Self { webhook, ca_pem: ca.cert_pem().to_owned(), key: key.to_vec() })
     }

@@ -4,6 +4,7 @@
 //! server that is not ours (the Go SDK's `everything`), and an MCP client made with the official Rust SDK.
 
 pub mod apply;
+pub mod certificates;
 pub mod client;
 pub mod current;
 pub mod gate;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
-use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError};
@@ -24,7 +24,6 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!(
 pub(crate) struct Webhook {
     pub(crate) name: String,
     pub(crate) policy: FailurePolicy,
-    url: Uri,
     timeout: Duration,
     secret: Option<HmacFile>,
     client: Client,
@@ -98,17 +97,17 @@ impl Webhook {
         };
         let tls = client_tls(&tls_config.unwrap_or_default(), context.settings.files_root.as_deref())
             .map_err(|(field, problem)| fail(field, problem, "write an absolute path"))?;
-        let client = Client::new(&name, tls, &context.settings.provider, &context.settings.tasks).map_err(|error| {
+        let client = Client::new(&name, &uri, tls, &context.settings.provider).map_err(|error| {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;
-        Ok(Self { name, policy, url: uri, timeout: timeout.duration(), secret, client })
+        Ok(Self { name, policy, timeout: timeout.duration(), secret, client })
     }
 
     /// Logs whom it asks, and loudly that it would believe anybody.
     pub(crate) fn announce(&self) {
         let (webhook, policy, signed) = (&self.name, self.policy.as_str(), self.secret.is_some());
         // The host alone: paths and queries of webhooks may hold tokens.
-        let host = self.url.host().unwrap_or_default();
+        let host = self.client.server().host().unwrap_or_default();
         if self.client.is_insecure() {
             tracing::warn!(
                 webhook,
@@ -131,9 +130,9 @@ impl Webhook {
     }
 
     async fn exchange(&self, payload: Bytes) -> Result<Response, CallError> {
-        let request = self.request(payload)?;
+        let headers = self.headers(&payload)?;
         let limits = RequestLimits { time: self.timeout, answer: MAX_RESPONSE_BYTES };
-        let answer = self.client.send(request, limits).await.map_err(|error| match error {
+        let answer = self.client.post(headers, payload, limits).await.map_err(|error| match error {
             RequestError::Timeout(time) => CallError::Timeout(time),
             RequestError::TooLong(_) => CallError::Invalid { status: None, problem: error.to_string() },
             error => CallError::Network(error.to_string()),
@@ -159,7 +158,7 @@ impl Webhook {
         Ok(answer)
     }
 
-    fn request(&self, payload: Bytes) -> Result<Request<Bytes>, CallError> {
+    fn headers(&self, payload: &[u8]) -> Result<HeaderMap, CallError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, AGENT);
@@ -167,14 +166,10 @@ impl Webhook {
             let key = secret.key().map_err(|problem| CallError::Local(format!("HMAC key: {problem}")))?;
             let timestamp = jiff::Timestamp::now().as_second().to_string();
             let value = |text: String| HeaderValue::try_from(text).map_err(|error| CallError::Local(error.to_string()));
-            headers.insert(SIGNATURE, value(key.sign(&timestamp, &payload))?);
+            headers.insert(SIGNATURE, value(key.sign(&timestamp, payload))?);
             headers.insert(TIMESTAMP, value(timestamp)?);
         }
-        let mut request = Request::new(payload);
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.url.clone();
-        *request.headers_mut() = headers;
-        Ok(request)
+        Ok(headers)
     }
 
     fn log_bad(&self, body: &[u8]) {

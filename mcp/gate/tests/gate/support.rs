@@ -22,7 +22,6 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio_util::task::TaskTracker;
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
@@ -99,7 +98,6 @@ impl Files {
             files_root: Some(self.0.path().to_owned()),
             local_user: "alice".into(),
             provider: provider(),
-            tasks: TaskTracker::new(),
         }
     }
 }

@@ -1,4 +1,7 @@
 //! Kubernetes quantities: `500m`, `128Mi`, `1.5`, `1e3`. Read to be checked and compared, never to be rewritten.
+//!
+//! Read here because `kube_quantity` 0.9 has numbers as `f64` and compares with factors of `f32`: `1073741900` is less than `1Gi` to it.
+//! It refuses `2E`, takes `Ki` and `--1` for quantities, and panics where a comparison overflows, as of `1000000P` with `1n`.
 
 use mcp_api::v1beta1::{ResourceList, ResourceRequirements};
 
@@ -114,6 +117,9 @@ mod tests {
             ("1e3", 1000 * one),
             ("1E-3", one / 1000),
             ("2E", 2_000_000_000_000_000_000 * one),
+            ("1000000P", 1_000_000_000_000_000_000_000 * one),
+            ("1073741900", 1_073_741_900 * one),
+            ("1Gi", 1_073_741_824 * one),
             ("-1", -one),
             ("+1k", 1000 * one),
             ("0", 0),
@@ -122,7 +128,8 @@ mod tests {
         for (text, value) in cases {
             assert_eq!(parse(text), Ok(value), "{text}");
         }
-        for text in ["", "m", "1 Gi", "lots", "1GB", "1.2.3", "--1", "1e", "1e1.5", "1mi", "½", "1e99999999999"] {
+        for text in ["", "m", "Ki", "1 Gi", "lots", "1GB", "1.2.3", "--1", "1e", "1e1.5", "1mi", "½", "1e99999999999"]
+        {
             assert!(parse(text).is_err(), "{text}: {:?}", parse(text));
         }
         assert!(parse("99999999999999999999999999999999999999999Ei").unwrap_err().contains("too large"));

@@ -11,6 +11,7 @@
 mod pem;
 
 mod children;
+mod config_plan;
 mod contract;
 mod guards;
 mod network;

@@ -1,40 +1,12 @@
 //! The plan of an MCPToolConfig, and of a server that refers to one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcp_api::v1beta1::{MCPToolConfig, MCPToolConfigStatus};
-use mcp_operator::{
-    config::{ConfigInputs, ConfigKind as _, plan_config},
-    reference::Referrer,
-    subject::Subject as _,
-    workload::ChildKind,
-};
-use portcullis::controller::PlannedEvent;
+use mcp_api::v1beta1::MCPToolConfig;
+use mcp_operator::{config::ConfigKind as _, subject::Subject as _, workload::ChildKind};
 use serde_json::{Value, json};
 
+use crate::config_plan::{now, plan, says};
 use crate::world::{World, checksum, condition, deployment, guards, is_absent, run_config, tool_config};
-
-fn now() -> jiff::Timestamp {
-    "2026-11-21T00:00:00Z".parse().unwrap()
-}
-
-/// The plan of a configuration.
-struct ConfigPlan {
-    may_go: bool,
-    status: MCPToolConfigStatus,
-    events: Vec<PlannedEvent>,
-}
-
-fn plan(config: &MCPToolConfig, referrers: &[(&str, &str)]) -> ConfigPlan {
-    let referrer = |(kind, name): &(&str, &str)| Referrer { kind: (*kind).to_owned(), name: (*name).to_owned() };
-    let referrers: Vec<_> = referrers.iter().map(referrer).collect();
-    let plan = plan_config(&ConfigInputs { config, referrers: &referrers, now: now() });
-    ConfigPlan { may_go: plan.may_go, status: MCPToolConfig::status_of(plan.report), events: plan.events }
-}
-
-fn says(plan: &ConfigPlan, type_: &str) -> Option<(String, String, String)> {
-    let condition = plan.status.conditions.iter().flatten().find(|condition| condition.type_ == type_)?;
-    Some((condition.status.clone(), condition.reason.clone(), condition.message.clone()))
-}
 
 fn valid() -> MCPToolConfig {
     tool_config("tools", json!({"toolsFilter": ["fetch"], "toolsOverride": {"get": {"name": "fetch"}}}))

@@ -1,45 +1,17 @@
 //! The plan of an MCPWebhookConfig (MISSION M2).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcp_api::v1alpha1::MCPWebhookConfig;
-use mcp_api::v1alpha1::{MCPWebhookConfigSpec, MCPWebhookConfigStatus};
-use mcp_operator::{
-    config::{ConfigInputs, ConfigKind as _, plan_config},
-    reference::Referrer,
-};
-use portcullis::controller::PlannedEvent;
+use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec};
+use mcp_operator::config::ConfigKind as _;
 use serde_json::json;
 
+use crate::config_plan::{now, plan, says};
 use crate::world::{World, config};
 
 const FINALIZER: &str = "mcpwebhookconfig.toolhive.stacklok.dev/finalizer";
 
-fn now() -> jiff::Timestamp {
-    "2026-11-21T00:00:00Z".parse().unwrap()
-}
-
-/// The plan of a configuration.
-struct ConfigPlan {
-    may_go: bool,
-    status: MCPWebhookConfigStatus,
-    events: Vec<PlannedEvent>,
-}
-
-fn plan(config: &MCPWebhookConfig, servers: &[&str]) -> ConfigPlan {
-    let referrer = |name: &&str| Referrer { kind: "MCPServer".to_owned(), name: (*name).to_owned() };
-    let referrers: Vec<_> = servers.iter().map(referrer).collect();
-    let plan = plan_config(&ConfigInputs { config, referrers: &referrers, now: now() });
-    let status = MCPWebhookConfig::status_of(plan.report);
-    ConfigPlan { may_go: plan.may_go, status, events: plan.events }
-}
-
 fn config_hash(spec: &MCPWebhookConfigSpec) -> String {
     MCPWebhookConfig::new("any", spec.clone()).hash()
-}
-
-fn says(plan: &ConfigPlan, type_: &str) -> Option<(String, String, String)> {
-    let condition = plan.status.conditions.iter().flatten().find(|condition| condition.type_ == type_)?;
-    Some((condition.status.clone(), condition.reason.clone(), condition.message.clone()))
 }
 
 fn valid() -> MCPWebhookConfig {
@@ -65,7 +37,7 @@ fn a_valid_config_gets_hash_and_condition() {
 
 #[test]
 fn servers_that_refer_to_it_are_listed_live_and_sorted() {
-    let plan = plan(&valid(), &["b", "a", "b"]);
+    let plan = plan(&valid(), &[("MCPServer", "b"), ("MCPServer", "a"), ("MCPServer", "b")]);
     assert_eq!(plan.status.referencing_servers, Some(vec!["a".into(), "b".into()]));
 }
 
@@ -100,7 +72,8 @@ fn an_invalid_config_says_every_violation_and_keeps_the_hash_of_the_last_valid_s
 fn deletion_waits_for_the_servers_and_goes_through_when_they_are_gone() {
     let mut config = valid();
     config.metadata.deletion_timestamp = Some(Time(now()));
-    let blocked = plan(&config, &["b", "a"]);
+    let mut servers = [("MCPServer", "b"), ("MCPServer", "a")];
+    let blocked = plan(&config, &servers);
     assert!(!blocked.may_go);
     assert_eq!(
         says(&blocked, "DeletionBlocked").unwrap(),
@@ -108,7 +81,8 @@ fn deletion_waits_for_the_servers_and_goes_through_when_they_are_gone() {
     );
     assert!(blocked.events.iter().any(|event| event.reason == "DeletionBlocked"));
     config.status = Some(blocked.status.clone());
-    assert!(plan(&config, &["a", "b"]).events.is_empty(), "nothing is said twice");
+    servers.reverse();
+    assert!(plan(&config, &servers).events.is_empty(), "nothing is said twice");
 
     let free = plan(&config, &[]);
     assert!(free.may_go);

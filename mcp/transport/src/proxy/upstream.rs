@@ -8,9 +8,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION}
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use mcp_http::{Body, BoxError};
+use mcp_http::{Body, BoxError, Connecting, Connections, Failure};
 
-use super::connections::{Connections, Failure};
 use super::headers::remove_hop_by_hop;
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
@@ -74,12 +73,13 @@ impl Upstream {
     pub(super) fn new(backend: &Uri, connect_timeout: Duration, answer_timeout: Duration) -> Self {
         let authority = backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost"));
         let path = Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned);
+        let how = Connecting { timeout: Some(connect_timeout), ..Connecting::default() };
         // Without a user and a password, which are no part of a Host.
         let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
         Self {
             // An authority is a header's value always.
             host: HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
-            connections: Connections::new(backend.clone(), connect_timeout),
+            connections: Connections::new(backend.clone(), how),
             authority,
             path,
             query: backend.query().filter(|query| !query.is_empty()).map(str::to_owned),
@@ -110,19 +110,20 @@ impl Upstream {
         Err(UpstreamError::Redirect(path.to_string()))
     }
 
-    /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are not:
-    /// another one may answer sooner than that one comes back.
+    /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are repeated
+    /// once: a session should not be lost with one connection that is refused, and another address may answer sooner than that one is back.
     async fn connected(
         &self,
         outgoing: &Outgoing,
         path: &PathAndQuery,
     ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
-        let mut pauses = if outgoing.to.is_some() { &[] } else { &CONNECT_PAUSES[..] }.iter();
+        let pauses = if outgoing.to.is_some() { 1 } else { CONNECT_PAUSES.len() };
+        let mut pauses = CONNECT_PAUSES.into_iter().take(pauses);
         loop {
             let Outgoing { method, headers, body, to, .. } = outgoing;
             match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to).await {
                 Err(UpstreamError::Unreachable(error)) => match pauses.next() {
-                    Some(pause) => tokio::time::sleep(*pause).await,
+                    Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(UpstreamError::Unreachable(error)),
                 },
                 other => return other,

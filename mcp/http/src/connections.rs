@@ -1,7 +1,8 @@
 //! Connections to one server, kept between requests.
 //!
 //! No task of its own drives a connection: whoever uses it does, as part of waiting for the answer and of reading its body. So an answer
-//! wakes one task and not two, and what has arrived of it is passed on at once.
+//! wakes one task and not two, and what has arrived of it is passed on at once. A connection is used again on the thread that opened it
+//! only: where each thread has a runtime of its own, a request never wakes another thread.
 //!
 //! The server's name may lead to several addresses. An exchange that belongs to one of them uses a connection to that one only.
 
@@ -11,19 +12,23 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Extensions, Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
 use hyper_util::rt::TokioIo;
-use mcp_http::{Body, BoxError, empty};
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower::Service as _;
+
+use crate::body::{Body, BoxError, empty};
 
 /// Unused connections older than this are closed.
 const IDLE: Duration = Duration::from_mins(1);
@@ -33,30 +38,57 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub enum Failure {
     /// No connection: nothing was sent.
     Unreachable(BoxError),
     /// The connection ended before the head of an answer; the request may have been acted on.
     Broken(BoxError),
 }
 
+/// How connections are made.
+#[derive(Debug, Default)]
+pub struct Connecting {
+    /// TLS, for a server behind https; without it the server is behind http.
+    pub tls: Option<ClientConfig>,
+    /// How long opening one may take. `None`: as long as the operating system waits.
+    pub timeout: Option<Duration>,
+    /// Spells headers as the original does, for receivers that are not blind to case.
+    pub title_case: bool,
+}
+
 /// The server's URL and the connections to it that nobody uses at the moment. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Connections(Arc<Inner>);
+pub struct Connections(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    connector: HttpConnector,
+    connector: Connector,
     server: Uri,
+    title_case: bool,
     /// The one unused for longest first.
-    idle: Mutex<VecDeque<(Instant, Connection)>>,
+    idle: Mutex<VecDeque<Idle>>,
 }
+
+#[derive(Clone, Debug)]
+enum Connector {
+    Plain(HttpConnector),
+    Tls(HttpsConnector<HttpConnector>),
+}
+
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    driver: http1::Connection<TokioIo<TcpStream>, Full<Bytes>>,
+    driver: http1::Connection<Stream, Full<Bytes>>,
     peer: SocketAddr,
+    opened_on: ThreadId,
+}
+
+#[derive(Debug)]
+struct Idle {
+    since: Instant,
+    connection: Connection,
 }
 
 impl Connection {
@@ -67,18 +99,31 @@ impl Connection {
 }
 
 impl Connections {
-    pub(super) fn new(server: Uri, connect_timeout: Duration) -> Self {
+    /// Connections to the host and port of `server`.
+    pub fn new(server: Uri, how: Connecting) -> Self {
         let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
         connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(connect_timeout));
+        connector.set_connect_timeout(how.timeout);
         // Streams may be silent for hours; this is how a dead server is noticed.
         connector.set_keepalive(Some(TCP_KEEPALIVE));
-        Self(Arc::new(Inner { connector, server, idle: Mutex::default() }))
+        let connector = match how.tls {
+            Some(config) => {
+                let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
+                Connector::Tls(builder.wrap_connector(connector))
+            }
+            None => Connector::Plain(connector),
+        };
+        Self(Arc::new(Inner { connector, server, title_case: how.title_case, idle: Mutex::default() }))
     }
 
-    /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Dropping
-    /// the future, or the body before its end, ends the connection: that is how a client's leaving reaches the server.
-    pub(super) async fn exchange(
+    /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Its
+    /// target is a path, and it has a `Host`. Dropping the future, or the body before its end, ends the connection: that is how a
+    /// client's leaving reaches the server.
+    ///
+    /// # Errors
+    /// Why there is no head of an answer.
+    pub async fn exchange(
         &self,
         mut request: Request<Full<Bytes>>,
         address: Option<SocketAddr>,
@@ -121,15 +166,16 @@ impl Connections {
         Response::from_parts(parts, body)
     }
 
-    /// A connection that was used before and is still open.
+    /// A connection that was used before on this thread and is still open.
     async fn take(&self, address: Option<SocketAddr>) -> Option<Connection> {
+        let here = thread::current().id();
+        let fits = |connection: &Connection| {
+            connection.opened_on == here && address.is_none_or(|address| connection.peer == address)
+        };
         loop {
-            let (_, mut connection) = self.idle(|idle| match address {
-                None => idle.pop_back(),
-                Some(address) => {
-                    let last = idle.iter().rposition(|(_, connection)| connection.peer == address)?;
-                    idle.remove(last)
-                }
+            let Idle { mut connection, .. } = self.idle(|idle| {
+                let last = idle.iter().rposition(|idle| fits(&idle.connection))?;
+                idle.remove(last)
             })?;
             let ended = poll_fn(|cx| Poll::Ready(connection.drive(cx))).await;
             if !ended && connection.sender.is_ready() {
@@ -140,14 +186,14 @@ impl Connections {
 
     fn keep(&self, connection: Connection) {
         if connection.sender.is_ready() {
-            self.idle(|idle| idle.push_back((Instant::now(), connection)));
+            self.idle(|idle| idle.push_back(Idle { since: Instant::now(), connection }));
         }
     }
 
-    fn idle<T>(&self, change: impl FnOnce(&mut VecDeque<(Instant, Connection)>) -> T) -> T {
+    fn idle<T>(&self, change: impl FnOnce(&mut VecDeque<Idle>) -> T) -> T {
         let mut old = Vec::new();
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while idle.front().is_some_and(|(since, _)| since.elapsed() >= IDLE) || idle.len() > MAX_IDLE {
+        while idle.front().is_some_and(|idle| idle.since.elapsed() >= IDLE) || idle.len() > MAX_IDLE {
             old.extend(idle.pop_front());
         }
         let result = change(&mut idle);
@@ -159,18 +205,33 @@ impl Connections {
 
     /// Without `address`, whatever address of the server answers first.
     async fn connect(&self, address: Option<SocketAddr>) -> Result<Connection, Failure> {
-        let unreachable = Failure::Unreachable;
         let to = match address {
             None => self.0.server.clone(),
-            Some(address) => format!("http://{address}/").parse().map_err(|error| unreachable(Box::new(error)))?,
+            Some(address) => {
+                format!("http://{address}/").parse().map_err(|error| Failure::Unreachable(Box::new(error)))?
+            }
         };
-        let socket = self.0.connector.clone().call(to).await;
-        let socket = socket.map_err(|error| unreachable(error.into()))?;
-        let peer = socket.inner().peer_addr().map_err(|error| unreachable(error.into()))?;
-        let handshake = http1::Builder::new().handshake(socket).await;
-        let (sender, driver) = handshake.map_err(|error| unreachable(error.into()))?;
-        Ok(Connection { sender, driver, peer })
+        let stream = self.0.connector.clone().connect(to).await.map_err(Failure::Unreachable)?;
+        let peer = peer(&stream).ok_or_else(|| Failure::Unreachable("it has ended already".into()))?;
+        let handshake = http1::Builder::new().title_case_headers(self.0.title_case).handshake(stream).await;
+        let (sender, driver) = handshake.map_err(|error| Failure::Unreachable(error.into()))?;
+        Ok(Connection { sender, driver, peer, opened_on: thread::current().id() })
     }
+}
+
+impl Connector {
+    async fn connect(self, to: Uri) -> Result<Stream, BoxError> {
+        match self {
+            Self::Plain(mut connector) => connector.call(to).await.map(MaybeHttpsStream::Http).map_err(Into::into),
+            Self::Tls(mut connector) => connector.call(to).await,
+        }
+    }
+}
+
+fn peer(stream: &Stream) -> Option<SocketAddr> {
+    let mut known = Extensions::new();
+    Connected::get_extras(&stream.connected(), &mut known);
+    known.get::<HttpInfo>().map(HttpInfo::remote_addr)
 }
 
 /// The body of an answer, which drives its connection and gives it back at its end.
