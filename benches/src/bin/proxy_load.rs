@@ -217,7 +217,7 @@ async fn uploads(path: &Path) -> Result<String> {
     let mut quick = Session::open(address).await?;
     let before = quick_calls(&mut quick).await;
     let refused = Cell::new(0_u64);
-    let uploads = join_all((0..UPLOADS).map(async |number| {
+    let uploads = join_all((0..UPLOADS).map(async |number| -> Result<()> {
         loop {
             // Until it is refused, or the runner gives it up.
             let _ = upload(client(number, UPLOAD_CLIENTS), address).await;

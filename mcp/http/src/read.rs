@@ -37,7 +37,8 @@ pub enum ReadError {
 pub struct TooSlow;
 
 impl ReadError {
-    /// The answer to the client (toolhive-0.63 §4.1).
+    /// The answer to the client. The contract (toolhive-0.63 §4.1) has 413, and 400 for what cannot be read; 408 and 503 say that a bound of
+    /// the proxy ended it, so that the client may send it again.
     pub fn answer(&self) -> Response<Body> {
         match self {
             Self::TooLong => text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
