@@ -60,5 +60,5 @@ fn local(user: &str, now: i64) -> Arc<Identity> {
         "email": email, "name": name,
     });
     let claims = if let Value::Object(claims) = claims { claims } else { Map::new() };
-    Arc::new(Identity { subject: user.to_owned(), name, email, claims, ..Identity::default() })
+    Arc::new(Identity { logged_in: false, subject: user.to_owned(), name, email, claims, ..Identity::default() })
 }

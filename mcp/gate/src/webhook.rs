@@ -154,7 +154,7 @@ impl Webhooks {
 
 /// What a webhook is told of who called.
 fn principal(identity: &Identity) -> webhook::Principal<'_> {
-    let Identity { subject, platform_user_id, name, email, claims } = identity;
+    let Identity { subject, platform_user_id, name, email, claims, .. } = identity;
     webhook::Principal { sub: subject, platform_user_id, name, email, claims }
 }
 

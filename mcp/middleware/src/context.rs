@@ -39,6 +39,8 @@ struct Found {
 /// Who called, as far as that was found out. Tokens are never in it.
 #[derive(Clone, Default, PartialEq)]
 pub struct Identity {
+    /// Whether the caller proved who it is. Where it did not, many callers may share this identity.
+    pub logged_in: bool,
     /// The subject: who it is to its issuer.
     pub subject: String,
     /// The platform's id of the user; empty where there is none.

@@ -46,4 +46,4 @@ pub mod response_filter;
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, RequestContext};
 pub use network::client_network;
-pub use registry::{BuildContext, BuildError, ProxySettings, Registry};
+pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};

@@ -40,13 +40,30 @@ pub struct ProxySettings {
     pub provider: Arc<CryptoProvider>,
 }
 
+/// A middleware that a document asks for, and where it does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What is asked for.
+    pub config: MiddlewareConfig,
+    /// Where in the document.
+    pub place: Place,
+}
+
+/// Where a document asks for a middleware.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In an entry that lies at this path, such as `middleware_configs[2]`.
+    At(String),
+    /// In other members: pairs of a path within the entry, such as `parameters.max_bytes`, and the document's member that it was made of.
+    Members(&'static [(&'static str, &'static str)]),
+}
+
 /// One entry of the chain that is being built.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildContext<'a> {
     /// What is known of the proxy.
     pub settings: &'a ProxySettings,
-    index: usize,
-    kind: &'a str,
+    entry: &'a Entry,
     before: &'a [String],
 }
 
@@ -55,8 +72,6 @@ pub struct BuildContext<'a> {
 #[non_exhaustive]
 #[error("{field} ({kind}): {problem}; {fix}")]
 pub struct BuildError {
-    /// Position in `middleware_configs`.
-    pub index: usize,
     /// The middleware's `type`.
     pub kind: String,
     /// The member at fault, as a path from the document's root.
@@ -81,7 +96,8 @@ impl Registry {
         M: Middleware + 'static,
     {
         let build: Build = Box::new(move |parameters, context| {
-            let parameters = P::read(parameters, &context.path("parameters")).map_err(|error| context.parse(error))?;
+            let path = context.entry.place.path("parameters");
+            let parameters = P::read(parameters, &path).map_err(|error| context.located(error))?;
             Ok(Box::new(build(parameters, context)?))
         });
         self.builds.insert(kind.into(), build);
@@ -93,30 +109,25 @@ impl Registry {
         self.builds.keys().map(String::as_str)
     }
 
-    /// Builds the chain of `configs`, the first outermost.
+    /// Builds the chain of a document's `middleware_configs`, the first outermost.
+    ///
+    /// # Errors
+    /// As [`build_entries`](Self::build_entries).
+    pub fn build(&self, configs: &[MiddlewareConfig], settings: &ProxySettings) -> Result<Chain, BuildError> {
+        self.build_entries(&Entry::list("middleware_configs", configs), settings)
+    }
+
+    /// Builds the chain of `entries`, the first outermost.
     ///
     /// # Errors
     /// Names the first middleware that cannot be built as it is written: an unknown type, a bad parameter, and whatever else its type
     /// refuses.
-    pub fn build(&self, configs: &[MiddlewareConfig], settings: &ProxySettings) -> Result<Chain, BuildError> {
-        self.build_behind(&[], configs, settings)
-    }
-
-    /// The same, behind middleware that the proxy adds itself: errors count the entries of the document alone.
-    ///
-    /// # Errors
-    /// As [`build`](Self::build).
-    pub fn build_behind(
-        &self,
-        own: &[MiddlewareConfig],
-        configs: &[MiddlewareConfig],
-        settings: &ProxySettings,
-    ) -> Result<Chain, BuildError> {
-        let mut middleware = Vec::with_capacity(own.len() + configs.len());
-        let mut kinds = Vec::with_capacity(own.len() + configs.len());
-        for (at, MiddlewareConfig { kind, parameters }) in own.iter().chain(configs).enumerate() {
-            let index = at.saturating_sub(own.len());
-            let context = BuildContext { settings, index, kind, before: &kinds };
+    pub fn build_entries(&self, entries: &[Entry], settings: &ProxySettings) -> Result<Chain, BuildError> {
+        let mut middleware = Vec::with_capacity(entries.len());
+        let mut kinds = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let MiddlewareConfig { kind, parameters } = &entry.config;
+            let context = BuildContext { settings, entry, before: &kinds };
             let Some(build) = self.builds.get(kind) else {
                 let supported = self.kinds().collect::<Vec<_>>().join(", ");
                 return Err(context.error(
@@ -139,14 +150,32 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+// === impl Entry ===
+
+impl Entry {
+    /// The entries that the document has in the list `member`.
+    pub fn list(member: &str, configs: &[MiddlewareConfig]) -> Vec<Self> {
+        let at = |at: usize| Place::At(format!("{member}[{at}]"));
+        configs.iter().enumerate().map(|(index, config)| Self { config: config.clone(), place: at(index) }).collect()
+    }
+}
+
+impl Place {
+    /// The path in the document of what lies at `member` within the entry.
+    fn path(&self, member: &str) -> String {
+        match self {
+            Self::At(path) => format!("{path}.{member}"),
+            Self::Members(sources) => {
+                let source = sources.iter().find_map(|(made, of)| Some(format!("{of}{}", member.strip_prefix(made)?)));
+                source.unwrap_or_else(|| member.to_owned())
+            }
+        }
+    }
+}
+
 // === impl BuildContext ===
 
 impl BuildContext<'_> {
-    /// The middleware's `type`.
-    pub fn kind(&self) -> &str {
-        self.kind
-    }
-
     /// Whether a middleware of this type stands further out.
     pub fn is_inside_of(&self, kind: &str) -> bool {
         self.before.iter().any(|before| before == kind)
@@ -154,14 +183,11 @@ impl BuildContext<'_> {
 
     /// An error about `member` of the entry, such as `parameters.max_bytes`.
     pub fn error(&self, member: &str, problem: impl Into<String>, fix: impl Into<String>) -> BuildError {
-        self.parse(ParseError::new(self.path(member), problem, fix))
+        self.located(ParseError::new(self.entry.place.path(member), problem, fix))
     }
 
-    fn path(&self, member: &str) -> String {
-        format!("middleware_configs[{}].{member}", self.index)
-    }
-
-    fn parse(&self, ParseError { field, problem, fix, .. }: ParseError) -> BuildError {
-        BuildError { index: self.index, kind: self.kind.to_owned(), field, problem, fix }
+    /// An error about a member that is named by its path in the document.
+    fn located(&self, ParseError { field, problem, fix, .. }: ParseError) -> BuildError {
+        BuildError { kind: self.entry.config.kind.clone(), field, problem, fix }
     }
 }

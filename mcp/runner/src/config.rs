@@ -5,8 +5,9 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
-use mcp_runconfig::{MiddlewareConfig, RunConfig, ToolFilterParameters, chain};
+use mcp_runconfig::{MiddlewareConfig, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain};
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
 
@@ -77,44 +78,42 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The middleware of a proxy, the first outermost.
-#[derive(Debug)]
-pub(crate) struct Entries {
-    /// What other members of the document ask for, and the address: a proxy that listens on a loopback address checks `Origin` and
-    /// `Host` unasked. They stand outside of the chain.
-    pub(crate) own: Vec<MiddlewareConfig>,
-    /// The document's chain.
-    pub(crate) chain: Vec<MiddlewareConfig>,
-}
-
-/// The middleware that the document asks for.
+/// The middleware that the document asks for, the first outermost. What other members than the chain ask for stands outside of it, and so
+/// does the check of `Origin` and `Host`, which a proxy that listens on a loopback address makes unasked.
 ///
 /// # Errors
 /// The member that asks for a guard that is not built.
-pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Entries, String> {
-    let mut entries = config.middleware_configs.clone();
-    if entries.is_empty() {
+pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry>, String> {
+    let mut chain = Entry::list("middleware_configs", &config.middleware_configs);
+    if chain.is_empty() {
         // Go's decoder does not look at case, so neither may this.
         let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
         if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
             return Err(guard.clone());
         }
-        entries = default_chain(config);
+        chain = default_chain(config);
     }
-    let mut own = Vec::new();
-    if !config.allowed_origins.is_empty() || loopback && entries.iter().all(|entry| entry.kind != chain::ORIGIN) {
-        own.push(MiddlewareConfig::new(chain::ORIGIN, json!({"allowed_origins": config.allowed_origins})));
+    let mut entries = Vec::new();
+    if !config.allowed_origins.is_empty() || loopback && chain.iter().all(|entry| entry.config.kind != chain::ORIGIN) {
+        entries.push(Entry {
+            config: MiddlewareConfig::new(chain::ORIGIN, json!({"allowed_origins": config.allowed_origins})),
+            place: Place::Members(&[("parameters.allowed_origins", "allowed_origins")]),
+        });
     }
     if config.max_request_body_size > 0 {
-        entries.retain(|entry| entry.kind != chain::BODY_LIMIT);
-        own.push(MiddlewareConfig::new(chain::BODY_LIMIT, json!({"max_bytes": config.max_request_body_size})));
+        chain.retain(|entry| entry.config.kind != chain::BODY_LIMIT);
+        entries.push(Entry {
+            config: MiddlewareConfig::new(chain::BODY_LIMIT, json!({"max_bytes": config.max_request_body_size})),
+            place: Place::Members(&[("parameters.max_bytes", "max_request_body_size")]),
+        });
     }
-    let end = entries.iter().rposition(|entry| entry.kind == chain::RECOVERY).unwrap_or(entries.len());
-    entries.splice(end..end, config.additional_middleware_configs.iter().cloned());
-    Ok(Entries { own, chain: entries })
+    let end = chain.iter().rposition(|entry| entry.config.kind == chain::RECOVERY).unwrap_or(chain.len());
+    chain.splice(end..end, Entry::list("additional_middleware_configs", &config.additional_middleware_configs));
+    entries.append(&mut chain);
+    Ok(entries)
 }
 
-fn default_chain(config: &RunConfig) -> Vec<MiddlewareConfig> {
+fn default_chain(config: &RunConfig) -> Vec<Entry> {
     let mut entries = chain::default_chain(None);
     let tools = ToolFilterParameters {
         filter_tools: config.tools_filter.clone(),
@@ -128,7 +127,19 @@ fn default_chain(config: &RunConfig) -> Vec<MiddlewareConfig> {
         }
     }
     chain::sort(&mut entries);
-    entries
+    entries.into_iter().map(|config| Entry { place: Place::Members(sources(&config.kind)), config }).collect()
+}
+
+/// Of which members of the document an entry of the default chain is made.
+fn sources(kind: &str) -> &'static [(&'static str, &'static str)] {
+    match kind {
+        TOOL_FILTER | TOOL_CALL_FILTER => {
+            &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")]
+        }
+        MUTATING => &[("parameters.webhooks", "mutating_webhooks")],
+        VALIDATING => &[("parameters.webhooks", "validating_webhooks")],
+        _ => &[],
+    }
 }
 
 fn parameters(config: &RunConfig, webhooks: &[WebhookConfig]) -> Value {
@@ -154,6 +165,12 @@ fn is_set(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mcp_middleware::ProxySettings;
+
     use super::*;
 
     fn parse(members: &str) -> RunConfig {
@@ -162,8 +179,7 @@ mod tests {
     }
 
     fn entries(members: &str, loopback: bool) -> Vec<MiddlewareConfig> {
-        let Entries { own, chain } = middleware(&parse(members), loopback).unwrap();
-        own.into_iter().chain(chain).collect()
+        middleware(&parse(members), loopback).unwrap().into_iter().map(|entry| entry.config).collect()
     }
 
     fn kinds(members: &str) -> Vec<String> {
@@ -255,5 +271,53 @@ mod tests {
         let members = format!(r#"{configs},"max_request_body_size":{}"#, 16 << 20);
         assert_eq!(limits(&members), [wider, auth]);
         assert_eq!(limits(r#","max_request_body_size":7"#)[0], ("bodylimit".to_owned(), json!(7)));
+    }
+
+    #[test]
+    fn an_error_does_not_name_a_member_that_the_document_does_not_have() {
+        let hook = |url: &str| json!([{"name": "w", "url": url, "failure_policy": "fail"}]).to_string();
+        let (good, bad) = (hook("https://w"), hook("http://w"));
+        let same = r#","tools_override":{"a":{"name":"x"},"b":{"name":"x"}}"#;
+        let limit = r#"{"type":"bodylimit","parameters":{"max_bytes":5}}"#;
+        for (members, field) in [
+            (format!(r#","validating_webhooks":{bad}"#), "validating_webhooks[0].url"),
+            (format!(r#","validating_webhooks":{good},"mutating_webhooks":{bad}"#), "mutating_webhooks[0].url"),
+            (same.to_owned(), "tools_override.b.name"),
+            (r#","middleware_configs":[{"type":"auth"},{"type":"x"}]"#.to_owned(), "middleware_configs[1].type"),
+            (
+                format!(
+                    r#","max_request_body_size":7,"middleware_configs":[{limit},{{"type":"auth"}},{{"type":"x"}}]"#
+                ),
+                "middleware_configs[2].type",
+            ),
+            (
+                format!(
+                    r#","allowed_origins":["http://a"],"middleware_configs":[{limit},{{"type":"recovery"}}],
+                        "additional_middleware_configs":[{{"type":"auth"}},{{"type":"bodylimit","parameters":{{"max_bytes":"1"}}}}]"#
+                ),
+                "additional_middleware_configs[1].parameters.max_bytes",
+            ),
+            (
+                format!(
+                    r#","additional_middleware_configs":[{{"type":"auth"}}],
+                        "middleware_configs":[{{"type":"mcp-parser"}},{{"type":"recovery"}},
+                                              {{"type":"validating-webhook","parameters":{{"webhooks":{bad}}}}}]"#
+                ),
+                "middleware_configs[2].parameters.webhooks[0].url",
+            ),
+        ] {
+            let entries = middleware(&parse(&members), false).unwrap();
+            let settings = ProxySettings {
+                server_name: "demo".to_owned(),
+                transport: "streamable-http".to_owned(),
+                address: SocketAddr::from(([10, 0, 0, 1], 8080)),
+                read_timeout: Duration::from_secs(30),
+                files_root: None,
+                local_user: "local".to_owned(),
+                provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            };
+            let error = mcp_gate::registry().build_entries(&entries, &settings).unwrap_err();
+            assert_eq!(error.field, field, "{members}: {error}");
+        }
     }
 }

@@ -70,7 +70,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
         };
         let chain = mcp_gate::registry()
-            .build_behind(&entries.own, &entries.chain, &settings)
+            .build_entries(&entries, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment)?;
         let forwards = plan.forwards();

@@ -1,5 +1,6 @@
 //! What the transports ask of the store of sessions.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,16 +11,13 @@ use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, collect, json, text};
-use mcp_middleware::{RequestContext, client_network};
+use mcp_middleware::{Identity, RequestContext, client_network};
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code};
 use serde_json::Value;
 use tokio::time::{Instant, Sleep};
 
 use crate::carriers::Carried;
-
-/// The issuer of the identity that everybody has where nobody has to log in (toolhive-runner §2.7).
-const LOCAL_ISSUER: &str = "toolhive-local";
 
 /// Who sends a request.
 #[derive(Clone, Debug)]
@@ -33,14 +31,19 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let context = RequestContext::of(extensions);
-        let network = || Client::Network(client_network(context.and_then(|context| context.peer())));
-        let Some(identity) = context.and_then(|context| context.identity()) else {
+        let peer = context.and_then(|context| context.peer());
+        Self::new(context.and_then(|context| context.identity()).as_deref(), peer)
+    }
+
+    fn new(identity: Option<&Identity>, peer: Option<SocketAddr>) -> Self {
+        let network = || Client::Network(client_network(peer));
+        let Some(identity) = identity else {
             return Self { principal: Some(Principal::unauthenticated()), client: network() };
         };
         let issuer = identity.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
         let whole = !issuer.is_empty() && !identity.subject.is_empty();
         let principal = whole.then(|| Principal::new(issuer, &identity.subject));
-        let login = principal.clone().filter(|_| issuer != LOCAL_ISSUER);
+        let login = principal.clone().filter(|_| identity.logged_in);
         Self { principal, client: login.map_or_else(network, Client::Principal) }
     }
 }
@@ -168,5 +171,33 @@ impl HttpBody for Renewing {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    #[test]
+    fn callers_who_did_not_log_in_do_not_share_what_one_client_is_granted() {
+        let identity = |logged_in, issuer: &str, subject: &str| {
+            let claims = Map::from_iter([("iss".to_owned(), json!(issuer))]);
+            Identity { logged_in, subject: subject.to_owned(), claims, ..Identity::default() }
+        };
+        let alice = Principal::new("i", "alice");
+        let peer = SocketAddr::from(([10, 0, 0, 9], 4711));
+        let network = Client::Network(client_network(Some(peer)));
+        for (identity, principal, client) in [
+            (None, Some(Principal::unauthenticated()), network.clone()),
+            (Some(identity(false, "i", "alice")), Some(alice.clone()), network.clone()),
+            (Some(identity(true, "i", "alice")), Some(alice.clone()), Client::Principal(alice)),
+            (Some(identity(true, "", "alice")), None, network.clone()),
+            (Some(identity(true, "i", "")), None, network),
+        ] {
+            let sender = Sender::new(identity.as_ref(), Some(peer));
+            assert_eq!((sender.principal, sender.client), (principal, client), "{identity:?}");
+        }
     }
 }

@@ -28,7 +28,7 @@ fn hook(more: Value) -> Value {
 async fn an_unknown_middleware_stops_the_start_with_its_name_and_what_there_is() {
     for kind in ["audit", "tokenexchange", "ratelimit", "authorization", "telemetry", "typo", ""] {
         let error = build(&files(), json!([{"type": "recovery"}, {"type": kind, "parameters": {}}])).unwrap_err();
-        assert_eq!((error.index, error.kind.as_str()), (1, kind));
+        assert_eq!(error.kind, kind);
         let text = error.to_string();
         assert!(text.starts_with("middleware_configs[1].type"), "{text}");
         assert!(text.contains(&format!("{kind:?} is not supported")) && text.contains("mcp-parser"), "{text}");
