@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, Request, Response, Uri};
@@ -26,6 +26,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnec
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
 use tower::Service as _;
 
 use crate::body::{Body, BoxError, empty};
@@ -50,7 +51,7 @@ pub enum Failure {
 pub struct Connecting {
     /// TLS, for a server behind https; without it the server is behind http.
     pub tls: Option<ClientConfig>,
-    /// How long opening one may take. `None`: as long as the operating system waits.
+    /// How long opening one may take, from the server's name to the end of the TLS handshake. `None`: as long as the operating system waits.
     pub timeout: Option<Duration>,
     /// Spells headers as the original does, for receivers that are not blind to case.
     pub title_case: bool,
@@ -64,9 +65,17 @@ pub struct Connections(Arc<Inner>);
 struct Inner {
     connector: Connector,
     server: Uri,
+    timeout: Option<Duration>,
     title_case: bool,
+    idle: Mutex<Unused>,
+}
+
+#[derive(Debug, Default)]
+struct Unused {
     /// The one unused for longest first.
-    idle: Mutex<VecDeque<Idle>>,
+    queue: VecDeque<Idle>,
+    /// Whether a task closes those that get too old.
+    swept: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +123,8 @@ impl Connections {
             }
             None => Connector::Plain(connector),
         };
-        Self(Arc::new(Inner { connector, server, title_case: how.title_case, idle: Mutex::default() }))
+        let Connecting { timeout, title_case, .. } = how;
+        Self(Arc::new(Inner { connector, server, timeout, title_case, idle: Mutex::default() }))
     }
 
     /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Its
@@ -174,9 +184,9 @@ impl Connections {
             connection.opened_on == here && address.is_none_or(|address| connection.peer == address)
         };
         loop {
-            let Idle { mut connection, .. } = self.idle(|idle| {
-                let last = idle.iter().rposition(|idle| fits(&idle.connection))?;
-                idle.remove(last)
+            let Idle { mut connection, .. } = self.0.idle(|idle| {
+                let last = idle.queue.iter().rposition(|idle| fits(&idle.connection))?;
+                idle.queue.remove(last)
             })?;
             let ended = poll_fn(|cx| Poll::Ready(connection.drive(cx))).await;
             if !ended && connection.sender.is_ready() {
@@ -186,22 +196,16 @@ impl Connections {
     }
 
     fn keep(&self, connection: Connection) {
-        if connection.sender.is_ready() {
-            self.idle(|idle| idle.push_back(Idle { since: Instant::now(), connection }));
+        if !connection.sender.is_ready() {
+            return;
         }
-    }
-
-    fn idle<T>(&self, change: impl FnOnce(&mut VecDeque<Idle>) -> T) -> T {
-        let mut old = Vec::new();
-        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while idle.front().is_some_and(|idle| idle.since.elapsed() >= IDLE) || idle.len() > MAX_IDLE {
-            old.extend(idle.pop_front());
+        let swept = self.0.idle(|idle| {
+            idle.queue.push_back(Idle { since: Instant::now(), connection });
+            std::mem::replace(&mut idle.swept, true)
+        });
+        if !swept {
+            tokio::spawn(sweep(Arc::downgrade(&self.0)));
         }
-        let result = change(&mut idle);
-        drop(idle);
-        // Sockets are closed after the lock is free.
-        drop(old);
-        result
     }
 
     /// Without `address`, whatever address of the server answers first.
@@ -212,11 +216,49 @@ impl Connections {
                 format!("http://{address}/").parse().map_err(|error| Failure::Unreachable(Box::new(error)))?
             }
         };
-        let stream = self.0.connector.clone().connect(to).await.map_err(Failure::Unreachable)?;
+        let stream = self.0.open(to).await.map_err(Failure::Unreachable)?;
         let peer = peer(&stream).ok_or_else(|| Failure::Unreachable("it has ended already".into()))?;
         let handshake = http1::Builder::new().title_case_headers(self.0.title_case).handshake(stream).await;
         let (sender, driver) = handshake.map_err(|error| Failure::Unreachable(error.into()))?;
         Ok(Connection { sender, driver, peer, opened_on: thread::current().id() })
+    }
+}
+
+impl Inner {
+    async fn open(&self, to: Uri) -> Result<Stream, BoxError> {
+        let opening = self.connector.clone().connect(to);
+        match self.timeout {
+            Some(time) => timeout(time, opening).await.map_err(|_| format!("no connection within {time:?}"))?,
+            None => opening.await,
+        }
+    }
+
+    fn idle<T>(&self, change: impl FnOnce(&mut Unused) -> T) -> T {
+        let mut old = Vec::new();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while idle.queue.front().is_some_and(|idle| idle.since.elapsed() >= IDLE) || idle.queue.len() > MAX_IDLE {
+            old.extend(idle.queue.pop_front());
+        }
+        let result = change(&mut idle);
+        drop(idle);
+        // Sockets are closed after the lock is free.
+        drop(old);
+        result
+    }
+}
+
+/// Closes connections that get too old while there are no requests, in passing of which that is done otherwise.
+async fn sweep(connections: Weak<Inner>) {
+    loop {
+        sleep(IDLE).await;
+        let Some(connections) = connections.upgrade() else { return };
+        let goes_on = connections.idle(|idle| {
+            idle.swept = !idle.queue.is_empty();
+            idle.swept
+        });
+        if !goes_on {
+            return;
+        }
     }
 }
 
@@ -319,5 +361,54 @@ impl HttpBody for Driven {
             }
         }
         hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::RootCertStore;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn listener() -> (TcpListener, Uri) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+        (listener, uri)
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_uses_any_more_does_not_stay_open() {
+        let (listener, server) = listener().await;
+        let connections = Connections::new(server, Connecting::default());
+        let serving = async {
+            let mut stream = listener.accept().await.unwrap().0;
+            let mut read = Vec::new();
+            while !read.ends_with(b"\r\n\r\n") {
+                stream.read_buf(&mut read).await.unwrap();
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            stream
+        };
+        let (answer, mut stream) = tokio::join!(connections.exchange(Request::default(), None), serving);
+        drop(answer.unwrap());
+        tokio::time::pause();
+        let read = timeout(3 * IDLE, stream.read(&mut [0])).await;
+        assert!(matches!(read, Ok(Ok(0))), "{read:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_finishes_its_handshake_does_not_hold_a_request() {
+        let (_listener, server) = listener().await;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let how = Connecting { tls: Some(tls), timeout: Some(Duration::from_millis(100)), ..Connecting::default() };
+        let connections = Connections::new(server, how);
+        let answer = timeout(Duration::from_secs(30), connections.exchange(Request::default(), None)).await;
+        assert!(matches!(answer, Ok(Err(Failure::Unreachable(_)))), "{answer:?}");
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
+use mcp_wire::{MessageError, OwnedMessage};
+use tokio::task::spawn_blocking;
 
 use crate::network::client_network;
 
@@ -17,6 +19,9 @@ pub(crate) const MAX_ANSWER: usize = 100 << 20;
 /// Bytes of each body that count for nothing: long ones that a slow server or a slow client keeps must not stop short ones. The listener's
 /// places bound their sum.
 const FREE: usize = 8 << 10;
+
+/// To parse so many bytes takes milliseconds, and more where they have many members: other clients of the thread would notice.
+pub(crate) const LONG: usize = 1 << 20;
 
 /// The bodies that a proxy reads.
 #[derive(Debug)]
@@ -61,5 +66,48 @@ impl Bodies {
     /// A share of the memory for an answer to `peer`.
     pub(crate) fn answer(&self, peer: Option<SocketAddr>) -> Share {
         self.answers.share(client_network(peer))
+    }
+}
+
+/// Reads the message in a body, beside the thread that serves other clients where the body is long. `held` is what the body takes of the
+/// memory: it is not given back before the body is read, even if nobody waits for the message any more.
+///
+/// # Errors
+/// The body is not a message that every parser reads alike.
+pub async fn read_message<T: Send + 'static>(body: Bytes, held: T) -> Result<(OwnedMessage, T), MessageError> {
+    if body.len() < LONG {
+        return OwnedMessage::read(body).map(|message| (message, held));
+    }
+    let reading = spawn_blocking(move || OwnedMessage::read(body).map(|message| (message, held)));
+    reading.await.unwrap_or(Err(MessageError::Envelope("its reader panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread::{self, ThreadId};
+
+    use futures::future::poll_immediate;
+
+    use super::*;
+
+    /// Tells on which thread it is dropped.
+    struct Told(mpsc::Sender<ThreadId>);
+
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let _ = self.0.send(thread::current().id());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_message_neither_stops_the_thread_of_its_client_nor_gives_memory_back_before_it_is_read() {
+        for (length, beside) in [(LONG - 1, false), (LONG, true)] {
+            let (tell, told) = mpsc::channel();
+            // No message, so that what is held does not come back; and the client leaves at once.
+            let _ = poll_immediate(Box::pin(read_message(vec![b' '; length].into(), Told(tell)))).await;
+            let dropped_on = told.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert_eq!(dropped_on != thread::current().id(), beside, "{length} bytes");
+        }
     }
 }

@@ -14,7 +14,7 @@ use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
-use crate::bodies::Bodies;
+use crate::bodies::{Bodies, read_message};
 
 /// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
@@ -119,7 +119,8 @@ impl RequestContext {
         let (mut head, body) = request.into_parts();
         let (body, share) = self.read_whole(body).await.map_err(|error| error.answer())?;
         let received = body.len();
-        let message = OwnedMessage::read(body).map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
+        let read = read_message(body, share).await;
+        let (message, share) = read.map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
         headers::check(&head.headers, message.message())
             .map_err(|mismatch| json(StatusCode::BAD_REQUEST, mismatch.body(message.id())))?;
         let body = message.body().clone();

@@ -43,6 +43,7 @@ mod network;
 mod registry;
 pub mod response_filter;
 
+pub use bodies::read_message;
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, RequestContext};
 pub use network::client_network;

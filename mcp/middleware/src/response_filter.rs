@@ -24,16 +24,13 @@ use mcp_wire::{ErrorBody, OwnedMessage, code};
 use self::content::Content;
 use self::events::{FilteredEvents, filter_events};
 use self::held::held;
-use crate::bodies::MAX_ANSWER;
+use crate::bodies::{LONG, MAX_ANSWER};
 use crate::chain::Next;
 
 /// The longest event that is held until it is complete, in bytes.
 const MAX_EVENT: usize = 16 << 20;
 /// How long the rest of any other body may take once its head is there.
 const REST: Duration = Duration::from_mins(2);
-
-/// A body of so many bytes takes milliseconds to filter: other clients of the thread would notice.
-const LONG: usize = 1 << 20;
 
 /// What a middleware does to the messages in answers.
 pub trait ResponseFilter: Send + Sync {
@@ -105,8 +102,8 @@ where
                 Ok(body) => body,
                 Err(error) => return withheld.response(why(&error)),
             };
-            let body = off_thread(filter, body, content == Content::Unknown, &withheld).await;
-            match body.and_then(|body| Ok((body.len(), held(body, share).map_err(|_| NO_ROOM)?))) {
+            let body = off_thread(filter, body, share, content == Content::Unknown, &withheld).await;
+            match body.and_then(|(body, share)| Ok((body.len(), held(body, share).map_err(|_| NO_ROOM)?))) {
                 Ok((length, body)) => {
                     head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
                     Response::from_parts(head, body)
@@ -129,21 +126,23 @@ fn why(error: &ReadError) -> &'static str {
     }
 }
 
-/// As [`whole`], beside the thread that serves other clients where the body is long.
+/// As [`whole`], beside the thread that serves other clients where the body is long. It holds the body's share of the memory until then,
+/// even if the client has left.
 async fn off_thread<F>(
     filter: &Arc<F>,
     body: Bytes,
+    share: Share,
     may_be_events: bool,
     withheld: &Withheld,
-) -> Result<Bytes, &'static str>
+) -> Result<(Bytes, Share), &'static str>
 where
     F: ResponseFilter + 'static,
 {
     if body.len() < LONG {
-        return whole(&**filter, &body, may_be_events, withheld);
+        return whole(&**filter, &body, may_be_events, withheld).map(|body| (body, share));
     }
     let (filter, withheld) = (Arc::clone(filter), withheld.clone());
-    let filtering = move || whole(&*filter, &body, may_be_events, &withheld);
+    let filtering = move || whole(&*filter, &body, may_be_events, &withheld).map(|body| (body, share));
     tokio::task::spawn_blocking(filtering).await.unwrap_or(Err("its filter panicked"))
 }
 

@@ -50,7 +50,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         .enable_all()
         .build()
         .map_err(|source| RunError::System { what: "start the runtime", source })?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let mut ending = Ending::new()?;
         // Nobody is served before everything is built; what the chain checks depends on the address.
         let server = Server::bind(&address, limits).await;
@@ -121,7 +121,10 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         }
         tracing::info!("ended");
         result
-    })
+    });
+    // A name server that does not answer keeps a thread busy for longer than Kubernetes waits.
+    runtime.shutdown_background();
+    result
 }
 
 /// The threads that serve clients. All calls of a server behind a pipe go through that one, so that one thread is all they need.

@@ -41,11 +41,13 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// Which of [`NAMES`] a member of a query is, and its value. Some servers take `sessionId[]=x`, a list of one, for `sessionId=x`.
+/// Which of [`NAMES`] a member of a query is, and its value. Some servers take `sessionId[]=x`, a list of one, for `sessionId=x`, and to
+/// some (those on ASP.NET) names in a query have no case.
 fn member(member: &str) -> Option<(usize, Cow<'_, str>)> {
     let (name, value) = parse(member.as_bytes()).next()?;
     let name = name.split('[').next()?;
-    Some((NAMES.iter().position(|known| *known == name)?, value))
+    let exact = NAMES.iter().position(|known| *known == name);
+    Some((exact.or_else(|| NAMES.iter().position(|known| known.eq_ignore_ascii_case(name)))?, value))
 }
 
 /// `uri` with `id` where its query names a session, or without these members where there is no `id`. `None` where it names none.
@@ -84,7 +86,7 @@ mod tests {
         let id = |id: &'static str| Carried::Id(Cow::Borrowed(id));
         for (headers, target, expected) in [
             (&[][..], "/mcp", Carried::Nothing),
-            (&[], "/mcp?a=b&SessionId=x&sessionId2=y", Carried::Nothing),
+            (&[], "/mcp?a=b&sessionId2=y", Carried::Nothing),
             (&["x"], "/mcp?a=b", id("x")),
             (&["x", "x"], "/mcp", Carried::Conflict),
             (&[], "/mcp?sessionId=x", id("x")),
@@ -97,6 +99,8 @@ mod tests {
             (&[], "/mcp?sessionId=x&sessionId=x", Carried::Conflict),
             (&["x"], "/mcp?a=b;sessionId=y", Carried::Conflict),
             (&["x"], "/mcp?sessionId[]=y", Carried::Conflict),
+            (&["x"], "/mcp?SESSION_ID=y", Carried::Conflict),
+            (&[], "/mcp?SessionId=x", id("x")),
             (&["x"], "/mcp?sessionId", Carried::Conflict),
         ] {
             let request = headers.iter().fold(Request::get(target), |request, id| request.header(SESSION_ID, *id));

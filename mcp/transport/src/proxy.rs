@@ -148,7 +148,7 @@ impl Inner {
 
     async fn post(&self, mut parts: Parts, body: Bytes) -> Response<Body> {
         let received = body.len();
-        let owned = match message(&parts.extensions, body) {
+        let owned = match message(&parts.extensions, body).await {
             Ok(message) => message,
             Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
         };

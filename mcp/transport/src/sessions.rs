@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, collect, json, text};
-use mcp_middleware::{Identity, RequestContext, client_network};
+use mcp_middleware::{Identity, RequestContext, client_network, read_message};
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code};
 use serde_json::Value;
@@ -88,11 +88,13 @@ pub(crate) async fn whole(body: Body) -> Result<Bytes, Response<Body>> {
 }
 
 /// The message in the body of a POST: the one that a middleware has read already, else read now.
-pub(crate) fn message(extensions: &Extensions, body: Bytes) -> Result<OwnedMessage, MessageError> {
-    let read = RequestContext::of(extensions).and_then(|context| context.message());
+pub(crate) async fn message(extensions: &Extensions, body: Bytes) -> Result<OwnedMessage, MessageError> {
+    let context = RequestContext::of(extensions);
+    let read = context.and_then(|context| context.message());
     match read.filter(|message| message.body().as_ptr() == body.as_ptr() && message.body().len() == body.len()) {
         Some(message) => Ok(message),
-        None => OwnedMessage::read(body),
+        // The context has the body's share of the memory.
+        None => read_message(body, context.cloned()).await.map(|(message, _)| message),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
+use std::sync::{Mutex, mpsc};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use futures::future::poll_immediate;
 use futures::{StreamExt, stream};
 use http::header::HeaderName;
 use http_body::{Body as HttpBody, Frame};
@@ -365,4 +367,33 @@ proptest! {
         prop_assert!(!read.iter().chain(&read_otherwise).any(shown), "{stream:?} became {read:?} or {read_otherwise:?}");
         prop_assert_eq!(read, events(&whole));
     }
+}
+
+/// Passes everything, once it is told to go on.
+struct Waiting(Mutex<mpsc::Receiver<()>>);
+
+impl ResponseFilter for Waiting {
+    fn filter(&self, _: &str) -> Verdict {
+        let _ = self.0.lock().unwrap().recv();
+        Verdict::Pass
+    }
+}
+
+#[test]
+fn a_long_answer_whose_client_has_left_counts_until_its_filter_is_done() {
+    let (go_on, waiting) = mpsc::channel();
+    let budget = wide();
+    let held = budget.clone();
+    // A failure drops what the filter waits for.
+    run(async move {
+        let mut response = Response::new(full(vec![b' '; LONG]));
+        response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+        let filter = Arc::new(Waiting(Mutex::new(waiting)));
+        let filtering = Box::pin(filtered(&filter, response, withheld(), held.share(A)));
+        assert!(poll_immediate(filtering).await.is_none());
+        assert!(held.used() > LONG / 2, "{}", held.used());
+        go_on.send(()).unwrap();
+    });
+    // The runtime has waited for the filter.
+    assert_eq!(budget.used(), 0);
 }

@@ -129,3 +129,17 @@ async fn redirects_are_followed_on_the_same_host_only_with_method_and_body() {
     assert!(!answer.body.contains("169.254"), "where it leads is nobody's business: {answer:?}");
     assert!(backend.is_quiet());
 }
+
+#[tokio::test]
+async fn a_server_that_switches_protocols_unasked_does_not_switch_the_client() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let upgrade = [("connection", "upgrade"), ("upgrade", "raw")];
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let (answer, ()) = tokio::join!(runner.post(&upgrade, ping), async {
+        let request = backend.next().await;
+        assert_eq!(request.header("upgrade"), None);
+        request.answer("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: raw\r\n\r\n").await;
+    });
+    assert_eq!(answer.status, 502);
+}

@@ -1,5 +1,6 @@
 //! SIGTERM: no new calls, those under way are answered, streams end, exit code 0.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -202,6 +203,31 @@ async fn a_stdio_server_answers_what_is_under_way_and_ends_with_the_proxy() {
 async fn an_idle_proxy_ends_at_once() {
     let mut runner = Runner::stdio(&[go().into()], &json!({})).await;
     let _session = runner.session().await;
+    runner.terminate();
+    assert_eq!(runner.ended().await.code(), Some(0), "{}", runner.log());
+}
+
+#[tokio::test]
+async fn a_name_server_that_does_not_answer_does_not_keep_the_proxy_from_ending() {
+    let mut backend = Recorder::start().await;
+    // The C library reads this file before it asks a name server, and nobody ever writes to it.
+    let directory = tempfile::tempdir().unwrap();
+    let silent = directory.path().join("aliases");
+    assert!(Command::new("mkfifo").arg(&silent).status().unwrap().success());
+    let webhook = json!({"name": "w", "url": "https://hook/", "timeout": 1_000_000_000, "failure_policy": "ignore"});
+    let parameters = json!({"webhooks": [webhook], "server_name": "demo", "transport": "streamable-http"});
+    let chain = json!([
+        {"type": "auth", "parameters": {}},
+        {"type": "mcp-parser", "parameters": {}},
+        {"type": "validating-webhook", "parameters": parameters},
+    ]);
+    let environment = [("HOSTALIASES", silent.to_str().unwrap())];
+    let mut runner = Runner::http_with(&backend.url(), &json!({"middleware_configs": chain}), &environment).await;
+    let (answer, ()) = tokio::join!(runner.post(&[], r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), async {
+        backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    });
+    assert_eq!(answer.status, 200);
+    assert!(runner.log().contains("timeout"), "{}", runner.log());
     runner.terminate();
     assert_eq!(runner.ended().await.code(), Some(0), "{}", runner.log());
 }

@@ -145,6 +145,10 @@ impl Upstream {
         *request.uri_mut() = path.into();
         *request.headers_mut() = headers;
         match self.connections.exchange(request, to).await {
+            // No request asks for it, and whoever stands before this proxy would take what follows for another protocol.
+            Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Err(UpstreamError::Broken("it switches to another protocol unasked".into()))
+            }
             Ok((mut response, from)) => {
                 remove_hop_by_hop(response.headers_mut());
                 response.extensions_mut().clear();

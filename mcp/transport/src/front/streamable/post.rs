@@ -36,7 +36,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
     if !is_json(&parts.headers) {
         return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let owned = match message(&parts.extensions, body) {
+    let owned = match message(&parts.extensions, body).await {
         Ok(message) => message,
         Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
     };
