@@ -102,7 +102,9 @@ impl Webhooks {
             return Entry::Skip;
         }
         let Some(message) = context.message() else {
-            let error = ErrorBody::new(code::INVALID_REQUEST, "Request body is not a JSON-RPC message");
+            let problem = "Request body is not a JSON-RPC message";
+            context.deny(self.kind, problem);
+            let error = ErrorBody::new(code::INVALID_REQUEST, problem);
             return Entry::Refuse(json_error(StatusCode::BAD_REQUEST, &error));
         };
         if message.kind() == Kind::Response {
@@ -232,6 +234,7 @@ impl Middleware for Mutating {
             }
             review.context.replace(request, body).map_err(|error| {
                 if matches!(error, MessageError::Batch) {
+                    review.context.deny(review.kind, error.to_string());
                     return json(StatusCode::BAD_REQUEST, error.body());
                 }
                 tracing::error!(%error, "mutating webhooks made an invalid MCP request");
