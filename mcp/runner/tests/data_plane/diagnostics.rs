@@ -52,9 +52,13 @@ async fn a_taken_diagnostics_port_does_not_stop_the_proxy() {
     let backend = Recorder::start().await;
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let _taken = TcpListener::bind(taken).await.unwrap();
-    let runner = Runner::http(&backend.url(), &json!({"telemetry_config": {"prometheusPort": taken.port()}})).await;
+    let telemetry = json!({"prometheusPort": taken.port(), "metricsOnTransportPort": false});
+    let runner = Runner::http(&backend.url(), &json!({"telemetry_config": telemetry})).await;
     let free = diagnostics(&runner).await;
     assert_ne!(free, taken);
+    assert_eq!(runner.log().matches("trying a free port").count(), 1);
+    let elsewhere = runner.get("/metrics").await;
+    assert!(elsewhere.body.contains(&format!("on port {}\n", free.port())), "{}", elsewhere.body);
     assert!(get(free, "/metrics").await.starts_with("HTTP/1.1 200"));
     assert_eq!(runner.get("/readyz").await.status, 200);
 }
