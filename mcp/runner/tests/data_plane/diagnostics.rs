@@ -67,7 +67,7 @@ async fn a_taken_diagnostics_port_does_not_stop_the_proxy() {
 async fn a_server_that_fails_its_checks_is_a_metric_and_never_the_end_of_the_proxy() {
     let environment = [("TOOLHIVE_HEALTH_CHECK_INTERVAL", "50ms"), ("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT", "1s")];
     let runner = Runner::http_with(&format!("http://{}", free_address()), &json!({}), &environment).await;
-    // Upstream ends its process after five.
+    // ToolHive ends its process after five.
     eventually("ten failed checks", || async {
         let metrics = runner.get("/metrics").await.body;
         let failed = metrics.lines().find_map(|line| line.strip_prefix("mcp_runner_backend_failed_checks_total "))?;
