@@ -1,9 +1,10 @@
 //! CPU time and memory of a process, from /proc.
 
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// Clock ticks per second: `USER_HZ`, 100 on every Linux that Rust's tier 1 covers.
 const TICKS_PER_SECOND: u64 = 100;
@@ -16,6 +17,31 @@ pub fn cpu(pid: u32) -> Result<Duration> {
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
     Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+/// The CPUs that this process may use, as `taskset` writes them.
+pub fn cpus() -> Result<String> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    Ok(list.context("no Cpus_allowed_list in /proc/self/status")?.trim().to_owned())
+}
+
+/// Moves these processes, with their children, to these CPUs.
+pub fn move_to(cpus: &str, pids: &[u32]) -> Result<()> {
+    let mut pids = pids.to_vec();
+    let mut at = 0;
+    while let Some(&pid) = pids.get(at) {
+        at += 1;
+        let moved = Command::new("taskset").args(["-acp", cpus, &pid.to_string()]).stdout(Stdio::null()).status();
+        let moved = moved.context("taskset is not installed; it comes with util-linux")?;
+        ensure!(moved.success(), "taskset cannot move process {pid}");
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            // A thread that has ended has no children.
+            let children = std::fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+            pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+    Ok(())
 }
 
 /// Resident memory of process `pid` in KiB: (now, peak).

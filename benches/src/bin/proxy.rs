@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use portcullis_benches::proxy::caller::{self, Load, Measured};
+use portcullis_benches::proxy::caller::{self, Load};
 use portcullis_benches::proxy::figures::{Round, Row, table};
 use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
 use portcullis_benches::proxy::workload::Workload;
-use portcullis_benches::proxy::{backend, webhooks};
+use portcullis_benches::proxy::{backend, relay, webhooks};
 use portcullis_benches::webhook::figures::{mebibytes, median, shown};
 use portcullis_benches::{peers, proc};
 use portcullis_e2e::process::binary;
@@ -20,7 +20,10 @@ use portcullis_e2e::process::binary;
 const DIRECT: &str = "direct";
 const RUNNER: &str = "runner";
 const BASELINE: &str = "baseline";
+const RELAY: &str = "a relay of bytes";
 const PEER: &str = "Go's reverse proxy";
+/// The CPU on which latencies are taken.
+const FIRST: &str = "0";
 const TWO_CALLS: &str = "two HTTPS calls alone";
 
 /// MCP calls through the runner: latency, CPU time, memory
@@ -70,6 +73,14 @@ enum Role {
         #[arg(long, default_value_t = 0)]
         instructions: usize,
     },
+    /// The relay
+    #[command(hide = true)]
+    Relay {
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        backend: SocketAddr,
+    },
     /// The webhooks
     #[command(hide = true)]
     Webhooks {
@@ -104,6 +115,7 @@ async fn main() -> Result<()> {
         None => harness(flags).await,
         Some(Role::Backend { listen: None, instructions }) => backend::serve_stdio(instructions),
         Some(Role::Backend { listen: Some(address), instructions }) => backend::serve_http(address, instructions).await,
+        Some(Role::Relay { listen, backend }) => relay::serve(listen, backend).await,
         Some(Role::Webhooks { listen, folder }) => webhooks::serve(listen, &folder).await,
         Some(Role::Call { address, sessions, calls, workload, watched, webhooks }) => {
             let load = Load { sessions, calls };
@@ -123,6 +135,8 @@ struct Run {
     peer: PathBuf,
     rounds: usize,
     folder: tempfile::TempDir,
+    /// All CPUs.
+    cpus: String,
 }
 
 /// Something that is called in each round.
@@ -150,7 +164,8 @@ impl Target {
 
 async fn harness(flags: Flags) -> Result<()> {
     let peer = peers::binary("reverse-proxy")?;
-    let run = Run { baseline: flags.baseline, peer, rounds: flags.rounds, folder: tempfile::tempdir()? };
+    let run =
+        Run { baseline: flags.baseline, peer, rounds: flags.rounds, folder: tempfile::tempdir()?, cpus: proc::cpus()? };
     let mut rows = Vec::new();
     for what in flags.only {
         let taken = match what {
@@ -199,15 +214,36 @@ impl Run {
         Ok(targets)
     }
 
+    /// Calls a target over one session, with all processes on one CPU, and then over several, wherever the system puts them.
+    ///
+    /// Waking another CPU takes a virtual machine longer than the work that is measured: latencies would tell where the system happened to
+    /// put the processes.
+    async fn calls(
+        &self,
+        target: &Target,
+        servers: &[u32],
+        workload: Workload,
+        [one, several]: [Load; 2],
+    ) -> Result<Round> {
+        let watched = target.process.as_ref().map(Listening::pid).transpose()?;
+        let all: Vec<u32> = servers.iter().copied().chain(watched).chain([std::process::id()]).collect();
+        proc::move_to(FIRST, &all)?;
+        let one = call(target.address, workload, one, watched).await?;
+        proc::move_to(&self.cpus, &all)?;
+        let several = call(target.address, workload, several, watched).await?;
+        Ok(Round { one, several })
+    }
+
     async fn http(&self, title: &str, workload: Workload, [one, several]: [usize; 2]) -> Result<Taken> {
         eprintln!("{title}");
         let folder = self.folder.path();
         let server = Listening::backend(folder, 0).await?;
         let mut targets = vec![Target { name: DIRECT, address: server.address, process: None, row: Vec::new() }];
         targets.extend(self.runners(&Behind::Http(server.address)).await?);
+        targets.push(Target::of(RELAY, Listening::relay(folder, server.address).await?));
         targets.push(Target::of(PEER, Listening::reverse_proxy(folder, &self.peer, server.address).await?));
         let load = [Load { sessions: 1, calls: one }, Load { sessions: 8, calls: several }];
-        let rows = self.take(workload.tool(), targets, workload, load).await?;
+        let rows = self.take(workload.tool(), targets, &[server.pid()?], workload, load).await?;
         server.stop().await?;
         Taken::new(title, rows)
     }
@@ -216,7 +252,7 @@ impl Run {
         eprintln!("stdio");
         let targets = self.runners(&stdio_server()?).await?;
         let load = [Load { sessions: 1, calls: 1500 }, Load { sessions: 32, calls: 600 }];
-        let rows = self.take("stdio", targets, Workload::Json, load).await?;
+        let rows = self.take("stdio", targets, &[], Workload::Json, load).await?;
         Taken::new("stdio, 32 sessions", rows)
     }
 
@@ -225,18 +261,17 @@ impl Run {
         &self,
         name: &'static str,
         mut targets: Vec<Target>,
+        servers: &[u32],
         workload: Workload,
-        [one, several]: [Load; 2],
+        load: [Load; 2],
     ) -> Result<Vec<Row>> {
         for round in 0..=self.rounds {
             // In turn from the other end: what a machine does every few seconds then strikes each.
             targets.reverse();
             for target in &mut targets {
-                let watched = target.process.as_ref().map(Listening::pid).transpose()?;
-                let one = call(target.address, workload, one, watched).await?;
-                let several = call(target.address, workload, several, watched).await?;
+                let calls = self.calls(target, servers, workload, load).await?;
                 if round > 0 {
-                    target.row.push(Round { one, several });
+                    target.row.push(calls);
                 }
             }
         }
@@ -244,7 +279,7 @@ impl Run {
         for target in targets {
             rows.push(target.end(name).await?);
         }
-        let order = [DIRECT, RUNNER, BASELINE, PEER];
+        let order = [DIRECT, RELAY, RUNNER, BASELINE, PEER];
         rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
         Ok(rows)
     }
@@ -264,27 +299,26 @@ impl Run {
                 if target.name == RUNNER { binary("mcp-runner")? } else { self.baseline.clone().unwrap_or_default() };
             gated.push(Target::of(target.name, Listening::runner(folder, &path, &behind, &chain).await?));
         }
-        let mut alone: Vec<(Measured, Measured)> = Vec::new();
-        let (one, several) = (Load { sessions: 1, calls: 1000 }, Load { sessions: 8, calls: 500 });
+        let mut alone = Vec::new();
+        let load = [Load { sessions: 1, calls: 1000 }, Load { sessions: 8, calls: 500 }];
+        let servers = [server.pid()?, hooks.pid()?];
         for round in 0..=self.rounds {
             for target in plain.iter_mut().chain(&mut gated) {
-                let watched = target.process.as_ref().map(Listening::pid).transpose()?;
-                let one = call(target.address, Workload::Json, one, watched).await?;
-                let several = call(target.address, Workload::Json, several, watched).await?;
+                let calls = self.calls(target, &servers, Workload::Json, load).await?;
                 if round > 0 {
-                    target.row.push(Round { one, several });
+                    target.row.push(calls);
                 }
             }
-            let calls = (
-                call_webhooks(hooks.address, folder, one).await?,
-                call_webhooks(hooks.address, folder, several).await?,
-            );
+            let all = [servers[1], std::process::id()];
+            proc::move_to(FIRST, &all)?;
+            let one = call_webhooks(hooks.address, folder, load[0]).await?;
+            proc::move_to(&self.cpus, &all)?;
+            let several = call_webhooks(hooks.address, folder, load[1]).await?;
             if round > 0 {
-                alone.push(calls);
+                alone.push(Round { one, several });
             }
         }
-        let rounds = alone.into_iter().map(|(one, several)| Round { one, several }).collect();
-        let alone = Row { workload: "webhooks", proxy: TWO_CALLS, rounds, peak: None };
+        let alone = Row { workload: "webhooks", proxy: TWO_CALLS, rounds: alone, peak: None };
         let mut all = Vec::new();
         let mut text = Vec::new();
         for (plain, gated) in plain.into_iter().zip(gated) {

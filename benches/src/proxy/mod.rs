@@ -5,5 +5,6 @@ pub mod caller;
 pub mod figures;
 pub mod http;
 pub mod processes;
+pub mod relay;
 pub mod webhooks;
 pub mod workload;

@@ -47,6 +47,13 @@ impl Listening {
         Self::start("webhooks", folder, address, command).await
     }
 
+    /// The relay in front of `backend`.
+    pub async fn relay(folder: &Path, backend: SocketAddr) -> Result<Self> {
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        command.args(["relay", "--listen", &address.to_string(), "--backend", &backend.to_string()]);
+        Self::start("relay", folder, address, command).await
+    }
+
     /// The reverse proxy of Go's standard library in front of `backend`.
     pub async fn reverse_proxy(folder: &Path, path: &Path, backend: SocketAddr) -> Result<Self> {
         let (mut command, address) = (Command::new(path), free_address()?);

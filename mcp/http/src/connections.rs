@@ -30,7 +30,7 @@ use tower::Service as _;
 
 use crate::body::{Body, BoxError, empty};
 
-/// Unused connections older than this are closed.
+/// Connections that were not used for so long are closed when the next one is asked for or given back.
 const IDLE: Duration = Duration::from_mins(1);
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 256;
@@ -119,7 +119,7 @@ impl Connections {
 
     /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Its
     /// target is a path, and it has a `Host`. Dropping the future, or the body before its end, ends the connection: that is how a
-    /// client's leaving reaches the server.
+    /// client's leaving reaches the server. To an address there is no TLS: its certificate would have to name it.
     ///
     /// # Errors
     /// Why there is no head of an answer.
@@ -144,9 +144,10 @@ impl Connections {
             match answer.await {
                 Ok(response) => return Ok((self.driven(response, connection, ended).await, peer)),
                 Err(mut error) => match error.take_message() {
-                    // The server closed the connection while nobody used it: nothing was sent.
+                    // The server closed the connection while nobody used it, or at once: nothing was sent.
                     Some(unsent) if reused => request = unsent,
-                    _ => return Err(Failure::Broken(error.into_error().into())),
+                    Some(_) => return Err(Failure::Unreachable(error.into_error().into())),
+                    None => return Err(Failure::Broken(error.into_error().into())),
                 },
             }
         }

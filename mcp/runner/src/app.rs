@@ -13,7 +13,7 @@ use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
 use mcp_transport::{Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers;
-use portcullis_listener::{Handler, RequestBody};
+use portcullis_listener::{Handler, RequestBody, discard};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -73,13 +73,15 @@ impl Handler for App {
 
     /// While all connections are at work, probes are still answered.
     async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Body>> {
-        Some(self.reserved(request.method(), request.uri().path()).unwrap_or_else(|| {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let mut refusal = text(status, "all connections of this proxy are at work; ask again in a second");
-            refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            self.metrics.count(status);
-            refusal
-        }))
+        if let Some(response) = self.reserved(request.method(), request.uri().path()) {
+            return Some(response);
+        }
+        discard(request.into_body()).await;
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let mut refusal = text(status, "all connections of this proxy are at work; ask again in a second");
+        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        self.metrics.count(status);
+        Some(refusal)
     }
 }
 

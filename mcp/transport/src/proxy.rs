@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use mcp_http::{Body, BoxService, json};
 use mcp_middleware::RequestContext;
@@ -243,7 +243,8 @@ impl Inner {
                 {
                     *value = id;
                 }
-                if outgoing.method != Method::GET {
+                // Other answers are over soon.
+                if !is_stream(&response) {
                     return response;
                 }
                 let renewal = Renewal::new(Arc::clone(&self.sessions), session);
@@ -284,6 +285,12 @@ impl Inner {
         }
         answer
     }
+}
+
+fn is_stream(response: &Response<Body>) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().get(..EVENTS.len()));
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENTS))
 }
 
 /// Names the session as the MCP server does, where the client has named it.

@@ -112,17 +112,18 @@ pub(crate) struct Renewal {
     store: Arc<dyn SessionStore>,
     record: Arc<SessionRecord>,
     pause: Duration,
-    sleep: Pin<Box<Sleep>>,
+    /// `None` before the stream has to wait for the first time: most answers are there at once.
+    sleep: Option<Pin<Box<Sleep>>>,
     running: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Renewal {
     pub(crate) fn new(store: Arc<dyn SessionStore>, record: Arc<SessionRecord>) -> Self {
         let pause = (store.ttl() / 3).clamp(Duration::from_millis(10), Duration::from_mins(5));
-        Self { store, record, pause, sleep: Box::pin(tokio::time::sleep(pause)), running: None }
+        Self { store, record, pause, sleep: None, running: None }
     }
 
-    /// Renews when it is time; to be called whenever the stream is polled.
+    /// Renews when it is time; to be called whenever the stream has to wait.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         loop {
             if let Some(running) = &mut self.running {
@@ -131,10 +132,11 @@ impl Renewal {
                 }
                 self.running = None;
             }
-            if self.sleep.as_mut().poll(cx).is_pending() {
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.pause)));
+            if sleep.as_mut().poll(cx).is_pending() {
                 return;
             }
-            self.sleep.as_mut().reset(Instant::now() + self.pause);
+            sleep.as_mut().reset(Instant::now() + self.pause);
             let (store, record) = (Arc::clone(&self.store), Arc::clone(&self.record));
             self.running = Some(Box::pin(async move {
                 if let Err(error) = store.load(&record.id, &record.principal).await {
@@ -156,8 +158,11 @@ impl HttpBody for Renewing {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.renewal.poll(cx);
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() {
+            self.renewal.poll(cx);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

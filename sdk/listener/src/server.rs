@@ -163,18 +163,21 @@ impl Server {
                 warn!(?alert, "{MISTRUSTED}");
             }
         }
-        drop(listener);
+        // Who waits for a place is better served elsewhere.
+        drop((listener, next));
+        open.0.store(connections.len() + reserved.len(), Ordering::Relaxed);
         info!(connections = connections.len() + reserved.len(), "draining");
         places.tell_all(Told::End);
-        if timeout(limits.drain, all([&mut connections, &mut reserved])).await.is_err() {
+        if timeout(limits.drain, all([&mut connections, &mut reserved], &open)).await.is_err() {
             let connections_left = connections.len() + reserved.len();
             warn!(connections = connections_left, "answers under way did not finish in time and are cut off");
             places.tell_all(Told::Cut);
-            if timeout(CUT, all([&mut connections, &mut reserved])).await.is_err() {
+            if timeout(CUT, all([&mut connections, &mut reserved], &open)).await.is_err() {
                 connections.shutdown().await;
                 reserved.shutdown().await;
             }
         }
+        open.0.store(0, Ordering::Relaxed);
         info!("listener is drained");
     }
 }
@@ -187,9 +190,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(QUEUE)
 }
 
-async fn all<T: 'static>(tasks: [&mut JoinSet<T>; 2]) {
+async fn all<T: 'static>(tasks: [&mut JoinSet<T>; 2], open: &Connections) {
     for tasks in tasks {
-        while tasks.join_next().await.is_some() {}
+        while tasks.join_next().await.is_some() {
+            open.0.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

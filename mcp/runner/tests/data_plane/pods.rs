@@ -222,3 +222,26 @@ async fn calls_do_not_wait_for_each_other_while_no_pod_can_be_reached() {
     pod.start().await;
     replica.greets(&session).await;
 }
+
+#[tokio::test]
+async fn a_session_does_not_expire_while_the_answer_to_a_call_of_it_is_a_stream() {
+    const TTL: Duration = Duration::from_millis(600);
+    let mut server = Recorder::start().await;
+    let store = Arc::new(MemorySessions::new(Limits::new(TTL)));
+    for session in ["kept", "expires"] {
+        store.insert(unpinned(session), &Client::Principal(Principal::unauthenticated())).await.unwrap();
+    }
+    let replica = Replica::of(server.address, &store);
+    let (mut response, mut call) = tokio::join!(replica.send(Method::POST, Some("kept"), CALL), async {
+        let mut call = server.next().await;
+        call.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n").await;
+        call
+    });
+    within("an event", response.body_mut().frame()).await.unwrap().unwrap();
+    // Nothing comes for longer than a session lives that nobody uses.
+    assert!(tokio::time::timeout(2 * TTL, response.body_mut().frame()).await.is_err());
+    assert!(kept(&store, "kept").await.is_some());
+    assert!(kept(&store, "expires").await.is_none());
+    call.part("data: {}\n\n").await;
+    within("an event", response.body_mut().frame()).await.unwrap().unwrap();
+}

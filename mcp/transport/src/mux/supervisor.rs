@@ -73,9 +73,7 @@ impl Supervisor {
                 Ok(open) => {
                     self.serve(open).await;
                     if self.cancel.is_cancelled() {
-                        self.state.send_replace(State::Stopped);
-                        self.mux.calls.fail_all();
-                        return;
+                        return self.stopped();
                     }
                 }
                 Err(error) => tracing::error!(%error, "the MCP server's process cannot be started again"),
@@ -92,9 +90,14 @@ impl Supervisor {
             tracing::warn!(?pause, "starting the MCP server's process again after a pause");
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.cancel.cancelled() => {}
+                () = self.cancel.cancelled() => return self.stopped(),
             }
         }
+    }
+
+    fn stopped(&self) {
+        self.state.send_replace(State::Stopped);
+        self.mux.calls.fail_all();
     }
 
     /// Serves one pipe until it ends or is to end.

@@ -132,7 +132,8 @@ impl Reopening {
         if all.len().is_power_of_two() {
             all.retain(|_, last| {
                 let recent = |last: Option<Attempt>| last.is_some_and(|last| last.at.elapsed() < PAUSE);
-                last.try_lock().map_or(true, |last| recent(*last))
+                // Somebody may have it and not have locked it yet.
+                Arc::strong_count(last) > 1 || last.try_lock().map_or(true, |last| recent(*last))
             });
         }
         Arc::clone(all.entry(id.into()).or_default())
