@@ -110,7 +110,7 @@ impl Webhooks {
         if message.kind() == Kind::Response {
             return Entry::Skip;
         }
-        let source = context.peer().map(|peer| peer.to_string()).unwrap_or_default();
+        let source = context.peer().to_string();
         let review = Review { kind: self.kind, context, message, identity: context.identity(), source };
         if review.message.body().len() > MAX_REQUEST_BYTES {
             let message = "Request body exceeds maximum size";

@@ -21,7 +21,7 @@ use crate::bodies::Bodies;
 /// see when [`Next::call`](crate::Next::call) has answered.
 #[derive(Debug)]
 pub struct RequestContext {
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
     bodies: Arc<Bodies>,
     /// Whether the body has been read.
     read: AtomicBool,
@@ -66,7 +66,7 @@ pub struct Denial {
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(crate) fn new(peer: Option<SocketAddr>, bodies: Arc<Bodies>) -> Self {
+    pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>) -> Self {
         Self { peer, bodies, read: AtomicBool::new(false), found: Mutex::default() }
     }
 
@@ -76,7 +76,7 @@ impl RequestContext {
     }
 
     /// The TCP peer.
-    pub fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 

@@ -95,7 +95,7 @@ impl App {
         }
         let peer = request.body().peer();
         let request = request.map(|body| Upload::new(body).boxed_unsync());
-        let context = self.chain.context(Some(peer));
+        let context = self.chain.context(peer);
         self.chain.serve(&context, request, &self.transport).await
     }
 

@@ -313,7 +313,7 @@ fn name_no_session(parts: &mut Parts) {
 }
 
 fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
-    let client = RequestContext::of(&parts.extensions).and_then(|context| context.peer());
+    let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
     headers::prepare(&mut parts.headers, &parts.uri, client);
     Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body, to: None }
 }

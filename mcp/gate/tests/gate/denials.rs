@@ -120,7 +120,7 @@ async fn no_refusal_is_hidden_from_the_middleware_outside_of_it() {
         let mut settings = files.settings();
         settings.read_timeout = Duration::from_millis(50);
         let chain = registry.build(&configs(entries.into()), &settings).unwrap_or_else(|error| panic!("{error}"));
-        let context = chain.context(None);
+        let context = chain.context(([10, 0, 0, 9], 4711).into());
         let response = chain.serve(&context, request, &BoxService::new(tower::service_fn(serve))).await;
         assert_eq!(response.status(), status, "{what}");
         assert_eq!(denials.lock().unwrap().pop().flatten().as_deref(), denied, "{what}");
