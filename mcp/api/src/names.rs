@@ -1,4 +1,4 @@
-//! The strings that users, upstream's tools and both gates rely on.
+//! The strings that users, ToolHive's tools and both gates rely on.
 
 /// The API group of every kind here.
 pub const GROUP: &str = "toolhive.stacklok.dev";

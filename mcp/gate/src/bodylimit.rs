@@ -9,9 +9,9 @@ use http::header::CONTENT_LENGTH;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mcp_http::{Body, BoxError, text};
-use mcp_middleware::{Middleware, Next};
+use mcp_middleware::{Middleware, Next, RequestContext};
 use mcp_runconfig::BodyLimitParameters;
-use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
+use mcp_runconfig::chain::{self, DEFAULT_BODY_LIMIT};
 
 /// A limit in bytes.
 pub(crate) struct BodyLimit(usize);
@@ -25,9 +25,10 @@ impl BodyLimit {
 impl Middleware for BodyLimit {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let Self(limit) = *self;
+        let context = next.context();
         let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
         match length {
-            Some(length) if length > limit => std::future::ready(too_large()).boxed(),
+            Some(length) if length > limit => std::future::ready(too_large(context)).boxed(),
             // The server reads no more than the length that was announced.
             Some(_) => next.call(request),
             None => {
@@ -43,7 +44,7 @@ impl Middleware for BodyLimit {
                 // Whoever read the body saw it end early and answered 400; only here it is known why.
                 let explain = move |response: Response<Body>| {
                     let early = response.status() == StatusCode::BAD_REQUEST && exceeded.load(Ordering::Relaxed);
-                    if early { too_large() } else { response }
+                    if early { too_large(context) } else { response }
                 };
                 next.call(request).map(explain).boxed()
             }
@@ -55,6 +56,7 @@ impl Middleware for BodyLimit {
     }
 }
 
-fn too_large() -> Response<Body> {
+fn too_large(context: &RequestContext) -> Response<Body> {
+    context.deny(chain::BODY_LIMIT, "the body is too long");
     text(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large")
 }

@@ -51,9 +51,10 @@ impl Origin {
     }
 }
 
-/// The origins of the pages that a server at `address` would serve itself.
+/// The origins of the pages that a server at `address` would serve itself. Browsers leave out the port of `http` (RFC 6454 §6.2).
 fn own(address: SocketAddr) -> Vec<String> {
-    ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{}", address.port())).into()
+    let port = Some(address.port()).filter(|port| *port != 80).map(|port| format!(":{port}")).unwrap_or_default();
+    ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}{port}")).into()
 }
 
 fn is_loopback(authority: &Authority) -> bool {
@@ -98,10 +99,9 @@ mod tests {
     #[test]
     fn a_page_that_is_not_listed_does_not_call_the_server() {
         let listed = Origin { allowed: vec!["https://app.example".to_owned()], loopback: false };
-        let (off, own) = (
-            Origin { allowed: vec![], loopback: false },
-            Origin { allowed: own(SocketAddr::from(([127, 0, 0, 1], 80))), loopback: true },
-        );
+        let off = Origin { allowed: vec![], loopback: false };
+        let [own, own_80] =
+            [8080, 80].map(|port| Origin { allowed: own(SocketAddr::from(([127, 0, 0, 1], port))), loopback: true });
         for (origin, headers, refused) in [
             (&listed, vec![], false),
             (&listed, vec![("origin", "https://app.example")], false),
@@ -112,10 +112,13 @@ mod tests {
             (&listed, vec![("origin", "")], true),
             (&listed, vec![("origin", "https://app.example"), ("origin", "https://app.example")], true),
             (&off, vec![("origin", "https://evil.example")], false),
-            (&own, vec![("host", "localhost:80"), ("origin", "http://localhost:80")], false),
-            (&own, vec![("host", "localhost:80"), ("origin", "http://[::1]:80")], false),
-            (&own, vec![("host", "localhost:80"), ("origin", "http://localhost:81")], true),
-            (&own, vec![("host", "localhost:80"), ("origin", "http://evil.example")], true),
+            (&own, vec![("host", "localhost:8080"), ("origin", "http://localhost:8080")], false),
+            (&own, vec![("host", "localhost:8080"), ("origin", "http://[::1]:8080")], false),
+            (&own, vec![("host", "localhost:8080"), ("origin", "http://localhost:8081")], true),
+            (&own, vec![("host", "localhost:8080"), ("origin", "http://localhost")], true),
+            (&own, vec![("host", "localhost:8080"), ("origin", "http://evil.example")], true),
+            (&own_80, vec![("host", "localhost"), ("origin", "http://localhost")], false),
+            (&own_80, vec![("host", "localhost"), ("origin", "http://localhost:8080")], true),
         ] {
             let expected = refused.then_some("Origin not allowed");
             assert_eq!(refusal(origin, &headers), expected, "{:?} {headers:?}", origin.allowed);

@@ -1,4 +1,4 @@
-//! `usagemetrics`: reports to upstream's vendor there; here it is accepted and does nothing.
+//! `usagemetrics`: reports to ToolHive's vendor there; here it is accepted and does nothing.
 
 use futures::future::BoxFuture;
 use http::{Request, Response};

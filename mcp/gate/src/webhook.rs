@@ -102,13 +102,15 @@ impl Webhooks {
             return Entry::Skip;
         }
         let Some(message) = context.message() else {
-            let error = ErrorBody::new(code::INVALID_REQUEST, "Request body is not a JSON-RPC message");
+            let problem = "Request body is not a JSON-RPC message";
+            context.deny(self.kind, problem);
+            let error = ErrorBody::new(code::INVALID_REQUEST, problem);
             return Entry::Refuse(json_error(StatusCode::BAD_REQUEST, &error));
         };
         if message.kind() == Kind::Response {
             return Entry::Skip;
         }
-        let source = context.peer().map(|peer| peer.to_string()).unwrap_or_default();
+        let source = context.peer().to_string();
         let review = Review { kind: self.kind, context, message, identity: context.identity(), source };
         if review.message.body().len() > MAX_REQUEST_BYTES {
             let message = "Request body exceeds maximum size";
@@ -232,6 +234,7 @@ impl Middleware for Mutating {
             }
             review.context.replace(request, body).map_err(|error| {
                 if matches!(error, MessageError::Batch) {
+                    review.context.deny(review.kind, error.to_string());
                     return json(StatusCode::BAD_REQUEST, error.body());
                 }
                 tracing::error!(%error, "mutating webhooks made an invalid MCP request");

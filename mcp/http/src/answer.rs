@@ -8,7 +8,7 @@ use mcp_wire::ErrorBody;
 use crate::body::{Body, full};
 
 /// An answer in plain text.
-pub fn text(status: StatusCode, message: &'static str) -> Response<Body> {
+pub fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Body> {
     answer(status, HeaderValue::from_static("text/plain; charset=utf-8"), full(message))
 }
 

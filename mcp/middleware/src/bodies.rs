@@ -42,21 +42,17 @@ impl Bodies {
         Self { limit, time, requests: Budget::new(requests), answers: Budget::new(ANSWERS) }
     }
 
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
     /// The whole body that `peer` sends, and its share of the memory.
-    pub(crate) async fn read(&self, body: Body, peer: Option<SocketAddr>) -> Result<(Bytes, Share), ReadError> {
-        let mut share = self.requests.share(client_network(peer));
+    pub(crate) async fn read(&self, body: Body, peer: SocketAddr) -> Result<(Bytes, Share), ReadError> {
+        let mut share = self.requests.share(client_network(Some(peer)));
         match read(body, self.limit, self.time, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
-                let client = peer.map(|peer| peer.ip());
+                let client = peer.ip();
                 if matches!(error, ReadError::NoRoom) {
-                    tracing::warn!(?client, %error, "a request was refused");
+                    tracing::warn!(%client, %error, "a request was refused");
                 } else {
-                    tracing::debug!(?client, %error, "a request was refused");
+                    tracing::debug!(%client, %error, "a request was refused");
                 }
                 Err(error)
             }
@@ -64,8 +60,8 @@ impl Bodies {
     }
 
     /// A share of the memory for an answer to `peer`.
-    pub(crate) fn answer(&self, peer: Option<SocketAddr>) -> Share {
-        self.answers.share(client_network(peer))
+    pub(crate) fn answer(&self, peer: SocketAddr) -> Share {
+        self.answers.share(client_network(Some(peer)))
     }
 }
 

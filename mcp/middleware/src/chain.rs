@@ -68,11 +68,6 @@ impl Chain {
         }
     }
 
-    /// The longest request body that it lets pass, in bytes.
-    pub fn body_limit(&self) -> usize {
-        self.bodies.limit()
-    }
-
     /// Logs what an operator should know of the chain. Call it once nothing can fail any more: a proxy that does not
     /// start says why in one line.
     pub fn announce(&self) {
@@ -80,7 +75,7 @@ impl Chain {
     }
 
     /// The context of a request that came from `peer`.
-    pub fn context(&self, peer: Option<SocketAddr>) -> Arc<RequestContext> {
+    pub fn context(&self, peer: SocketAddr) -> Arc<RequestContext> {
         Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies)))
     }
 

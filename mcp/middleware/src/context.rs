@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use mcp_http::{Body, ReadError, Share, full, json, text};
+use mcp_runconfig::chain;
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
@@ -20,7 +21,7 @@ use crate::bodies::{Bodies, read_message};
 /// see when [`Next::call`](crate::Next::call) has answered.
 #[derive(Debug)]
 pub struct RequestContext {
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
     bodies: Arc<Bodies>,
     /// Whether the body has been read.
     read: AtomicBool,
@@ -56,7 +57,7 @@ pub struct Identity {
 /// A refusal, as the log and the audit see it. What the client is told is in the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The type of the middleware that refused.
+    /// The type of the middleware that refused, or `body` for a body that did not arrive.
     pub middleware: Cow<'static, str>,
     /// Why.
     pub reason: Cow<'static, str>,
@@ -65,7 +66,7 @@ pub struct Denial {
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(crate) fn new(peer: Option<SocketAddr>, bodies: Arc<Bodies>) -> Self {
+    pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>) -> Self {
         Self { peer, bodies, read: AtomicBool::new(false), found: Mutex::default() }
     }
 
@@ -75,7 +76,7 @@ impl RequestContext {
     }
 
     /// The TCP peer.
-    pub fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
@@ -119,10 +120,13 @@ impl RequestContext {
         let (mut head, body) = request.into_parts();
         let (body, share) = self.read_whole(body).await.map_err(|error| error.answer())?;
         let received = body.len();
-        let read = read_message(body, share).await;
-        let (message, share) = read.map_err(|error| json(StatusCode::BAD_REQUEST, error.body()))?;
+        let refuse = |reason: &dyn fmt::Display, body| {
+            self.deny(chain::PARSER, reason.to_string());
+            json(StatusCode::BAD_REQUEST, body)
+        };
+        let (message, share) = read_message(body, share).await.map_err(|error| refuse(&error, error.body()))?;
         headers::check(&head.headers, message.message())
-            .map_err(|mismatch| json(StatusCode::BAD_REQUEST, mismatch.body(message.id())))?;
+            .map_err(|mismatch| refuse(&mismatch, mismatch.body(message.id())))?;
         let body = message.body().clone();
         // A byte order mark is not part of the message.
         if body.len() != received {
@@ -152,7 +156,10 @@ impl RequestContext {
     }
 
     async fn read_whole(&self, body: Body) -> Result<(Bytes, Share), ReadError> {
-        let read = self.bodies.read(body, self.peer).await?;
+        let read = self.bodies.read(body, self.peer).await.inspect_err(|error| {
+            let limit = matches!(error, ReadError::TooLong);
+            self.deny(if limit { chain::BODY_LIMIT } else { "body" }, error.to_string());
+        })?;
         self.read.store(true, Relaxed);
         Ok(read)
     }

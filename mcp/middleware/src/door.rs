@@ -6,7 +6,7 @@ use http_body::Body as _;
 use mcp_http::{Body, text};
 
 /// The refusal of a request that would carry a message past those who read messages: a POST that is not JSON (415), a body on another
-/// method (400), a method that MCP does not have (405). The original lets these skip its webhooks.
+/// method (400), a method that MCP does not have (405). ToolHive lets these skip its webhooks.
 pub(crate) fn refuse(request: &Request<Body>) -> Option<Response<Body>> {
     match *request.method() {
         Method::POST if is_json(request.headers()) => None,

@@ -49,10 +49,16 @@ pub enum Verdict {
     Withhold(&'static str),
 }
 
-/// Runs the rest of the chain and filters its answer.
+/// Runs the rest of the chain and filters its answer for the middleware of type `kind`.
 ///
-/// The request goes on without the client's `Accept-Encoding`, so that the answer can be read.
-pub async fn filter_response<F>(filter: &Arc<F>, mut request: Request<Body>, next: Next<'_>) -> Response<Body>
+/// The request goes on without the client's `Accept-Encoding`, so that the answer can be read. An answer that is withheld as a whole is a
+/// [denial](crate::Denial); what is withheld of a stream shows only after this has returned, and is in the log alone.
+pub async fn filter_response<F>(
+    kind: &'static str,
+    filter: &Arc<F>,
+    mut request: Request<Body>,
+    next: Next<'_>,
+) -> Response<Body>
 where
     F: ResponseFilter + 'static,
 {
@@ -60,7 +66,11 @@ where
     request.headers_mut().remove(ACCEPT_ENCODING);
     let response = next.call(request).await;
     let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
-    filtered(filter, response, Withheld { id }, context.answer()).await
+    let withheld = Withheld { id };
+    filtered(filter, response, &withheld, context.answer()).await.unwrap_or_else(|reason| {
+        context.deny(kind, reason);
+        json(StatusCode::INTERNAL_SERVER_ERROR, withheld.body(reason))
+    })
 }
 
 /// What a client is told in place of a message that is withheld.
@@ -75,41 +85,36 @@ impl Withheld {
         tracing::warn!(reason, "withheld an answer of the MCP server that cannot be filtered");
         ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
     }
-
-    fn response(&self, reason: &str) -> Response<Body> {
-        json(StatusCode::INTERNAL_SERVER_ERROR, self.body(reason))
-    }
 }
 
-async fn filtered<F>(filter: &Arc<F>, response: Response<Body>, withheld: Withheld, mut share: Share) -> Response<Body>
+/// The answer as the client may see it; `Err` says why it is withheld.
+async fn filtered<F>(
+    filter: &Arc<F>,
+    response: Response<Body>,
+    withheld: &Withheld,
+    mut share: Share,
+) -> Result<Response<Body>, &'static str>
 where
     F: ResponseFilter + 'static,
 {
     if response.body().is_end_stream() {
-        return response;
+        return Ok(response);
     }
     match Content::of(&response) {
-        Content::Unread => response,
-        Content::Unreadable(reason) => withheld.response(reason),
+        Content::Unread => Ok(response),
+        Content::Unreadable(reason) => Err(reason),
         Content::Events => {
             let (mut head, body) = response.into_parts();
             head.headers.remove(CONTENT_LENGTH);
-            Response::from_parts(head, Body::new(FilteredEvents::new(body, Arc::clone(filter), withheld, share)))
+            let events = FilteredEvents::new(body, Arc::clone(filter), withheld.clone(), share);
+            Ok(Response::from_parts(head, Body::new(events)))
         }
         content @ (Content::Json | Content::Unknown) => {
             let (mut head, body) = response.into_parts();
-            let body = match read(body, MAX_ANSWER, REST, &mut share).await {
-                Ok(body) => body,
-                Err(error) => return withheld.response(why(&error)),
-            };
-            let body = off_thread(filter, body, share, content == Content::Unknown, &withheld).await;
-            match body.and_then(|(body, share)| Ok((body.len(), held(body, share).map_err(|_| NO_ROOM)?))) {
-                Ok((length, body)) => {
-                    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-                    Response::from_parts(head, body)
-                }
-                Err(reason) => withheld.response(reason),
-            }
+            let body = read(body, MAX_ANSWER, REST, &mut share).await.map_err(|error| why(&error))?;
+            let (body, share) = off_thread(filter, body, share, content == Content::Unknown, withheld).await?;
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+            Ok(Response::from_parts(head, held(body, share).map_err(|_| NO_ROOM)?))
         }
     }
 }

@@ -44,9 +44,9 @@ impl Middleware for Audit {
             let response = next.call(request).await;
             let message = context.message().map(|message| String::from_utf8(message.body().to_vec()).unwrap());
             let line = format!(
-                "{}: {:?} as {:?} sent {:?}, refused {:?}, answered {}",
+                "{}: {} as {:?} sent {:?}, refused {:?}, answered {}",
                 self.label,
-                context.peer().map(|peer| peer.ip()),
+                context.peer().ip(),
                 context.identity().map(|identity| identity.subject.clone()),
                 message,
                 context.denial().map(|denial| (denial.middleware.to_string(), denial.reason.to_string())),
@@ -100,7 +100,7 @@ fn transport() -> BoxService {
 async fn call(chain: &Chain, tool: &str) -> String {
     let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool}}).to_string();
     let request = Request::post("/mcp").header("content-type", "application/json").body(full(body)).unwrap();
-    let context = chain.context(Some(SocketAddr::from(([10, 0, 0, 9], 4711))));
+    let context = chain.context(SocketAddr::from(([10, 0, 0, 9], 4711)));
     let response = chain.serve(&context, request, &transport()).await;
     let body = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
@@ -125,7 +125,7 @@ async fn a_foreign_middleware_sees_on_the_way_back_what_those_inside_of_it_found
     let lines = lines.lock().unwrap().clone();
     let message = |tool: &str| {
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool}});
-        format!("L7: Some(10.0.0.9) as Some(\"alice\") sent Some({:?})", message.to_string())
+        format!("L7: 10.0.0.9 as Some(\"alice\") sent Some({:?})", message.to_string())
     };
     assert_eq!(lines[0], format!("{}, refused None, answered 200 OK", message("greet")));
     assert!(
@@ -155,8 +155,19 @@ async fn a_foreign_parameter_that_does_not_fit_stops_the_start_with_its_member()
 async fn the_narrowest_limit_bounds_what_a_transport_must_take() {
     let limit = |bytes: i64| ("bodylimit", json!({"max_bytes": bytes}));
     let (_, registry) = registry();
-    let chain = |limits: &[(&str, Value)]| chain(&registry, limits).unwrap().body_limit();
-    assert_eq!(chain(&[]), 8 << 20);
-    assert_eq!(chain(&[limit(5), limit(0)]), 5);
-    assert_eq!(chain(&[limit(16 << 20)]), 16 << 20);
+    let transport = BoxService::new(tower::service_fn(async |_| Ok::<_, Infallible>(Response::new(full("taken")))));
+    for (limits, longest) in [
+        (vec![], 8 << 20),
+        (vec![limit(5), limit(0)], 5),
+        (vec![limit(0), limit(5)], 5),
+        (vec![limit(16 << 20)], 16 << 20),
+    ] {
+        let chain = chain(&registry, &limits).unwrap();
+        for (length, status) in [(longest, 200), (longest + 1, 413)] {
+            let request = Request::post("/mcp").body(full(vec![b' '; length])).unwrap();
+            let context = chain.context(SocketAddr::from(([10, 0, 0, 9], 4711)));
+            let response = chain.serve(&context, request, &transport).await;
+            assert_eq!(response.status(), status, "{limits:?} {length}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ pub fn digest(bytes: &[u8]) -> String {
     hex(hash(&SHA256, bytes).as_ref())
 }
 
-/// FNV-1a over the text as Go's dump of a string shows it: the names upstream gives to the same files.
+/// FNV-1a over the text as Go's dump of a string shows it: the names ToolHive gives to the same files.
 pub fn short_hash(text: &str) -> String {
     let hash = "(string)"
         .bytes()

@@ -1,4 +1,4 @@
-//! What we make of upstream's inputs, compared leaf by leaf with what upstream's operator and runner made of them
+//! What we make of ToolHive's inputs, compared leaf by leaf with what ToolHive's operator and runner made of them
 //! (snapshot e25de16c on a real API server; RunConfigs those of v0.63.0). Every difference that is meant stands in [`DIFFERENCES`] with its reason;
 //! an entry that nothing needs any more fails the test, as does a difference that no entry names.
 
@@ -36,7 +36,7 @@ const PENDING: [(&str, &str); 3] = [
     ("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits"),
 ];
 
-/// Leaves that upstream's objects have because the API server filled them in; we do not own them.
+/// Leaves that ToolHive's objects have because the API server filled them in; we do not own them.
 const DEFAULTS: [&str; 26] = [
     "Deployment/*: spec.progressDeadlineSeconds = 600",
     "Deployment/*: spec.replicas = 1",
@@ -66,7 +66,7 @@ const DEFAULTS: [&str; 26] = [
     "MCPServer/*: status.phase = \"Pending\"",
 ];
 
-/// `- ` is a leaf that only upstream has, `+ ` one that only we have. A changed leaf is one of each.
+/// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
 const DIFFERENCES: [(&str, &str); 32] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
@@ -268,7 +268,7 @@ fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'st
     ((K::kind(&()), name), Arc::new(config))
 }
 
-/// Upstream looks at no value of a Secret; here, what is called a certificate or a key has to be one.
+/// ToolHive looks at no value of a Secret; here, what is called a certificate or a key has to be one.
 fn values(secret: &Value) -> BTreeMap<String, SecretValue> {
     let pair = pem::client();
     let real = |written: &str| match written {

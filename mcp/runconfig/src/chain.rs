@@ -13,7 +13,7 @@ pub const BODY_LIMIT: &str = "bodylimit";
 pub const AUTH: &str = "auth";
 /// `type` of the middleware that reads each message.
 pub const PARSER: &str = "mcp-parser";
-/// `type` of what reports to upstream's vendor: accepted, and does nothing.
+/// `type` of what reports to ToolHive's vendor: accepted, and does nothing.
 pub const USAGE_METRICS: &str = "usagemetrics";
 /// `type` of the middleware that answers for one that panicked.
 pub const RECOVERY: &str = "recovery";

@@ -15,7 +15,7 @@ use crate::{
 /// The version of the document that is written, and assumed where none is given.
 pub const SCHEMA_VERSION: &str = "v0.1.0";
 
-/// How a proxy for one MCP server is to run. Members are declared in the order upstream writes them.
+/// How a proxy for one MCP server is to run. Members are declared in the order ToolHive writes them.
 ///
 /// Keys that this version does not act on (`oidc_config`, `telemetry_config` and the rest) are kept in
 /// [`extra`](Self::extra) as they were read, and written back after the others.
@@ -187,7 +187,7 @@ pub struct SessionRedis {
     pub extra: Map<String, Value>,
 }
 
-/// How the TLS certificate of Redis is checked. Upstream writes these members in camel case.
+/// How the TLS certificate of Redis is checked. ToolHive writes these members in camel case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRedisTls {
@@ -207,7 +207,7 @@ const TRANSPORTS: [(&str, Transport); 3] =
 const PROXY_MODES: [(&str, ProxyMode); 2] = [("sse", ProxyMode::Sse), ("streamable-http", ProxyMode::StreamableHttp)];
 
 impl RunConfig {
-    /// Reads a document of ours or of upstream's operator.
+    /// Reads a document of ours or of ToolHive's operator.
     ///
     /// Normalised on the way: a missing `schema_version` is [`SCHEMA_VERSION`]; `proxy_mode` equals the transport
     /// unless that is stdio, where it is streamable HTTP if not said.
@@ -272,7 +272,7 @@ impl RunConfig {
         })
     }
 
-    /// Writes the document as upstream does: two-space indent, no newline at the end, `<`, `>` and `&` escaped.
+    /// Writes the document as ToolHive does: two-space indent, no newline at the end, `<`, `>` and `&` escaped.
     pub fn to_json(&self) -> String {
         // These characters stand only inside strings, so the text can be escaped as a whole.
         let escape = |text: String| {
@@ -327,7 +327,7 @@ impl MiddlewareConfig {
     }
 }
 
-/// Parameters whose members upstream writes in another order than the alphabet's.
+/// Parameters whose members ToolHive writes in another order than the alphabet's.
 impl Serialize for MiddlewareConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -404,7 +404,7 @@ fn schema_version(members: &mut Members) -> Result<String, ParseError> {
     }
 }
 
-/// A Go duration, as upstream writes it; or integer nanoseconds, as older documents have it. 0 is the same as absent.
+/// A Go duration, as ToolHive writes it; or integer nanoseconds, as older documents have it. 0 is the same as absent.
 fn positive_duration(members: &mut Members, key: &str, example: &str) -> Result<Option<Duration>, ParseError> {
     let path = members.path(key);
     let fix = |what: &str| format!("{what} such as {example:?}");

@@ -1,7 +1,7 @@
 //! The RunConfig document an MCP proxy is started with, and the types of the request webhooks it names.
 //!
 //! The operator writes one RunConfig per MCP server into a ConfigMap; the proxy reads it at start. Both sides may be
-//! swapped for upstream's, so key names, their casing and their order are upstream's. Nothing here does IO.
+//! swapped for ToolHive's, so key names, their casing and their order are ToolHive's. Nothing here does IO.
 //!
 //! ```
 //! use mcp_runconfig::{RunConfig, Transport};

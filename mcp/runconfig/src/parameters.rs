@@ -47,7 +47,7 @@ impl Parameters for NoParameters {
 /// Parameters of `bodylimit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyLimitParameters {
-    /// The longest request body in bytes; `None` where the default holds: upstream takes 0 and less for it.
+    /// The longest request body in bytes; `None` where the default holds: ToolHive takes 0 and less for it.
     pub max_bytes: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Documents written by upstream's operator (v0.63.0) are read, and ours are written to the same bytes.
+//! Documents written by ToolHive's operator (v0.63.0) are read, and ours are written to the same bytes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const GOLDEN: [(&str, &str); 5] = [
     ("05", include_str!("../../operator/tests/golden/05-webhooks/gated.runconfig.json")),
 ];
 
-// MISSION P3: either half can be swapped for upstream's.
+// MISSION P3: either half can be swapped for ToolHive's.
 #[test]
 fn upstreams_documents_are_read_and_written_back_to_the_byte() {
     for (case, document) in GOLDEN {

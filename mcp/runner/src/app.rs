@@ -1,4 +1,4 @@
-//! One request: the reserved paths, the method gate, then the gate and the transport.
+//! One request: the reserved paths, which methods there are, then the middleware chain around the transport.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,8 +35,8 @@ pub(crate) struct App {
     pub(crate) stateless: bool,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
-    /// Whether `/metrics` is served here, and not by the diagnostics listener alone.
-    pub(crate) metrics_here: bool,
+    /// The port of the diagnostics listener, where it alone serves `/metrics`.
+    pub(crate) metrics_elsewhere: Option<u16>,
     /// Set when the proxy is to end: it is not ready, and still serves.
     pub(crate) ending: AtomicBool,
     /// Cancelled when the listener closes: streams end.
@@ -95,11 +95,11 @@ impl App {
         }
         let peer = request.body().peer();
         let request = request.map(|body| Upload::new(body).boxed_unsync());
-        let context = self.chain.context(Some(peer));
+        let context = self.chain.context(peer);
         self.chain.serve(&context, request, &self.transport).await
     }
 
-    /// What is served outside of the gate.
+    /// What is served outside of the chain.
     fn reserved(&self, method: &Method, path: &str) -> Option<Response<Body>> {
         match path {
             "/health" | "/readyz" | "/metrics" if *method != Method::GET => {
@@ -112,11 +112,13 @@ impl App {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
-            "/metrics" if !self.metrics_here => Some(text(
-                StatusCode::NOT_FOUND,
-                "metrics are served by the diagnostics listener alone, on port 9464 or telemetry_config.prometheusPort\n",
-            )),
-            "/metrics" => Some(self.metrics()),
+            "/metrics" => Some(match self.metrics_elsewhere {
+                Some(port) => text(
+                    StatusCode::NOT_FOUND,
+                    format!("metrics are served by the diagnostics listener alone, on port {port}\n"),
+                ),
+                None => self.metrics(),
+            }),
             _ => {
                 let rest = path.strip_prefix(OAUTH_RESOURCE)?;
                 (rest.is_empty() || rest.starts_with('/'))

@@ -67,7 +67,7 @@ pub(crate) fn plan(
         process.environment = config.env_vars.clone().into_iter().collect();
         process.environment.push(("MCP_TRANSPORT".to_owned(), Transport::Stdio.to_string()));
         let mux = MuxConfig::default();
-        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout), ..mux };
+        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout) };
         let strict_versions = flag(config, "strict_protocol_validation");
         let front = StreamableConfig { strict_versions, mux };
         return Ok(Plan { session_ttl, server: Server::Stdio(process, front) });

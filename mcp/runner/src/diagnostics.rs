@@ -42,17 +42,18 @@ impl Diagnostics {
 
     /// Binds beside the proxy, to a free port where its own is taken. Nobody is refused a call because there are no metrics.
     pub(crate) async fn bind(self, proxy: SocketAddr) -> Option<Server> {
-        for port in [self.port, 0, 0] {
-            match Server::bind((proxy.ip(), port), LIMITS()).await {
-                Ok(server) => {
-                    let address = server.local_addr().map(|address| address.to_string()).unwrap_or_default();
-                    tracing::info!(diagnostics = address, "serving /metrics");
-                    return Some(server);
-                }
-                Err(error) => tracing::warn!(%error, port, "cannot listen for diagnostics; trying a free port"),
+        let bind = |port| Server::bind((proxy.ip(), port), LIMITS());
+        let bound = match bind(self.port).await {
+            Ok(server) => Ok(server),
+            Err(error) => {
+                tracing::warn!(%error, port = self.port, "cannot listen for diagnostics; trying a free port");
+                bind(0).await
             }
-        }
-        None
+        };
+        let server = bound.inspect_err(|error| tracing::warn!(%error, "there is no diagnostics listener")).ok()?;
+        let address = server.local_addr().map(|address| address.to_string()).unwrap_or_default();
+        tracing::info!(diagnostics = address, "serving /metrics");
+        Some(server)
     }
 }
 

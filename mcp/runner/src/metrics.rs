@@ -38,7 +38,7 @@ impl Metrics {
     pub(crate) fn new(open: Connections) -> Self {
         let mut registry = Registry::with_prefix("mcp_runner");
         let requests = Family::<Code, Counter>::default();
-        let help = "Requests that passed to the middleware chain, by class of the answer's status";
+        let help = "Requests but for those of the proxy's own paths, by class of the answer's status";
         registry.register("requests", help, requests.clone());
         let classes = [1, 2, 3, 4, 5].map(|class| requests.get_or_create_owned(&Code { code: format!("{class}xx") }));
         let mut gauge = |name, help| {

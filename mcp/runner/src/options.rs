@@ -22,7 +22,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Parses a command line, the program's name first, as upstream's binary does (toolhive-runner §1.1): flags may stand
+    /// Parses a command line, the program's name first, as ToolHive's binary does (toolhive-runner §1.1): flags may stand
     /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed, or where a flag
     /// looks like a known one: without it, another document or address would be taken.
     pub fn of_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
@@ -166,7 +166,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads this process's environment. What does not parse counts as unset, as upstream has it.
+    /// Reads this process's environment. What does not parse counts as unset, as ToolHive has it.
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         let is = |name, word: &str| text(name).is_some_and(|text| text.eq_ignore_ascii_case(word));

@@ -78,21 +78,23 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
         let metrics_server = diagnostics.bind(local).await;
+        let elsewhere = metrics_server.as_ref().filter(|_| !diagnostics.on_transport_port);
+        let metrics_elsewhere = elsewhere.and_then(|server| server.local_addr().ok()).map(|address| address.port());
         // Cancelled when the last answer is given: metrics are read until then.
         let last = CancellationToken::new();
         let app = Arc::new(App {
-            chain: chain.clone(),
+            chain,
             transport: backend.service(),
             backend,
             forwards,
             stateless: config.stateless,
             health,
             metrics: Metrics::new(server.connections()),
-            metrics_here: diagnostics.on_transport_port || metrics_server.is_none(),
+            metrics_elsewhere,
             ending: AtomicBool::new(false),
             drain: CancellationToken::new(),
         });
-        chain.announce();
+        app.chain.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
         let serving = tokio::spawn(server.on(workers).serve_plain(Arc::clone(&app), app.drain.clone()));
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
@@ -115,7 +117,6 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         if let Err(error) = beside.await {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
-        drop(chain);
         if let Some(App { backend, .. }) = Arc::into_inner(app) {
             backend.shut_down().await;
         }

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Upload {
     body: RequestBody,
-    /// Since a byte is waited for.
+    /// Since the first byte that was waited for.
     timer: Option<Pin<Box<Sleep>>>,
 }
 

@@ -92,7 +92,7 @@ fn chain() -> Chain {
 }
 
 async fn post(chain: &Chain, transport: &dyn Transport, session: Option<&str>, body: &str) -> (Response<()>, Value) {
-    let context = chain.context(Some("192.0.2.1:1".parse().unwrap()));
+    let context = chain.context("192.0.2.1:1".parse().unwrap());
     let mut request = Request::post("/mcp").header("content-type", "application/json");
     if let Some(session) = session {
         request = request.header("mcp-session-id", session);

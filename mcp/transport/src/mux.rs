@@ -3,7 +3,7 @@
 //!
 //! What cannot be told apart on a shared pipe is refused (requests of the server to its client) or dropped (log messages). When the
 //! pipe ends, calls under way fail, it is opened again after a pause, and the handshake and the subscriptions are repeated. After
-//! [`MuxConfig::max_failures`] pipes in a row that answered nothing the multiplexer gives up.
+//! six pipes in a row that answered nothing the multiplexer gives up.
 
 mod backlog;
 mod calls;
@@ -44,27 +44,16 @@ pub(crate) use self::calls::{ENDED, Origin};
 pub(crate) use self::handshake::Outcome;
 pub(crate) use self::supervisor::State;
 
-/// How a pipe is shared and kept open.
+/// How a pipe is shared.
 #[derive(Clone, Copy, Debug)]
 pub struct MuxConfig {
     /// How long an answer may take. Default: 60 s.
     pub answer_timeout: Duration,
-    /// The longest line taken from the server in bytes; longer ones are dropped. Default: 16 MiB.
-    pub max_line_bytes: usize,
-    /// Pipes in a row that answered nothing before the multiplexer gives up. Default: 6, about six seconds.
-    pub max_failures: u32,
-    /// The pause before the pipe is opened again; it doubles up to 30 s. Default: 200 ms.
-    pub restart_pause: Duration,
 }
 
 impl Default for MuxConfig {
     fn default() -> Self {
-        Self {
-            answer_timeout: Duration::from_mins(1),
-            max_line_bytes: 16 << 20,
-            max_failures: 6,
-            restart_pause: Duration::from_millis(200),
-        }
+        Self { answer_timeout: Duration::from_mins(1) }
     }
 }
 
@@ -126,7 +115,7 @@ impl Mux {
             tasks: tasks.clone(),
             answered: AtomicBool::new(false),
         });
-        let (supervisor, state) = Supervisor::new(pipe, config, Arc::clone(&mux), lines, cancel.clone());
+        let (supervisor, state) = Supervisor::new(pipe, Arc::clone(&mux), lines, cancel.clone());
         tasks.spawn(supervisor.run(first));
         Ok((mux, state))
     }

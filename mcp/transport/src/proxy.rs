@@ -47,10 +47,6 @@ pub struct ProxyConfig {
     backend: Uri,
     /// The server knows POST only and is asked for its health by `ping`. Default: no.
     pub stateless: bool,
-    /// How long one attempt to connect may take. Default: 5 s.
-    pub connect_timeout: Duration,
-    /// How long the head of the answer to a POST or DELETE may take. Streams have no limit. Default: ten minutes.
-    pub answer_timeout: Duration,
 }
 
 impl ProxyConfig {
@@ -63,12 +59,7 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self {
-            backend: uri,
-            stateless: false,
-            connect_timeout: Duration::from_secs(5),
-            answer_timeout: Duration::from_mins(10),
-        })
+        Ok(Self { backend: uri, stateless: false })
     }
 }
 
@@ -94,7 +85,7 @@ impl Proxy {
             sessions,
             reopening: Reopening::default(),
             stateless: config.stateless,
-            upstream: Upstream::new(&config.backend, config.connect_timeout, config.answer_timeout),
+            upstream: Upstream::new(&config.backend),
         }))
     }
 }
@@ -313,7 +304,7 @@ fn name_no_session(parts: &mut Parts) {
 }
 
 fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
-    let client = RequestContext::of(&parts.extensions).and_then(|context| context.peer());
+    let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
     headers::prepare(&mut parts.headers, &parts.uri, client);
     Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body, to: None }
 }

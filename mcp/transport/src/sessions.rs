@@ -31,7 +31,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let context = RequestContext::of(extensions);
-        let peer = context.and_then(|context| context.peer());
+        let peer = context.map(|context| context.peer());
         Self::new(context.and_then(|context| context.identity()).as_deref(), peer)
     }
 

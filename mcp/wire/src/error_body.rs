@@ -1,4 +1,4 @@
-//! JSON-RPC error bodies as the original's proxies write them (toolhive-runner §2.2).
+//! JSON-RPC error bodies as ToolHive's proxies write them (toolhive-runner §2.2).
 
 use crate::{Id, MessageError};
 
@@ -68,7 +68,7 @@ impl<'a> ErrorBody<'a> {
         self
     }
 
-    /// Writes members in alphabetical order, as the original does for batch and revision errors.
+    /// Writes members in alphabetical order, as ToolHive does for batch and revision errors.
     #[must_use]
     pub fn alphabetical(mut self) -> Self {
         self.alphabetical = true;

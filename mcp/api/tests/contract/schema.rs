@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::document::{Contract, KINDS};
 
-/// Short names that upstream has dropped and that users' scripts still type.
+/// Short names that ToolHive has dropped and that users' scripts still type.
 const KEPT_SHORT_NAMES: [(&str, &[&str]); 1] = [("MCPServer", &["mcpserver", "mcpservers"])];
 
 /// A path on which our schema and the contract's are meant to differ.

@@ -46,6 +46,7 @@ impl ToolCallFilter {
                 Ok(request) => next.call(request).await,
                 Err(error) => {
                     tracing::error!(%error, "the real name of a tool could not be put into a call");
+                    context.deny(TOOL_CALL_FILTER, error.to_string());
                     refuse(StatusCode::BAD_REQUEST, "invalid tool call")
                 }
             },

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use mcp_http::Body;
 use mcp_middleware::response_filter::{ResponseFilter, Verdict, filter_response};
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
-use mcp_runconfig::ToolFilterParameters;
+use mcp_runconfig::{TOOL_FILTER, ToolFilterParameters};
 use mcp_wire::{Members, check_structure, same_name, splice};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -45,7 +45,7 @@ impl Middleware for ToolFilter {
         async move {
             // For the id: an answer that is withheld must reach the call that it answers.
             match next.context().read(request).await {
-                Ok(request) => filter_response(&self.0, request, next).await,
+                Ok(request) => filter_response(TOOL_FILTER, &self.0, request, next).await,
                 Err(refusal) => refusal,
             }
         }

@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::pointer::tokens;
-use super::tree::{Node, NotThere};
+use super::tree::{Node, NotThere, Work};
 
 /// What every path must start with.
 const SCOPE: &str = "/mcp_request/";
-/// More operations than any review needs; bounds the work one answer can ask for.
+/// More operations than any review needs.
 const MAX_OPERATIONS: usize = 10_000;
 
 /// A patch that is not applied. The failure policy decides what becomes of the request.
@@ -39,7 +39,7 @@ impl PatchError {
         match self {
             Self::Unsupported(_) => "Unsupported patch type from webhook",
             Self::Malformed(_) => "Malformed patch from webhook",
-            // The original lets the id be changed, and its client gets an answer to a request it never sent.
+            // ToolHive lets the id be changed, and its client gets an answer to a request it never sent.
             Self::Invalid(..) | Self::Id => "Invalid patch from webhook",
             Self::Scope(_) => "Patch must be scoped to mcp_request",
             Self::Apply(..) => "Failed to apply patch from webhook",
@@ -85,9 +85,9 @@ pub(crate) fn apply(request: &[u8], patch_type: &str, patch: &RawValue) -> Resul
     let mut document = Node::Raw(request.trim_matches([' ', '\t', '\r', '\n']));
     let id = id(&mut document);
     // `copy` alone makes more of what is there; twenty in a row could make a million times as much.
-    let mut copied = 0;
+    let (mut copied, mut work) = (0, Work::default());
     for (at, operation) in operations.iter().enumerate() {
-        run(&mut document, operation, &mut copied).map_err(|error| PatchError::Apply(at, error))?;
+        run(&mut document, operation, &mut copied, &mut work).map_err(|error| PatchError::Apply(at, error))?;
     }
     if self::id(&mut document) != id {
         return Err(PatchError::Id);
@@ -98,7 +98,7 @@ pub(crate) fn apply(request: &[u8], patch_type: &str, patch: &RawValue) -> Resul
 }
 
 fn id(document: &mut Node<'_>) -> Option<String> {
-    let id = document.get(&["id".into()]).ok()?;
+    let id = document.get(&["id".into()], &mut Work::default()).ok()?;
     let mut text = String::new();
     id.write(&mut text);
     Some(text)
@@ -121,25 +121,30 @@ fn scope(at: usize, operation: &Operation<'_>) -> Result<(), PatchError> {
     if inside { Ok(()) } else { Err(PatchError::Scope(at)) }
 }
 
-fn run<'a>(document: &mut Node<'a>, operation: &'a Operation<'a>, copied: &mut usize) -> Result<(), NotThere> {
+fn run<'a>(
+    document: &mut Node<'a>,
+    operation: &'a Operation<'a>,
+    copied: &mut usize,
+    work: &mut Work,
+) -> Result<(), NotThere> {
     // The scope's slash is the root of the request.
     let within =
         |path: &'a str| path.get(SCOPE.len() - 1..).and_then(tokens).ok_or(NotThere("the path is not a JSON pointer"));
     let path = within(&operation.path)?;
     let value = || Node::Raw(operation.value.map_or("null", RawValue::get));
     match operation.op.as_str() {
-        "add" => document.add(&path, value()),
-        "remove" => document.remove(&path).map(drop),
-        "replace" => document.get(&path).map(|node| *node = value()),
-        "test" if document.get(&path)?.same(&mut value())? => Ok(()),
+        "add" => document.add(&path, value(), work),
+        "remove" => document.remove(&path, work).map(drop),
+        "replace" => document.get(&path, work).map(|node| *node = value()),
+        "test" if document.get(&path, work)?.same(&mut value(), work)? => Ok(()),
         "test" => Err(NotThere("the test failed")),
         "copy" => {
-            let node = document.get(&within(&operation.from)?)?.clone();
+            let node = document.get(&within(&operation.from)?, work)?.clone();
             *copied += node.size();
             if *copied > MAX_REQUEST_BYTES {
                 return Err(NotThere("the request gets too long"));
             }
-            document.add(&path, node)
+            document.add(&path, node, work)
         }
         // "move": `check` let nothing else through.
         _ => {
@@ -147,8 +152,8 @@ fn run<'a>(document: &mut Node<'a>, operation: &'a Operation<'a>, copied: &mut u
             if path.len() > from.len() && path.starts_with(&from) {
                 return Err(NotThere("a value cannot be moved into itself"));
             }
-            let node = document.remove(&from)?;
-            document.add(&path, node)
+            let node = document.remove(&from, work)?;
+            document.add(&path, node, work)
         }
     }
 }

@@ -44,7 +44,7 @@ fn operations_do_what_the_rfc_says_and_leave_the_rest_as_it_was_written() {
             r#"[{"op":"replace","path":"/mcp_request/a~1b/m~0n","value":2}]"#,
             r#"{"a/b":{"m~n":2}}"#,
         ),
-        // The original counts negative positions from the end.
+        // ToolHive counts negative positions from the end.
         (r#"{"foo":[1,2,3]}"#, r#"[{"op":"remove","path":"/mcp_request/foo/-1"}]"#, r#"{"foo":[1,2]}"#),
         // Numbers, escapes and order are not the patch's business.
         (
@@ -130,6 +130,45 @@ fn a_patch_cannot_grow_or_deepen_the_request_without_end() {
     let many = vec![r#"{"op":"test","path":"/mcp_request/a","value":1}"#; 10_001];
     let result = patched(r#"{"a":1}"#, &format!("[{}]", many.join(",")));
     assert!(matches!(result, Err(PatchError::Invalid(..))), "{result:?}");
+}
+
+#[test]
+fn a_patch_cannot_keep_the_proxy_at_work() {
+    let operations = |count: usize, operation: &dyn Fn(usize) -> String| {
+        format!("[{}]", (0..count).map(operation).collect::<Vec<_>>().join(","))
+    };
+    let members = |range: std::ops::Range<usize>| range.map(|at| format!(r#""m{at}":0"#)).collect::<Vec<_>>().join(",");
+    let object = format!(r#"{{"a":{{{}}},"b":1}}"#, members(0..50_000));
+    let array = format!(r#"{{"a":[{}0],"b":1}}"#, "0,".repeat(100_000));
+    let last = "/mcp_request/a/m49999";
+    for (request, patch) in [
+        (&object, operations(9_999, &|_| format!(r#"{{"op":"test","path":"{last}","value":0}}"#))),
+        (&object, operations(9_999, &|at| format!(r#"{{"op":"add","path":"/mcp_request/a/x{at}","value":0}}"#))),
+        (&object, operations(9_999, &|at| format!(r#"{{"op":"remove","path":"/mcp_request/a/m{}"}}"#, 49_999 - at))),
+        (&array, operations(9_999, &|_| r#"{"op":"add","path":"/mcp_request/a/0","value":0}"#.to_owned())),
+        (&array, operations(9_999, &|_| r#"{"op":"remove","path":"/mcp_request/a/0"}"#.to_owned())),
+        (
+            &object,
+            operations(9_999, &|at| {
+                let (from, to) = if at % 2 == 0 { ("a", "c") } else { ("c", "a") };
+                // Opened once, it is looked through each time.
+                let open = r#"{"op":"test","path":"/mcp_request/a/m0","value":0},"#;
+                let open = if at == 0 { open } else { "" };
+                format!(r#"{open}{{"op":"move","from":"/mcp_request/{from}","path":"/mcp_request/{to}"}}"#)
+            }),
+        ),
+    ] {
+        match patched(request, &patch) {
+            Err(PatchError::Apply(_, problem)) => assert!(problem.0.contains("too much work"), "{problem}"),
+            result => panic!("{:.80}: {:.80}", patch, format!("{result:?}")),
+        }
+    }
+    // What looks long and is not: the members of two long objects in another order, and a long array that grows at its end.
+    let reversed = (0..50_000).rev().map(|at| format!(r#""m{at}":0"#)).collect::<Vec<_>>().join(",");
+    let patch = format!(r#"[{{"op":"test","path":"/mcp_request/a","value":{{{reversed}}}}}]"#);
+    assert!(patched(&object, &patch).is_ok());
+    let patch = operations(9_999, &|_| r#"{"op":"add","path":"/mcp_request/a/-","value":0}"#.to_owned());
+    assert!(patched(&array, &patch).is_ok());
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn unescape(token: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// The position that `token` names in an array of `len`; a negative one counts from the end, as the original allows.
+/// The position that `token` names in an array of `len`; a negative one counts from the end, as ToolHive allows.
 pub(crate) fn index(token: &str, len: usize) -> Option<usize> {
     let (negative, digits) = token.strip_prefix('-').map_or((false, token), |digits| (true, digits));
     let canonical = digits == "0" || !digits.starts_with('0');

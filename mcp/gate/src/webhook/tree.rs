@@ -28,50 +28,85 @@ pub(crate) struct NotThere(pub(crate) &'static str);
 
 const MISSING: NotThere = NotThere("the path does not exist");
 
+/// More than any review needs: some tens of milliseconds.
+const MAX_VISITS: usize = 1 << 23;
+/// How many bytes are parsed in the time of one visit, about.
+const BYTES_PER_VISIT: usize = 16;
+
+/// The work that is left for a document: visits to members and elements.
+#[derive(Debug)]
+pub(crate) struct Work(usize);
+
+impl Default for Work {
+    fn default() -> Self {
+        Self(MAX_VISITS)
+    }
+}
+
+impl Work {
+    fn spend(&mut self, visits: usize) -> Result<(), NotThere> {
+        self.0 = self.0.checked_sub(visits).ok_or(NotThere("the patch asks for too much work"))?;
+        Ok(())
+    }
+}
+
 impl<'a> Node<'a> {
-    pub(crate) fn get(&mut self, path: &[Cow<'_, str>]) -> Result<&mut Self, NotThere> {
+    pub(crate) fn get(&mut self, path: &[Cow<'_, str>], work: &mut Work) -> Result<&mut Self, NotThere> {
         let mut node = self;
         for token in path {
-            node = node.child(token)?;
+            node = node.child(token, work)?;
         }
         Ok(node)
     }
 
     /// Sets a member, or inserts an element before the one named or, with `-`, at the end. The parent must exist.
-    pub(crate) fn add(&mut self, path: &[Cow<'a, str>], value: Self) -> Result<(), NotThere> {
+    pub(crate) fn add(&mut self, path: &[Cow<'a, str>], value: Self, work: &mut Work) -> Result<(), NotThere> {
         let Some((last, parents)) = path.split_last() else { return Err(MISSING) };
-        if path.len() + value.depth() > MAX_DEPTH {
+        if path.len() + value.depth(work)? > MAX_DEPTH {
             return Err(NotThere("the document gets too deep"));
         }
-        match self.get(parents)?.open()? {
-            Self::Object(members) => match members.iter_mut().find(|(name, _)| name == last) {
-                Some((_, old)) => *old = value,
-                None => members.push((last.clone(), value)),
-            },
+        match self.get(parents, work)?.open(work)? {
+            Self::Object(members) => {
+                work.spend(members.len())?;
+                match members.iter_mut().find(|(name, _)| name == last) {
+                    Some((_, old)) => *old = value,
+                    None => members.push((last.clone(), value)),
+                }
+            }
             Self::Array(elements) => {
                 let at = if last == "-" { Some(elements.len()) } else { index(last, elements.len() + 1) };
-                elements.insert(at.ok_or(MISSING)?, value);
+                let at = at.ok_or(MISSING)?;
+                work.spend(elements.len() - at)?;
+                elements.insert(at, value);
             }
             Self::Raw(_) => return Err(MISSING),
         }
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<Self, NotThere> {
+    pub(crate) fn remove(&mut self, path: &[Cow<'_, str>], work: &mut Work) -> Result<Self, NotThere> {
         let Some((last, parents)) = path.split_last() else { return Err(MISSING) };
-        match self.get(parents)?.open()? {
+        match self.get(parents, work)?.open(work)? {
             Self::Object(members) => {
+                work.spend(members.len())?;
                 let at = members.iter().position(|(name, _)| name == last).ok_or(MISSING)?;
                 Ok(members.remove(at).1)
             }
-            Self::Array(elements) => Ok(elements.remove(index(last, elements.len()).ok_or(MISSING)?)),
+            Self::Array(elements) => {
+                let at = index(last, elements.len()).ok_or(MISSING)?;
+                work.spend(elements.len() - at)?;
+                Ok(elements.remove(at))
+            }
             Self::Raw(_) => Err(MISSING),
         }
     }
 
-    fn child(&mut self, token: &str) -> Result<&mut Self, NotThere> {
-        match self.open()? {
-            Self::Object(members) => members.iter_mut().find(|(name, _)| name == token).map(|(_, value)| value),
+    fn child(&mut self, token: &str, work: &mut Work) -> Result<&mut Self, NotThere> {
+        match self.open(work)? {
+            Self::Object(members) => {
+                work.spend(members.len())?;
+                members.iter_mut().find(|(name, _)| name == token).map(|(_, value)| value)
+            }
             Self::Array(elements) => index(token, elements.len()).and_then(|at| elements.get_mut(at)),
             Self::Raw(_) => None,
         }
@@ -79,8 +114,9 @@ impl<'a> Node<'a> {
     }
 
     /// Opens an object or an array; a scalar stays as it is.
-    fn open(&mut self) -> Result<&mut Self, NotThere> {
+    fn open(&mut self, work: &mut Work) -> Result<&mut Self, NotThere> {
         if let Self::Raw(text) = self {
+            work.spend(text.len() / BYTES_PER_VISIT)?;
             let broken = |_| NotThere("the document is not JSON");
             match text.as_bytes().first() {
                 Some(b'{') => {
@@ -99,12 +135,23 @@ impl<'a> Node<'a> {
     }
 
     /// How deep it is opened.
-    fn depth(&self) -> usize {
+    fn depth(&self, work: &mut Work) -> Result<usize, NotThere> {
+        work.spend(1)?;
+        let mut deepest = 0;
         match self {
-            Self::Raw(_) => 0,
-            Self::Object(members) => 1 + members.iter().map(|(_, value)| value.depth()).max().unwrap_or(0),
-            Self::Array(elements) => 1 + elements.iter().map(Self::depth).max().unwrap_or(0),
+            Self::Raw(_) => return Ok(0),
+            Self::Object(members) => {
+                for (_, value) in members {
+                    deepest = deepest.max(value.depth(work)?);
+                }
+            }
+            Self::Array(elements) => {
+                for value in elements {
+                    deepest = deepest.max(value.depth(work)?);
+                }
+            }
         }
+        Ok(1 + deepest)
     }
 
     /// Its length as text, about.
@@ -147,13 +194,16 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether both stand for one JSON value (RFC 6902 §4.6): numbers by value, members in any order.
-    pub(crate) fn same(&mut self, other: &mut Self) -> Result<bool, NotThere> {
-        Ok(match (self.open()?, other.open()?) {
+    /// Whether both stand for one JSON value (RFC 6902 §4.6): numbers by value, members in any order. Those of `other` are sorted.
+    pub(crate) fn same(&mut self, other: &mut Self, work: &mut Work) -> Result<bool, NotThere> {
+        Ok(match (self.open(work)?, other.open(work)?) {
             (Self::Object(a), Self::Object(b)) if a.len() == b.len() => {
+                b.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
                 for (name, value) in a {
-                    let Some((_, other)) = b.iter_mut().find(|(other, _)| other == name) else { return Ok(false) };
-                    if !value.same(other)? {
+                    work.spend(1)?;
+                    let other = b.binary_search_by(|(other, _)| other.cmp(name)).ok().and_then(|at| b.get_mut(at));
+                    let Some((_, other)) = other else { return Ok(false) };
+                    if !value.same(other, work)? {
                         return Ok(false);
                     }
                 }
@@ -161,7 +211,8 @@ impl<'a> Node<'a> {
             }
             (Self::Array(a), Self::Array(b)) if a.len() == b.len() => {
                 for (value, other) in a.iter_mut().zip(b) {
-                    if !value.same(other)? {
+                    work.spend(1)?;
+                    if !value.same(other, work)? {
                         return Ok(false);
                     }
                 }

@@ -3,6 +3,7 @@
 
 mod build;
 mod chain;
+mod denials;
 mod endpoint;
 mod outcomes;
 mod reviews;

@@ -199,7 +199,7 @@ impl Proxy {
 
     /// Sends a request as the client at `address`.
     pub(crate) async fn send_from(&self, address: [u8; 4], request: Request<Body>) -> Answer {
-        let context = self.chain.context(Some(SocketAddr::from((address, 51874))));
+        let context = self.chain.context(SocketAddr::from((address, 51874)));
         let response = self.chain.serve(&context, request, &self.backend).await;
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();

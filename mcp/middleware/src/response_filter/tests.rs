@@ -39,6 +39,15 @@ fn withheld() -> Withheld {
     Withheld { id: Some("7".into()) }
 }
 
+/// What the client gets of `response`.
+async fn filtered<F>(filter: &Arc<F>, response: Response<Body>, withheld: Withheld, share: Share) -> Response<Body>
+where
+    F: ResponseFilter + 'static,
+{
+    let refuse = |reason: &str| json(StatusCode::INTERNAL_SERVER_ERROR, withheld.body(reason));
+    super::filtered(filter, response, &withheld, share).await.unwrap_or_else(refuse)
+}
+
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 

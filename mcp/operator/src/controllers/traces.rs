@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 
 use crate::{guards::TEMPLATE_HASH, reference::SecretValue};
 
-/// How the children of workloads of this kind are marked. What upstream's runner made carries `toolhive: "true"` too,
+/// How the children of workloads of this kind are marked. What ToolHive's runner made carries `toolhive: "true"` too,
 /// and is taken over.
 pub(super) fn marks(kind: &str) -> Marks {
     Marks { adopts: made_by_platform, ..Marks::of(format!("portcullis-{}", kind.to_lowercase())) }

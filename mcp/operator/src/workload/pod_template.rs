@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    // Manifests that upstream takes are taken unchanged.
+    // Manifests that ToolHive takes are taken unchanged.
     #[test]
     fn a_field_that_is_not_known_is_named_and_keeps_nothing_else_from_its_place() {
         let template = json!({"spec": {

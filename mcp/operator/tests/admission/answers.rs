@@ -106,7 +106,7 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
     for admission in ["deny", "warn"] {
         let operator = gate.serving(&["--admission", admission]).await;
         let name = |suffix: &str| format!("{admission}-{suffix}");
-        // Upstream's operator takes it and does nothing with it.
+        // ToolHive's operator takes it and does nothing with it.
         let profile = json!({"permissionProfile": {"type": "configmap", "name": "absent-profile", "key": "p.json"}});
         let secret = json!({"secrets": [{"name": "absent-secret", "key": "k"}]});
         let reference = json!({"name": "absent-secret", "key": "k"});

@@ -1,4 +1,4 @@
-//! Fields of upstream's newest contract, and manifests that say more than this version knows.
+//! Fields of ToolHive's newest contract, and manifests that say more than this version knows.
 
 use mcp_operator::subject::Subject as _;
 use portcullis::controller::EventType;

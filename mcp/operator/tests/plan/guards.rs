@@ -178,7 +178,7 @@ fn users_cannot_forge_the_gate_of_their_proxy() {
     assert!(deployment(&world.plan())["metadata"].get("annotations").is_none());
 }
 
-// The rule: the operator never writes upstream's call home.
+// The rule: the operator never writes ToolHive's call home.
 #[test]
 fn usage_metrics_are_never_written() {
     assert!(!run_config(&World::gated().plan()).contains("usagemetrics"));

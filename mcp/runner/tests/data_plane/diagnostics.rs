@@ -52,9 +52,13 @@ async fn a_taken_diagnostics_port_does_not_stop_the_proxy() {
     let backend = Recorder::start().await;
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let _taken = TcpListener::bind(taken).await.unwrap();
-    let runner = Runner::http(&backend.url(), &json!({"telemetry_config": {"prometheusPort": taken.port()}})).await;
+    let telemetry = json!({"prometheusPort": taken.port(), "metricsOnTransportPort": false});
+    let runner = Runner::http(&backend.url(), &json!({"telemetry_config": telemetry})).await;
     let free = diagnostics(&runner).await;
     assert_ne!(free, taken);
+    assert_eq!(runner.log().matches("trying a free port").count(), 1);
+    let elsewhere = runner.get("/metrics").await;
+    assert!(elsewhere.body.contains(&format!("on port {}\n", free.port())), "{}", elsewhere.body);
     assert!(get(free, "/metrics").await.starts_with("HTTP/1.1 200"));
     assert_eq!(runner.get("/readyz").await.status, 200);
 }
@@ -63,7 +67,7 @@ async fn a_taken_diagnostics_port_does_not_stop_the_proxy() {
 async fn a_server_that_fails_its_checks_is_a_metric_and_never_the_end_of_the_proxy() {
     let environment = [("TOOLHIVE_HEALTH_CHECK_INTERVAL", "50ms"), ("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT", "1s")];
     let runner = Runner::http_with(&format!("http://{}", free_address()), &json!({}), &environment).await;
-    // Upstream ends its process after five.
+    // ToolHive ends its process after five.
     eventually("ten failed checks", || async {
         let metrics = runner.get("/metrics").await.body;
         let failed = metrics.lines().find_map(|line| line.strip_prefix("mcp_runner_backend_failed_checks_total "))?;

@@ -15,9 +15,15 @@ use super::calls::{Call, Reply};
 use super::handshake::INITIALIZED;
 use super::queue::Queued;
 use super::rewrite::{Params, request_line};
-use super::{Mux, MuxConfig, dispatch};
+use super::{Mux, dispatch};
 use crate::pipe::{OpenPipe, Pipe, lines};
 
+/// The longest line taken from the server in bytes; longer ones are dropped.
+const MAX_LINE: usize = 16 << 20;
+/// Pipes in a row that answered nothing before the multiplexer gives up: about six seconds.
+const MAX_FAILURES: u32 = 6;
+/// The pause before the pipe is opened again; it doubles up to [`MAX_PAUSE`].
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lines that are written with one system call: so many, or so many bytes.
@@ -42,7 +48,6 @@ pub(crate) enum State {
 /// Keeps the pipe open.
 pub(super) struct Supervisor {
     pipe: Arc<dyn Pipe>,
-    config: MuxConfig,
     mux: Arc<Mux>,
     lines: mpsc::UnboundedReceiver<Queued>,
     state: watch::Sender<State>,
@@ -52,13 +57,12 @@ pub(super) struct Supervisor {
 impl Supervisor {
     pub(super) fn new(
         pipe: Arc<dyn Pipe>,
-        config: MuxConfig,
         mux: Arc<Mux>,
         lines: mpsc::UnboundedReceiver<Queued>,
         cancel: CancellationToken,
     ) -> (Self, watch::Receiver<State>) {
         let (state, watched) = watch::channel(State::Running);
-        (Self { pipe, config, mux, lines, state, cancel }, watched)
+        (Self { pipe, mux, lines, state, cancel }, watched)
     }
 
     pub(super) async fn run(mut self, first: OpenPipe) {
@@ -80,13 +84,13 @@ impl Supervisor {
             }
             self.mux.calls.fail_all();
             failures = if self.mux.take_answered() { 1 } else { failures + 1 };
-            if failures >= self.config.max_failures {
+            if failures >= MAX_FAILURES {
                 tracing::error!(starts = failures, "gave up on the MCP server's process: it ends without answering");
                 // From here on every call fails at once: the queue has no reader.
                 self.state.send_replace(State::Failed);
                 return;
             }
-            let pause = (self.config.restart_pause * 2_u32.saturating_pow(failures - 1)).min(MAX_PAUSE);
+            let pause = (RESTART_PAUSE * 2_u32.saturating_pow(failures - 1)).min(MAX_PAUSE);
             tracing::warn!(?pause, "starting the MCP server's process again after a pause");
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -105,8 +109,7 @@ impl Supervisor {
         let OpenPipe { read, write, mut end } = open;
         let mut reader = JoinSet::new();
         let mux = Arc::clone(&self.mux);
-        let limit = self.config.max_line_bytes;
-        reader.spawn(async move { lines::read(read, limit, |line| dispatch::line(&mux, &line)).await });
+        reader.spawn(async move { lines::read(read, MAX_LINE, |line| dispatch::line(&mux, &line)).await });
         let why = tokio::select! {
             () = self.cancel.cancelled() => "it was asked to",
             () = end.ended() => "of itself",

@@ -14,6 +14,10 @@ use super::headers::remove_hop_by_hop;
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
 const CONNECT_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+/// How long one attempt to connect may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the head of the answer to a POST or DELETE may take. Streams have no limit.
+const ANSWER: Duration = Duration::from_mins(10);
 const MAX_REDIRECTS: usize = 10;
 
 /// Why there is no answer.
@@ -66,14 +70,13 @@ pub(super) struct Upstream {
     /// A path that replaces the request's.
     path: Option<String>,
     query: Option<String>,
-    answer_timeout: Duration,
 }
 
 impl Upstream {
-    pub(super) fn new(backend: &Uri, connect_timeout: Duration, answer_timeout: Duration) -> Self {
+    pub(super) fn new(backend: &Uri) -> Self {
         let authority = backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost"));
         let path = Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned);
-        let how = Connecting { timeout: Some(connect_timeout), ..Connecting::default() };
+        let how = Connecting { timeout: Some(CONNECT), ..Connecting::default() };
         // Without a user and a password, which are no part of a Host.
         let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
         Self {
@@ -83,7 +86,6 @@ impl Upstream {
             authority,
             path,
             query: backend.query().filter(|query| !query.is_empty()).map(str::to_owned),
-            answer_timeout,
         }
     }
 
@@ -94,7 +96,7 @@ impl Upstream {
         if outgoing.method == Method::GET {
             return self.follow(outgoing).await;
         }
-        tokio::time::timeout(self.answer_timeout, self.follow(outgoing)).await.map_err(|_| UpstreamError::Timeout)?
+        tokio::time::timeout(ANSWER, self.follow(outgoing)).await.map_err(|_| UpstreamError::Timeout)?
     }
 
     async fn follow(&self, outgoing: &Outgoing) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     fn upstream(backend: &'static str) -> Upstream {
-        Upstream::new(&Uri::from_static(backend), Duration::ZERO, Duration::ZERO)
+        Upstream::new(&Uri::from_static(backend))
     }
 
     #[test]

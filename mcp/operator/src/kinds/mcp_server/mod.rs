@@ -33,7 +33,7 @@ use crate::{
 
 use backend::Backend;
 
-/// What the warning about `spec.permissionProfile` says, in the words of upstream's event.
+/// What the warning about `spec.permissionProfile` says, in the words of ToolHive's event.
 const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
 

@@ -136,7 +136,7 @@ pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
     each.collect()
 }
 
-/// A file with the upper-case identifier that upstream gives it, unique per webhook, purpose, Secret and key. The
+/// A file with the upper-case identifier that ToolHive gives it, unique per webhook, purpose, Secret and key. The
 /// identifier names directory and volume.
 fn secret_file(purpose: &str, file: &'static str, content: Content, reference: &SecretKeyRef) -> SecretFile {
     let hash = short_hash(&format!("{}/{}", reference.name, reference.key));
