@@ -53,7 +53,7 @@ pub struct Connecting {
     pub tls: Option<ClientConfig>,
     /// How long opening one may take, from the server's name to the end of the TLS handshake. `None`: as long as the operating system waits.
     pub timeout: Option<Duration>,
-    /// Spells headers as the original does, for receivers that are not blind to case.
+    /// Spells headers as ToolHive does, for receivers that are not blind to case.
     pub title_case: bool,
 }
 
