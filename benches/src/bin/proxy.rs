@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use portcullis_benches::proxy::caller::{self, Load};
+use portcullis_benches::proxy::caller::{self, Client, Load};
 use portcullis_benches::proxy::figures::{Round, Row, table};
 use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
 use portcullis_benches::proxy::workload::Workload;
@@ -24,7 +24,9 @@ const RELAY: &str = "a relay of bytes";
 const PEER: &str = "Go's reverse proxy";
 /// The CPU on which latencies are taken.
 const FIRST: &str = "0";
-const TWO_CALLS: &str = "two HTTPS calls alone";
+/// Two HTTPS calls without a runner, and who makes them.
+const TWO_CALLS: [(&str, Client); 2] =
+    [("two calls of hyper's", Client::Hyper), ("two calls, bytes ready", Client::Bytes)];
 
 /// MCP calls through the runner: latency, CPU time, memory
 #[derive(Parser, Debug)]
@@ -104,6 +106,8 @@ enum Role {
         watched: Option<u32>,
         #[arg(long)]
         webhooks: Option<PathBuf>,
+        #[arg(long, value_enum, default_value = "bytes")]
+        client: Client,
     },
 }
 
@@ -117,10 +121,10 @@ async fn main() -> Result<()> {
         Some(Role::Backend { listen: Some(address), instructions }) => backend::serve_http(address, instructions).await,
         Some(Role::Relay { listen, backend }) => relay::serve(listen, backend).await,
         Some(Role::Webhooks { listen, folder }) => webhooks::serve(listen, &folder).await,
-        Some(Role::Call { address, sessions, calls, workload, watched, webhooks }) => {
+        Some(Role::Call { address, sessions, calls, workload, watched, webhooks, client }) => {
             let load = Load { sessions, calls };
             let measured = match webhooks {
-                Some(folder) => caller::call_webhooks(address, &folder, load).await?,
+                Some(folder) => caller::call_webhooks(address, &folder, client, load).await?,
                 None => caller::call(address, workload, load, watched).await?,
             };
             println!("{}", serde_json::to_string(&measured)?);
@@ -299,7 +303,7 @@ impl Run {
                 if target.name == RUNNER { binary("mcp-runner")? } else { self.baseline.clone().unwrap_or_default() };
             gated.push(Target::of(target.name, Listening::runner(folder, &path, &behind, &chain).await?));
         }
-        let mut alone = Vec::new();
+        let mut alone = [Vec::new(), Vec::new()];
         let load = [Load { sessions: 1, calls: 1000 }, Load { sessions: 8, calls: 500 }];
         let servers = [server.pid()?, hooks.pid()?];
         for round in 0..=self.rounds {
@@ -310,30 +314,42 @@ impl Run {
                 }
             }
             let all = [servers[1], std::process::id()];
-            proc::move_to(FIRST, &all)?;
-            let one = call_webhooks(hooks.address, folder, load[0]).await?;
-            proc::move_to(&self.cpus, &all)?;
-            let several = call_webhooks(hooks.address, folder, load[1]).await?;
-            if round > 0 {
-                alone.push(Round { one, several });
+            for ((_, client), row) in TWO_CALLS.iter().zip(&mut alone) {
+                proc::move_to(FIRST, &all)?;
+                let one = call_webhooks(hooks.address, folder, *client, load[0]).await?;
+                proc::move_to(&self.cpus, &all)?;
+                let several = call_webhooks(hooks.address, folder, *client, load[1]).await?;
+                if round > 0 {
+                    row.push(Round { one, several });
+                }
             }
         }
-        let alone = Row { workload: "webhooks", proxy: TWO_CALLS, rounds: alone, peak: None };
+        let alone = TWO_CALLS.iter().zip(alone).map(|((name, _), rounds)| Row {
+            workload: "webhooks",
+            proxy: name,
+            rounds,
+            peak: None,
+        });
+        let alone: Vec<Row> = alone.collect();
         let mut all = Vec::new();
         let mut text = Vec::new();
         for (plain, gated) in plain.into_iter().zip(gated) {
             let (plain, gated) = (plain.end("webhooks, none").await?, gated.end("webhooks").await?);
             let (title, name) = (format!("{}, two webhooks", gated.proxy), gated.proxy);
             let added = gated.added(&plain, |round| round.one.p50);
-            let two = median(alone.rounds.iter().map(|round| round.one.p50).collect());
             let without = Row { proxy: "without webhooks", ..plain };
             let with = Row { proxy: "with two webhooks", ..gated };
-            text.push(table(&title, &[&without, &with, &alone], Some(&without), &with, None));
-            let times = shown(added.zip(two).map(|(added, two)| added / two), 2);
-            text.push(format!("{name}: the webhooks add {times} times what two HTTPS calls alone take (p50)\n"));
+            let rows: Vec<&Row> = [&without, &with].into_iter().chain(&alone).collect();
+            text.push(table(&title, &rows, Some(&without), &with, None));
+            for calls in &alone {
+                let two = median(calls.rounds.iter().map(|round| round.one.p50).collect());
+                let times = shown(added.zip(two).map(|(added, two)| added / two), 2);
+                text.push(format!("{name}: the webhooks add {times} times what {} take (p50)", calls.proxy));
+            }
+            text.push(String::new());
             all.extend([Row { proxy: name, ..without }, Row { proxy: name, ..with }]);
         }
-        all.push(alone);
+        all.extend(alone);
         server.stop().await?;
         hooks.stop().await?;
         Ok(Taken { rows: all, text: text.join("\n") })

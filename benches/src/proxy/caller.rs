@@ -6,7 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
 use futures::future::try_join_all;
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 use serde::{Deserialize, Serialize};
@@ -15,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::http::{Connection, post};
-use super::webhooks;
+use super::webhooks::{self, Signed};
 use super::workload::Workload;
 use crate::proc;
 
@@ -51,10 +56,61 @@ pub async fn call(address: SocketAddr, workload: Workload, load: Load, watched: 
     measure(sessions, load.calls, watched, async |session, id| session.call(workload, id).await).await
 }
 
+/// Who makes the two HTTPS calls of a runner with two webhooks, without a runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Client {
+    /// hyper's, as programs use it.
+    Hyper,
+    /// One that sends bytes which are ready: the least that calls can take.
+    Bytes,
+}
+
+impl Client {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hyper => "hyper",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// Makes the two HTTPS calls of a runner with two webhooks, without a runner; each pair counts as one call.
-pub async fn call_webhooks(address: SocketAddr, folder: &Path, load: Load) -> Result<Measured> {
-    let callers = try_join_all((0..load.sessions).map(|_| Webhooks::open(address, folder))).await?;
-    measure(callers, load.calls, None, async |caller, _| caller.call().await).await
+pub async fn call_webhooks(address: SocketAddr, folder: &Path, client: Client, load: Load) -> Result<Measured> {
+    let signed = || ["mutate", "validate"].map(|path| Signed::new(address, path, &Workload::Json.call(1)));
+    let tls = webhooks_tls(folder)?;
+    if client == Client::Bytes {
+        let callers = (0..load.sessions).map(|_| Webhooks::open(address, tls.clone(), signed()));
+        return measure(try_join_all(callers).await?, load.calls, None, async |caller, _| caller.call().await).await;
+    }
+    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
+    let client = Pool::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(https);
+    let callers = (0..load.sessions).map(|_| (client.clone(), signed())).collect();
+    measure(callers, load.calls, None, async |(client, requests), _| {
+        let start = Instant::now();
+        for request in requests {
+            let (head, body) = client.request(request.request()?).await?.into_parts();
+            check_allowed(head.status.as_u16(), &body.collect().await?.to_bytes())?;
+        }
+        Ok(start.elapsed())
+    })
+    .await
+}
+
+fn webhooks_tls(folder: &Path) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(folder.join(webhooks::CA))? {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn check_allowed(status: u16, body: &[u8]) -> Result<()> {
+    let text = String::from_utf8_lossy(body);
+    ensure!(status == 200 && text.contains(r#""allowed":true"#), "{status} of a webhook: {text}");
+    Ok(())
 }
 
 #[allow(clippy::cast_precision_loss, reason = "figures to look at")]
@@ -155,28 +211,19 @@ struct Webhooks {
 }
 
 impl Webhooks {
-    async fn open(address: SocketAddr, folder: &Path) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(folder.join(webhooks::CA))? {
-            roots.add(certificate?)?;
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let config = config.with_root_certificates(roots).with_no_client_auth();
+    async fn open(address: SocketAddr, tls: ClientConfig, requests: [Signed; 2]) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("localhost")?;
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        let requests = ["mutate", "validate"].map(|path| webhooks::request(address, path, &Workload::Json.call(1)));
-        Ok(Self { connection: Connection::over(stream), requests })
+        let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
+        Ok(Self { connection: Connection::over(stream), requests: requests.map(|request| request.bytes()) })
     }
 
     async fn call(&mut self) -> Result<Duration> {
         let start = Instant::now();
         for request in &self.requests {
             let (head, body) = self.connection.exchange(request).await?;
-            let text = String::from_utf8_lossy(&body);
-            ensure!(head.status == 200 && text.contains(r#""allowed":true"#), "{} of a webhook: {text}", head.status);
+            check_allowed(head.status, &body)?;
         }
         Ok(start.elapsed())
     }

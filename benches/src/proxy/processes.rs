@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use super::caller::{Load, Measured};
+use super::caller::{Client, Load, Measured};
 use super::workload::Workload;
 
 /// A process that listens.
@@ -122,8 +122,9 @@ pub async fn call(address: SocketAddr, workload: Workload, load: Load, watched: 
 }
 
 /// Starts a caller of the webhooks alone.
-pub async fn call_webhooks(address: SocketAddr, folder: &Path, load: Load) -> Result<Measured> {
-    caller(address, load, vec!["--webhooks".into(), PathBuf::from(folder).into()]).await
+pub async fn call_webhooks(address: SocketAddr, folder: &Path, client: Client, load: Load) -> Result<Measured> {
+    let client = ["--client".into(), client.name().into()];
+    caller(address, load, [vec!["--webhooks".into(), PathBuf::from(folder).into()], client.into()].concat()).await
 }
 
 async fn caller(address: SocketAddr, load: Load, arguments: Vec<OsString>) -> Result<Measured> {

@@ -6,6 +6,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use aws_lc_rs::hmac;
+use bytes::Bytes;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use http_body_util::Full;
 use jiff::Timestamp;
 use mcp_runconfig::webhook::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
 use portcullis_e2e::certificates;
@@ -50,22 +54,49 @@ pub fn chain(address: SocketAddr, folder: &Path) -> [Value; 2] {
     })
 }
 
-/// The request that a runner sends for this MCP message, as long as one of its own.
-pub(super) fn request(address: SocketAddr, path: &str, message: &str) -> Vec<u8> {
-    let now = Timestamp::now();
-    let body = format!(
-        r#"{{"version":"v0.1.0","uid":"6dbe3b4c-6f3c-4f0e-8f0a-0a4c6f0f7c11","timestamp":"{now}","principal":{{"sub":"local","name":"local"}},"mcp_request":{message},"context":{{"server_name":"bench","source_ip":"127.0.0.1:40000","transport":"streamable-http"}}}}"#
-    );
-    let seconds = now.as_second();
-    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
-    let mut signature = String::new();
-    for byte in hmac::sign(&key, format!("{seconds}.{body}").as_bytes()).as_ref() {
-        // Writing to a String cannot fail.
-        let _ = write!(signature, "{byte:02x}");
+/// A request as a runner sends it for an MCP message, signed.
+#[derive(Debug)]
+pub(super) struct Signed {
+    port: u16,
+    path: &'static str,
+    seconds: i64,
+    signature: String,
+    body: Bytes,
+}
+
+impl Signed {
+    /// The request to the webhook at `path` for this MCP message.
+    pub(super) fn new(address: SocketAddr, path: &'static str, message: &str) -> Self {
+        let now = Timestamp::now();
+        let body = format!(
+            r#"{{"version":"v0.1.0","uid":"6dbe3b4c-6f3c-4f0e-8f0a-0a4c6f0f7c11","timestamp":"{now}","principal":{{"sub":"local","name":"local"}},"mcp_request":{message},"context":{{"server_name":"bench","source_ip":"127.0.0.1:40000","transport":"streamable-http"}}}}"#
+        );
+        let seconds = now.as_second();
+        let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+        let mut signature = "sha256=".to_owned();
+        for byte in hmac::sign(&key, format!("{seconds}.{body}").as_bytes()).as_ref() {
+            // Writing to a String cannot fail.
+            let _ = write!(signature, "{byte:02x}");
+        }
+        Self { port: address.port(), path, seconds, signature, body: body.into() }
     }
-    let (length, port) = (body.len(), address.port());
-    format!(
-        "POST /{path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n{TIMESTAMP_HEADER}: {seconds}\r\n{SIGNATURE_HEADER}: sha256={signature}\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-    .into_bytes()
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let Self { port, path, seconds, signature, body } = self;
+        let head = format!(
+            "POST /{path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n{TIMESTAMP_HEADER}: {seconds}\r\n{SIGNATURE_HEADER}: {signature}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    /// It, for a client that makes the bytes itself.
+    pub(super) fn request(&self) -> Result<Request<Full<Bytes>>> {
+        let request = Request::post(format!("https://localhost:{}/{}", self.port, self.path))
+            .header(CONTENT_TYPE, "application/json")
+            .header(TIMESTAMP_HEADER, self.seconds)
+            .header(SIGNATURE_HEADER, &self.signature);
+        Ok(request.body(Full::new(self.body.clone()))?)
+    }
 }
