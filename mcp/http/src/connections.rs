@@ -97,7 +97,8 @@ struct Connection {
 #[derive(Debug)]
 struct Idle {
     since: Instant,
-    connection: Connection,
+    /// In a box, as it is some kilobytes and moves several times a request.
+    connection: Box<Connection>,
 }
 
 impl Connection {
@@ -163,7 +164,12 @@ impl Connections {
         }
     }
 
-    async fn driven(&self, response: Response<Incoming>, mut connection: Connection, ended: bool) -> Response<Body> {
+    async fn driven(
+        &self,
+        response: Response<Incoming>,
+        mut connection: Box<Connection>,
+        ended: bool,
+    ) -> Response<Body> {
         let (parts, incoming) = response.into_parts();
         let body = if incoming.is_end_stream() {
             if !ended && !poll_fn(|cx| Poll::Ready(connection.drive(cx))).await {
@@ -178,7 +184,7 @@ impl Connections {
     }
 
     /// A connection that was used before on this thread and is still open.
-    async fn take(&self, address: Option<SocketAddr>) -> Option<Connection> {
+    async fn take(&self, address: Option<SocketAddr>) -> Option<Box<Connection>> {
         let here = thread::current().id();
         let fits = |connection: &Connection| {
             connection.opened_on == here && address.is_none_or(|address| connection.peer == address)
@@ -195,7 +201,7 @@ impl Connections {
         }
     }
 
-    fn keep(&self, connection: Connection) {
+    fn keep(&self, connection: Box<Connection>) {
         if !connection.sender.is_ready() {
             return;
         }
@@ -209,7 +215,7 @@ impl Connections {
     }
 
     /// Without `address`, whatever address of the server answers first.
-    async fn connect(&self, address: Option<SocketAddr>) -> Result<Connection, Failure> {
+    async fn connect(&self, address: Option<SocketAddr>) -> Result<Box<Connection>, Failure> {
         let to = match address {
             None => self.0.server.clone(),
             Some(address) => {
@@ -220,7 +226,7 @@ impl Connections {
         let peer = peer(&stream).ok_or_else(|| Failure::Unreachable("it has ended already".into()))?;
         let handshake = http1::Builder::new().title_case_headers(self.0.title_case).handshake(stream).await;
         let (sender, driver) = handshake.map_err(|error| Failure::Unreachable(error.into()))?;
-        Ok(Connection { sender, driver, peer, opened_on: thread::current().id() })
+        Ok(Box::new(Connection { sender, driver, peer, opened_on: thread::current().id() }))
     }
 }
 
@@ -285,7 +291,7 @@ struct Driven {
     connections: Connections,
     incoming: Incoming,
     /// `None` when it has ended or was given back.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     ahead: Option<Result<Frame<Bytes>, BoxError>>,
     over: bool,
 }
