@@ -71,11 +71,17 @@ impl Bodies {
 /// # Errors
 /// The body is not a message that every parser reads alike.
 pub async fn read_message<T: Send + 'static>(body: Bytes, held: T) -> Result<(OwnedMessage, T), MessageError> {
-    if body.len() < LONG {
-        return OwnedMessage::read(body).map(|message| (message, held));
-    }
-    let reading = spawn_blocking(move || OwnedMessage::read(body).map(|message| (message, held)));
+    let reading = beside(body.len(), move || OwnedMessage::read(body).map(|message| (message, held)));
     reading.await.unwrap_or(Err(MessageError::Envelope("its reader panicked")))
+}
+
+/// Works on a body of `length` bytes, beside the thread that serves other clients where that is long; the work goes on there even if nobody
+/// waits for it any more. `None`: it panicked.
+pub(crate) async fn beside<T: Send + 'static>(length: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if length < LONG {
+        return Some(work());
+    }
+    spawn_blocking(work).await.ok()
 }
 
 #[cfg(test)]

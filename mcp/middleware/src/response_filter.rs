@@ -24,7 +24,7 @@ use mcp_wire::{ErrorBody, OwnedMessage, code};
 use self::content::Content;
 use self::events::{FilteredEvents, filter_events};
 use self::held::held;
-use crate::bodies::{LONG, MAX_ANSWER};
+use crate::bodies::{MAX_ANSWER, beside};
 use crate::chain::Next;
 
 /// The longest event that is held until it is complete, in bytes.
@@ -77,7 +77,7 @@ where
 #[derive(Clone, Debug)]
 struct Withheld {
     /// The request's id as JSON text.
-    id: Option<Box<str>>,
+    id: Option<Arc<str>>,
 }
 
 impl Withheld {
@@ -112,7 +112,11 @@ where
         content @ (Content::Json | Content::Unknown) => {
             let (mut head, body) = response.into_parts();
             let body = read(body, MAX_ANSWER, REST, &mut share).await.map_err(|error| why(&error))?;
-            let (body, share) = off_thread(filter, body, share, content == Content::Unknown, withheld).await?;
+            let (length, filter, withheld) = (body.len(), Arc::clone(filter), withheld.clone());
+            let may_be_events = content == Content::Unknown;
+            // The share goes along: the body takes its memory until then, even if the client has left.
+            let filtering = move || whole(&*filter, &body, may_be_events, &withheld).map(|body| (body, share));
+            let (body, share) = beside(length, filtering).await.unwrap_or(Err("its filter panicked"))?;
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
             Ok(Response::from_parts(head, held(body, share).map_err(|_| NO_ROOM)?))
         }
@@ -129,26 +133,6 @@ fn why(error: &ReadError) -> &'static str {
         ReadError::NoRoom => NO_ROOM,
         _ => "it broke off",
     }
-}
-
-/// As [`whole`], beside the thread that serves other clients where the body is long. It holds the body's share of the memory until then,
-/// even if the client has left.
-async fn off_thread<F>(
-    filter: &Arc<F>,
-    body: Bytes,
-    share: Share,
-    may_be_events: bool,
-    withheld: &Withheld,
-) -> Result<(Bytes, Share), &'static str>
-where
-    F: ResponseFilter + 'static,
-{
-    if body.len() < LONG {
-        return whole(&**filter, &body, may_be_events, withheld).map(|body| (body, share));
-    }
-    let (filter, withheld) = (Arc::clone(filter), withheld.clone());
-    let filtering = move || whole(&*filter, &body, may_be_events, &withheld).map(|body| (body, share));
-    tokio::task::spawn_blocking(filtering).await.unwrap_or(Err("its filter panicked"))
 }
 
 /// Filters a whole body, as JSON and, where it `may_be_events`, as a stream that has ended; `Err` says why it is withheld.

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 
 use super::events::Events;
 use super::*;
+use crate::bodies::LONG;
 
 /// Withholds what has the word `secret`, puts `new` in place of `old`.
 struct Words;
