@@ -12,8 +12,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::TokioExecutor;
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -23,6 +23,7 @@ use super::http::{Connection, post};
 use super::webhooks::{self, Signed};
 use super::workload::Workload;
 use crate::proc;
+use crate::webhook::client;
 
 /// The request that opens a session.
 pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
@@ -97,14 +98,11 @@ pub async fn call_webhooks(address: SocketAddr, folder: &Path, client: Client, l
     .await
 }
 
+/// The TLS of the callers of webhook servers, without ALPN: hyper's client refuses one that is set already.
 fn webhooks_tls(folder: &Path) -> Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(folder.join(webhooks::CA))? {
-        roots.add(certificate?)?;
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    let mut config = ClientConfig::clone(&*client::tls(&std::fs::read_to_string(folder.join(webhooks::CA))?)?);
+    config.alpn_protocols.clear();
+    Ok(config)
 }
 
 fn check_allowed(status: u16, body: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::client::Caller;
-use crate::peers;
+use crate::{peers, proc};
 
 /// Time for a server to take its first connection.
 const START: Duration = Duration::from_secs(30);
@@ -155,9 +155,5 @@ pub fn pin() -> Option<&'static str> {
     if std::thread::available_parallelism().ok()?.get() < 2 {
         return None;
     }
-    let moved = std::process::Command::new("taskset")
-        .args(["-cp", "1", &std::process::id().to_string()])
-        .stdout(Stdio::null())
-        .status();
-    moved.is_ok_and(|status| status.success()).then_some("0")
+    proc::move_to("1", &[std::process::id()]).is_ok().then_some("0")
 }
