@@ -1,7 +1,7 @@
 //! Answers that a proxy gives itself.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use mcp_wire::ErrorBody;
 
@@ -20,6 +20,12 @@ pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
 /// A JSON-RPC error as a plain JSON answer, whatever the client accepts (toolhive-runner §3.10).
 pub fn json_error(status: StatusCode, error: &ErrorBody<'_>) -> Response<Body> {
     json(status, error.encode())
+}
+
+/// Whether the body beside these headers is of this type, whatever the parameters; `essence` is as in `text/event-stream`.
+pub fn is_type(headers: &HeaderMap, essence: &str) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(essence)
 }
 
 /// An answer with this content type and body.

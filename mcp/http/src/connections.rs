@@ -31,7 +31,7 @@ use tower::Service as _;
 
 use crate::body::{Body, BoxError, empty};
 
-/// Connections that were not used for so long are closed when the next one is asked for or given back.
+/// Connections that were not used for so long are closed.
 const IDLE: Duration = Duration::from_mins(1);
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 256;

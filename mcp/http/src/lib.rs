@@ -19,7 +19,7 @@ pub mod file;
 mod read;
 mod service;
 
-pub use answer::{answer, json, json_error, text};
+pub use answer::{answer, is_type, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
 pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
 pub use connections::{Connecting, Connections, Failure};

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use mcp_http::{Body, BoxService, json};
+use mcp_http::{Body, BoxService, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
@@ -235,7 +235,7 @@ impl Inner {
                     *value = id;
                 }
                 // Other answers are over soon.
-                if !is_stream(&response) {
+                if !is_type(response.headers(), "text/event-stream") {
                     return response;
                 }
                 let renewal = Renewal::new(Arc::clone(&self.sessions), session);
@@ -276,12 +276,6 @@ impl Inner {
         }
         answer
     }
-}
-
-fn is_stream(response: &Response<Body>) -> bool {
-    const EVENTS: &[u8] = b"text/event-stream";
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().get(..EVENTS.len()));
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENTS))
 }
 
 /// Names the session as the MCP server does, where the client has named it.

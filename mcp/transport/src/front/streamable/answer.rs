@@ -1,7 +1,7 @@
 //! The answers that the front makes itself, and the form of those it passes on.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use mcp_http::{Body, answer, empty, json};
 use mcp_wire::{ErrorBody, Id, Message, Revision, code};
@@ -16,12 +16,6 @@ pub(super) fn as_stream(headers: &HeaderMap, has_notifications: bool) -> bool {
         values.any(|value| value.to_ascii_lowercase().contains(kind))
     };
     accepts("text/event-stream") && (has_notifications || !(accepts("application/json") || accepts("*/*")))
-}
-
-/// Whether the body says that it is JSON.
-pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
 /// 202: taken, nothing to say.

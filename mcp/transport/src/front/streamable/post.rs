@@ -6,13 +6,13 @@ use bytes::Bytes;
 use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use mcp_http::{Body, json, text};
+use mcp_http::{Body, is_type, json, text};
 use mcp_store::{Client, SessionRecord};
 use mcp_wire::{ErrorBody, Kind, MODERN_VERSION, Message, MessageError, Revision, classify, code, headers as mcp};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::answer::{accepted, as_stream, error, events, is_json, passed_on, result};
+use super::answer::{accepted, as_stream, error, events, passed_on, result};
 use super::{Front, modern};
 use crate::front::events::{Deadline, Events};
 use crate::modern::{protocol_version, revision_refusal};
@@ -33,7 +33,7 @@ struct Asked<'a> {
 }
 
 pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Response<Body> {
-    if !is_json(&parts.headers) {
+    if !is_type(&parts.headers, "application/json") {
         return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
     let owned = match message(&parts.extensions, body).await {
