@@ -82,6 +82,24 @@ pub struct BuildError {
     pub fix: String,
 }
 
+// === impl ProxySettings ===
+
+impl ProxySettings {
+    /// The settings of a proxy that listens at `address`: without names and without a root for files, with the user `local` and half a minute
+    /// for a body.
+    pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
+        Self {
+            server_name: String::new(),
+            transport: String::new(),
+            address,
+            read_timeout: Duration::from_secs(30),
+            files_root: None,
+            local_user: "local".to_owned(),
+            provider,
+        }
+    }
+}
+
 // === impl Registry ===
 
 impl Registry {

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -73,15 +72,9 @@ fn registry() -> (Arc<Mutex<Vec<String>>>, Registry) {
 fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_middleware::BuildError> {
     let configs: Vec<_> =
         entries.iter().map(|(kind, parameters)| MiddlewareConfig::new(*kind, parameters.clone())).collect();
-    let settings = ProxySettings {
-        server_name: "demo".to_owned(),
-        transport: "streamable-http".to_owned(),
-        address: SocketAddr::from(([10, 0, 0, 1], 8080)),
-        read_timeout: Duration::from_secs(30),
-        files_root: None,
-        local_user: "alice".to_owned(),
-        provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-    };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
+    let settings = ProxySettings { local_user: "alice".to_owned(), ..settings };
     registry.build(&configs, &settings)
 }
 

@@ -167,7 +167,6 @@ fn is_set(value: &Value) -> bool {
 mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
-    use std::time::Duration;
 
     use mcp_middleware::ProxySettings;
 
@@ -307,15 +306,8 @@ mod tests {
             ),
         ] {
             let entries = middleware(&parse(&members), false).unwrap();
-            let settings = ProxySettings {
-                server_name: "demo".to_owned(),
-                transport: "streamable-http".to_owned(),
-                address: SocketAddr::from(([10, 0, 0, 1], 8080)),
-                read_timeout: Duration::from_secs(30),
-                files_root: None,
-                local_user: "local".to_owned(),
-                provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            };
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
             let error = mcp_gate::registry().build_entries(&entries, &settings).unwrap_err();
             assert_eq!(error.field, field, "{members}: {error}");
         }

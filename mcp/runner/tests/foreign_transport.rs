@@ -79,15 +79,8 @@ async fn serve(stream: DuplexStream, ids: Arc<Mutex<Vec<String>>>) {
 fn chain() -> Chain {
     let configs = [("bodylimit", json!({"max_bytes": 1000})), ("auth", json!({})), ("mcp-parser", json!({}))];
     let configs = configs.map(|(kind, parameters)| MiddlewareConfig::new(kind, parameters));
-    let settings = ProxySettings {
-        address: "192.0.2.2:80".parse().unwrap(),
-        read_timeout: Duration::from_secs(30),
-        server_name: "foreign".to_owned(),
-        transport: "stdio".to_owned(),
-        files_root: None,
-        local_user: "local".to_owned(),
-        provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-    };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let settings = ProxySettings::new("192.0.2.2:80".parse().unwrap(), provider);
     mcp_gate::registry().build(&configs, &settings).unwrap()
 }
 

@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -91,13 +90,11 @@ impl Files {
 
     pub(crate) fn settings(&self) -> ProxySettings {
         ProxySettings {
-            address: SocketAddr::from(([0, 0, 0, 0], 8080)),
-            read_timeout: Duration::from_secs(30),
             server_name: "demo".into(),
             transport: "streamable-http".into(),
             files_root: Some(self.0.path().to_owned()),
             local_user: "alice".into(),
-            provider: provider(),
+            ..ProxySettings::new(SocketAddr::from(([0, 0, 0, 0], 8080)), provider())
         }
     }
 }
