@@ -20,6 +20,7 @@
 pub mod chain;
 mod document;
 pub mod duration;
+pub mod endpoint;
 mod error;
 mod members;
 mod parameters;
