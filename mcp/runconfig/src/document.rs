@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    Parameters, ParseError, PermissionProfile, duration,
+    HeaderForward, Parameters, ParseError, PermissionProfile, duration,
     members::{Members, wrong_type},
     tool_filter::{self, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
     webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
@@ -31,6 +31,9 @@ pub struct RunConfig {
     /// URL of a remote MCP server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remote_url: String,
+    /// Whether the remote MCP server may be in a private network. No member of ToolHive's, which does not look at addresses here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_private_endpoint: bool,
     /// Arguments of the MCP server's container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cmd_args: Vec<String>,
@@ -112,6 +115,9 @@ pub struct RunConfig {
     /// Prefix of the endpoint URLs announced over SSE.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub endpoint_prefix: String,
+    /// Headers that requests to a remote MCP server get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_forward: Option<HeaderForward>,
     /// Replicas of the backend and their shared session store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_config: Option<ScalingConfig>,
@@ -226,12 +232,14 @@ impl RunConfig {
         })?;
         let proxy_mode = members.word("proxy_mode", &PROXY_MODES)?;
         let profile = members.value("permission_profile");
+        let headers = members.value("header_forward");
         let scaling = members.value("scaling_config");
         Ok(Self {
             schema_version: schema_version(&mut members)?,
             mcpserver_generation: members.integer("mcpserver_generation", 0, i64::MAX)?.unwrap_or(0),
             image: members.string("image")?.unwrap_or_default(),
             remote_url: members.string("remote_url")?.unwrap_or_default(),
+            allow_private_endpoint: members.boolean("allow_private_endpoint")?,
             cmd_args: members.strings("cmd_args")?,
             name: members.required_string("name")?,
             container_name: members.string("container_name")?.unwrap_or_default(),
@@ -267,6 +275,7 @@ impl RunConfig {
             validating_webhooks: webhooks(&mut members, "validating_webhooks")?,
             mutating_webhooks: webhooks(&mut members, "mutating_webhooks")?,
             endpoint_prefix: members.string("endpoint_prefix")?.unwrap_or_default(),
+            header_forward: headers.map(HeaderForward::from_value).transpose()?,
             scaling_config: scaling.map(ScalingConfig::from_value).transpose()?,
             extra: members.rest(),
         })
