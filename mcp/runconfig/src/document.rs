@@ -20,6 +20,7 @@ pub const SCHEMA_VERSION: &str = "v0.1.0";
 /// Keys that this version does not act on (`oidc_config`, `telemetry_config` and the rest) are kept in
 /// [`extra`](Self::extra) as they were read, and written back after the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "its members are the document's")]
 pub struct RunConfig {
     /// Version of the document, [`SCHEMA_VERSION`].
     pub schema_version: String,

@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 
 #[derive(Debug)]
 enum Server {
-    Http(ProxyConfig),
+    Http(Box<ProxyConfig>),
     Stdio(Process, StreamableConfig),
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn plan(
             let mut proxy = proxy.map_err(|problem| refusal("remote_url", problem))?;
             proxy.stateless = config.stateless;
             proxy.checked = environment.remote_health_checks;
-            return Ok(Plan { session_ttl, server: Server::Http(proxy) });
+            return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
         }
         None if config.transport == Transport::Stdio => {
             let problem = "attaching to a server in another container is not built yet; start the server with \
@@ -93,7 +93,7 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
-    Ok(Plan { session_ttl, server: Server::Http(proxy) })
+    Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
 }
 
 /// How to call the remote server at `url`, or why it cannot be. Its text is judged now, so that a document that cannot work does not start; the
@@ -124,7 +124,7 @@ impl Plan {
     pub(crate) async fn start(self) -> Result<Box<dyn Backend>, RunError> {
         let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
         Ok(match self.server {
-            Server::Http(config) => Box::new(Proxy::new(config, sessions)),
+            Server::Http(config) => Box::new(Proxy::new(*config, sessions)),
             Server::Stdio(process, config) => Box::new(Streamable::start(Arc::new(process), config, sessions).await?),
         })
     }
