@@ -78,6 +78,18 @@ impl SecretValue {
     }
 }
 
+/// A digest of the values under these Secrets and keys; none where nothing is wanted. A value that does not exist counts.
+pub fn checksum<'a>(wanted: impl Iterator<Item = (&'a str, &'a str)>, secrets: &Secrets) -> Option<String> {
+    let mut lines: Vec<String> = wanted
+        .map(|(secret, key)| {
+            let value = secrets.get(secret).and_then(|keys| keys.get(key));
+            format!("{secret}/{key}={}\n", value.map_or("", |value| value.digest.as_str()))
+        })
+        .collect();
+    lines.sort();
+    if lines.is_empty() { None } else { Some(digest(lines.concat().as_bytes())) }
+}
+
 impl fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SecretValue").field("digest", &self.digest).finish_non_exhaustive()

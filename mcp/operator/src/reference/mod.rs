@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use kube::Resource;
 
-pub use content::{Content, SecretValue, Secrets};
+pub use content::{Content, SecretValue, Secrets, checksum};
 pub use missing::{Exists, warnings};
 pub use secret_file::{SecretFile, missing_keys};
 

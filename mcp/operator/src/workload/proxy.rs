@@ -28,6 +28,7 @@ use super::{
     document::Document,
     names,
     owner::{Owner, merged, some},
+    proxy_template,
 };
 use crate::{guards::Guards, reference::SecretFile};
 
@@ -63,8 +64,14 @@ pub struct Proxy<'a> {
     pub pull_secrets: Option<Vec<LocalObjectReference>>,
     /// Key and value of a template annotation whose change restarts the pods.
     pub restart: Option<(&'static str, String)>,
+    /// Annotation of the pods with a digest of the Secret values that its environment takes, where it takes any.
+    pub secrets_checksum: Option<String>,
+    /// How long after its start the pod is asked for the first time whether it is ready, in seconds.
+    pub readiness_delay: i32,
     /// What users add.
     pub overrides: Option<&'a ResourceOverrides>,
+    /// What users add to its pods.
+    pub template: Option<PodTemplateSpec>,
 }
 
 impl Proxy<'_> {
@@ -86,7 +93,7 @@ impl Proxy<'_> {
         metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
 
         let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
-        let template = PodTemplateSpec {
+        let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
                 annotations: some(merged(
@@ -97,6 +104,9 @@ impl Proxy<'_> {
             }),
             spec: Some(self.pod(guards)),
         };
+        if let Some(user) = &self.template {
+            proxy_template::merge(&mut template, user.clone());
+        }
         let spec = DeploymentSpec {
             replicas: self.replicas,
             selector: LabelSelector { match_labels: Some(labels), ..LabelSelector::default() },
@@ -137,13 +147,14 @@ impl Proxy<'_> {
         let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
         let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
         let guards = guards.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
-        [Some(checksum), restart, guards].into_iter().flatten().collect()
+        let secrets = self.secrets_checksum.clone().map(|sum| (annotation::SECRETS_CHECKSUM.to_owned(), sum));
+        [Some(checksum), restart, guards, secrets].into_iter().flatten().collect()
     }
 
     fn pod(&self, guards: &Guards) -> PodSpec {
         let (volumes, mounts) = self.volumes(guards).into_iter().unzip();
         let container = Container {
-            name: "toolhive".to_owned(),
+            name: proxy_template::CONTAINER.to_owned(),
             image: Some(self.image.to_owned()),
             args: Some(self.args.clone()),
             env: Some(with_checksum(self.env.clone())),
@@ -157,7 +168,7 @@ impl Proxy<'_> {
             resources: self.resources.clone(),
             startup_probe: Some(probe(None, 5, 3, 18)),
             liveness_probe: Some(probe(Some(30), 10, 5, 3)),
-            readiness_probe: Some(probe(Some(5), 5, 3, 3)),
+            readiness_probe: Some(probe(Some(self.readiness_delay), 5, 3, 3)),
             security_context: Some(container_security()),
             ..Container::default()
         };
@@ -208,9 +219,16 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// Variables, and those that the runner needs and `own` leaves out.
-pub fn run_environment(own: Vec<EnvVar>) -> Vec<EnvVar> {
-    let mut all = own;
+/// The operator's variables, then the user's, then those that the runner needs and both leave out. For a name that comes
+/// twice, the first counts.
+pub fn run_environment(operators: Vec<EnvVar>, overrides: Option<&ResourceOverrides>) -> Vec<EnvVar> {
+    let users = overrides.and_then(|all| all.proxy_deployment.as_ref()?.env.as_deref()).unwrap_or_default();
+    let mut all = operators;
+    for user in users {
+        if !all.iter().any(|var| var.name == user.name) {
+            all.push(variable(&user.name, &user.value));
+        }
+    }
     let needed = [
         ("XDG_CONFIG_HOME", "/tmp"),
         ("HOME", "/tmp"),
