@@ -1,6 +1,7 @@
 //! Kinds that are stored as `v1beta1`, and what they share.
 
 mod auth;
+mod oidc_config;
 mod overrides;
 mod rate_limit;
 mod server;
@@ -11,6 +12,10 @@ pub use self::{
     auth::{
         AuthServerKind, AuthServerRef, AuthzConfig, AuthzConfigMapRef, AuthzConfigType, InlineAuthzConfig,
         OidcConfigRef,
+    },
+    oidc_config::{
+        InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfig, MCPOIDCConfigSpec, MCPOIDCConfigStatus,
+        OidcConfigType,
     },
     overrides::{
         EnvVar, ImagePullSecret, MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides,
@@ -24,4 +29,4 @@ pub use self::{
     session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
     tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
 };
-pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};
+pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// The kinds that have a contract here.
-pub(crate) const KINDS: [&str; 3] = ["MCPServer", "MCPToolConfig", "MCPWebhookConfig"];
+pub(crate) const KINDS: [&str; 4] = ["MCPOIDCConfig", "MCPServer", "MCPToolConfig", "MCPWebhookConfig"];
 
 /// The contract of one kind.
 pub(crate) struct Contract(pub(crate) Value);

@@ -4,11 +4,47 @@ use serde_json::{Value, json};
 
 pub(crate) fn of(kind: &str) -> Vec<Value> {
     match kind {
+        "MCPOIDCConfig" => mcp_oidc_configs(),
         "MCPServer" => mcp_servers(),
         "MCPToolConfig" => vec![mcp_tool_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
         other => panic!("no examples of {other}"),
     }
+}
+
+fn mcp_oidc_configs() -> Vec<Value> {
+    let inline = json!({
+        "type": "inline",
+        "inline": {
+            "caBundleRef": {"configMapRef": {"name": "provider-ca", "key": "ca.crt", "optional": false}},
+            "clientId": "proxy",
+            "clientSecretRef": {"name": "a-secret", "key": "a-key"},
+            "insecureAllowHTTP": true,
+            "introspectionUrl": "https://idp.example/introspect",
+            "issuer": "https://idp.example",
+            "jwksAllowPrivateIP": true,
+            "jwksAuthTokenPath": "/var/run/secrets/token",
+            "jwksUrl": "https://idp.example/keys",
+            "protectedResourceAllowPrivateIP": true,
+        },
+    });
+    let cluster = json!({
+        "type": "kubernetesServiceAccount",
+        "kubernetesServiceAccount": {
+            "introspectionUrl": "https://idp.example/introspect",
+            "issuer": "https://kubernetes.example",
+            "jwksUrl": "https://kubernetes.example/openid/v1/jwks",
+            "namespace": "demo",
+            "serviceAccount": "caller",
+            "useClusterAuth": true,
+        },
+    });
+    let status = json!({
+        "conditions": [condition()], "configHash": "a", "observedGeneration": 1,
+        "referencingWorkloads": [{"kind": "MCPServer", "name": "server"}],
+    });
+    let api = "toolhive.stacklok.dev/v1beta1";
+    vec![object(api, "MCPOIDCConfig", inline, status), object(api, "MCPOIDCConfig", cluster, json!({}))]
 }
 
 /// One that has every member, but for the choices that exclude each other; the others choose differently.

@@ -98,6 +98,7 @@ fn every_rule_pattern_and_format_of_the_contract_has_a_case() {
 fn bare(kind: &str) -> Value {
     let mut object = examples::of(kind).remove(0);
     object["spec"] = match kind {
+        "MCPOIDCConfig" => json!({"type": "inline", "inline": {"issuer": "https://idp.example"}}),
         "MCPServer" => json!({"image": "registry.example/server:1"}),
         "MCPToolConfig" => json!({}),
         _ => json!({"validating": [{"name": "policy", "url": "https://policy.example"}]}),
@@ -125,12 +126,44 @@ fn merge(object: &mut Value, over: &Value) {
 }
 
 fn cases() -> Vec<Case> {
-    let mut cases = mcp_server();
+    let mut cases = mcp_oidc_config();
+    cases.extend(mcp_server());
     cases.extend(mcp_webhook_config());
     for kind in KINDS {
         cases.extend(conditions(kind));
     }
     cases
+}
+
+fn mcp_oidc_config() -> Vec<Case> {
+    let case = |path, rule, admitted: Value, refused: Value| Case {
+        kind: "MCPOIDCConfig",
+        path,
+        rule,
+        admitted: json!({"spec": admitted}),
+        refused: json!({"spec": refused}),
+    };
+    let bundle = |name: &str| json!({"inline": {"caBundleRef": {"configMapRef": {"name": name, "key": "ca.crt"}}}});
+    vec![
+        case(
+            ".spec",
+            "kubernetesServiceAccount must be set when type is 'kubernetesServiceAccount', and must not be set otherwise",
+            json!({"type": "kubernetesServiceAccount", "inline": null, "kubernetesServiceAccount": {}}),
+            json!({"type": "kubernetesServiceAccount", "inline": null}),
+        ),
+        case(
+            ".spec",
+            "inline must be set when type is 'inline', and must not be set otherwise",
+            json!({"type": "inline"}),
+            json!({"type": "inline", "inline": null}),
+        ),
+        case(
+            ".spec.inline.caBundleRef",
+            "configMapRef.name is required and must be non-empty",
+            bundle("provider-ca"),
+            bundle(""),
+        ),
+    ]
 }
 
 fn mcp_server() -> Vec<Case> {

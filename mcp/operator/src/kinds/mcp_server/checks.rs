@@ -8,7 +8,7 @@ use mcp_api::{
 use super::{backend::CONTAINER, fields, rules};
 use crate::{
     problem::sentences,
-    reference::{Secrets, missing_keys},
+    reference::{Data, Source},
     workload::{self, Findings},
 };
 
@@ -17,7 +17,7 @@ const SPEC_VALID: &str = "SpecValid";
 /// Condition: the Secrets for the MCP server exist. Present only while one does not.
 pub(super) const SECRET_REFS_VALIDATED: &str = "SecretRefsValidated";
 
-pub(super) fn check(server: &MCPServer, secrets: &Secrets, findings: &mut Findings<'_>) {
+pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>) {
     let spec = &server.spec;
     let problems = rules::problems(server);
     if !problems.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn check(server: &MCPServer, secrets: &Secrets, findings: &mut Findin
     }
     workload::checks::pod_template(spec.pod_template_spec.as_ref(), CONTAINER, findings);
     check_sessions(spec, findings);
-    check_secrets(spec, secrets, findings);
+    check_secrets(spec, data, findings);
     workload::checks::unsupported(&fields::unsupported(spec), findings);
 }
 
@@ -39,9 +39,9 @@ fn check_sessions(spec: &MCPServerSpec, findings: &mut Findings<'_>) {
     }
 }
 
-fn check_secrets(spec: &MCPServerSpec, secrets: &Secrets, findings: &mut Findings<'_>) {
-    let wanted = spec.secrets.iter().flatten().map(|secret| (&*secret.name, &*secret.key));
-    let missing = missing_keys(wanted, secrets);
+fn check_secrets(spec: &MCPServerSpec, data: &Data, findings: &mut Findings<'_>) {
+    let wanted = spec.secrets.iter().flatten();
+    let missing = data.missing(wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())));
     if !missing.is_empty() {
         let message = format!("the MCP server's pods wait for what does not exist: {}", missing.join(", "));
         findings.conditions.set(SECRET_REFS_VALIDATED, false, "SecretNotFound", message);
