@@ -21,6 +21,7 @@ mod auth;
 pub mod chain;
 mod document;
 pub mod duration;
+pub mod endpoint;
 mod error;
 mod members;
 mod parameters;
