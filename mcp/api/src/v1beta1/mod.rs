@@ -4,6 +4,7 @@ mod auth;
 mod oidc_config;
 mod overrides;
 mod rate_limit;
+mod remote_proxy;
 mod server;
 mod session_storage;
 mod tool_config;
@@ -22,6 +23,10 @@ pub use self::{
         ResourceRequirements,
     },
     rate_limit::{RateLimitBucket, RateLimiting, ToolRateLimit},
+    remote_proxy::{
+        HeaderForward, HeaderFromSecret, MCPRemoteProxy, MCPRemoteProxySpec, MCPRemoteProxyStatus, RemoteProxyPhase,
+        RemoteTransport,
+    },
     server::{
         Audit, MCPServer, MCPServerSpec, MCPServerStatus, PermissionProfile, PermissionProfileType, Phase, ProxyMode,
         SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,

@@ -161,6 +161,8 @@ async fn kubectl_explain_finds_our_words_in_both_versions() {
     for (version, kind) in [
         ("v1alpha1", "MCPOIDCConfig"),
         ("v1beta1", "MCPOIDCConfig"),
+        ("v1alpha1", "MCPRemoteProxy"),
+        ("v1beta1", "MCPRemoteProxy"),
         ("v1alpha1", "MCPServer"),
         ("v1beta1", "MCPServer"),
         ("v1alpha1", "MCPToolConfig"),

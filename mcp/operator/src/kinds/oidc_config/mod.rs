@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Subject for MCPOIDCConfig {
-    const FINALIZER: &'static str = finalizer::MCP_OIDC_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_OIDC_CONFIG);
     const RESOURCES: [&'static str; 3] = ["mcpoidcconfigs", "mcpoidcconfigs/status", "mcpoidcconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Subject for MCPToolConfig {
-    const FINALIZER: &'static str = finalizer::MCP_TOOL_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_TOOL_CONFIG);
     const RESOURCES: [&'static str; 3] = ["mcptoolconfigs", "mcptoolconfigs/status", "mcptoolconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {

@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Subject for MCPWebhookConfig {
-    const FINALIZER: &'static str = finalizer::MCP_WEBHOOK_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_WEBHOOK_CONFIG);
     const RESOURCES: [&'static str; 3] =
         ["mcpwebhookconfigs", "mcpwebhookconfigs/status", "mcpwebhookconfigs/finalizers"];
 
