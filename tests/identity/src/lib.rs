@@ -86,6 +86,11 @@ impl Provider {
         &self.issuer
     }
 
+    /// PEM of the authority that callers trust; nothing where it speaks plain HTTP.
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.tls.as_ref().map(|tls| tls.ca_pem.as_str())
+    }
+
     /// Its discovery document (OpenID Connect Discovery 1.0, section 4).
     pub async fn discovery(&self) -> Result<Value> {
         self.http.get(&format!("{}/.well-known/openid-configuration", self.issuer)).await

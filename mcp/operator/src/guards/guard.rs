@@ -152,11 +152,11 @@ impl GuardRef {
                     needs.iter().filter_map(|need| data.problem(&need.source, &need.key, &need.content)).collect();
                 if !missing.is_empty() {
                     let message = format!("{what} needs what does not exist: {}", missing.join(", "));
-                    unusable(words.secret_not_found, message)
+                    unusable(words.data_not_found, message)
                 } else if !broken.is_empty() {
                     let broken: Vec<_> = broken.into_iter().collect();
                     let message = format!("{what} needs what cannot be used: {}", broken.join("; "));
-                    unusable(words.secret_not_valid, message)
+                    unusable(words.data_not_valid, message)
                 } else {
                     let valid = condition(true, words.valid, format!("{what} is valid"));
                     let usable = Usable { hash: config.hash(), config: config.clone(), files, variables };

@@ -14,6 +14,7 @@ mod conformance;
 mod diagnostics;
 mod drain;
 mod limits;
+mod login;
 mod outside_the_gate;
 mod pairs;
 mod places;

@@ -122,7 +122,13 @@ impl Runner {
         Self::start("streamable-http", &members, &["--allow-endpoint-cidr".into(), allowed.into()], &environment).await
     }
 
-    async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {
+    /// With these arguments, `members` over the usual document, and more in its environment.
+    pub(crate) async fn start(
+        transport: &str,
+        members: &Value,
+        arguments: &[OsString],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let directory = TempDir::new().unwrap();
         let config = write(directory.path(), &document(transport, members));
         let delay = ["--drain-delay".into(), "0s".into()];
