@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run -p portcullis --example controller -- generate crds
-//! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config
+//! cargo run -p portcullis --example controller -- generate rbac
+//! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config --namespace entity-operator-system
 //! ```
 
 use std::collections::BTreeMap;

@@ -7,14 +7,17 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::accounts::{Accounts, Credentials};
 use super::leases::Election;
 use super::tasks::Tasks;
-use super::{Controller, Runtime};
+use super::{Controller, Runtime, Task};
 use crate::scopes::Leadership;
 
 pub(super) struct Controllers {
     pub(super) by_name: BTreeMap<String, Controller>,
-    /// What each is given, but for its leadership and end.
+    /// Under which they act.
+    pub(super) accounts: Accounts,
+    /// What each is given, but for its client, its leadership and its end.
     pub(super) runtime: Runtime,
     /// How long they may take to end when they are asked to, or one of them fails.
     pub(super) patience: Duration,
@@ -57,7 +60,8 @@ impl Controllers {
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
         let mut tasks = Tasks::default();
         for (name, controller) in &self.by_name {
-            tasks.spawn(format!("controller {name}"), &end, (controller.run)(runtime.clone()));
+            let work = under(self.accounts.of(name), controller.run.clone(), runtime.clone());
+            tasks.spawn(format!("controller {name}"), &end, work);
         }
         let (mut result, limit) = tokio::select! {
             // The others end too, and the process with them: nobody goes on reconciling here.
@@ -79,9 +83,26 @@ impl Controllers {
     }
 }
 
+/// Runs a controller under these credentials, or under those of the process where it has none of its own. It begins when
+/// there is a token: until then nothing is done in its name, and never in another's.
+async fn under(credentials: Option<Credentials>, run: Task, runtime: Runtime) -> anyhow::Result<()> {
+    let Some(credentials) = credentials else { return run(runtime).await };
+    let work = async {
+        if runtime.stop.run_until_cancelled(credentials.held()).await.is_none() {
+            return Ok(());
+        }
+        run(Runtime { client: credentials.client(), ..runtime.clone() }).await
+    };
+    tokio::select! {
+        result = work => result,
+        never = credentials.renew() => match never {},
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::Arc;
 
     use anyhow::bail;
     use http::{Request, Response};
@@ -98,12 +119,12 @@ mod tests {
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        let controller = |run| Controller { access: Access::default(), run };
-        let fails = controller(Box::new(|_| Box::pin(async { bail!("no luck") })));
-        let hangs = controller(Box::new(|_| Box::pin(pending())));
+        let controller = |run: Task| Controller { access: Access::default(), run };
+        let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
+        let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let patience = Duration::from_secs(20);
-        let controllers = Controllers { by_name, runtime, patience };
+        let controllers = Controllers { by_name, accounts: Accounts::default(), runtime, patience };
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
