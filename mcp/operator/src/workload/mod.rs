@@ -17,7 +17,10 @@ pub mod proxy;
 pub mod quantity;
 mod status;
 
-use portcullis::controller::{Conditions, PlannedEvent};
+use portcullis::{
+    controller::{Conditions, PlannedEvent},
+    manifest::Grant,
+};
 
 use crate::{
     guards::{Asked, Guards},
@@ -42,6 +45,15 @@ pub trait Workload: Subject {
 
     /// Types of conditions whose news are warning events.
     const WARNINGS: &'static [&'static str];
+
+    /// The kinds of children that it may have: its controller's account may write these and no others.
+    const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
+
+    /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
+    /// it.
+    fn granted() -> Vec<Grant> {
+        Vec::new()
+    }
 
     /// The guards that its spec asks for.
     fn guards(&self) -> Asked;

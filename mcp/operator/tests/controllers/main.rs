@@ -1,5 +1,5 @@
 //! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
-//! rights that deploy/rbac.yaml ships.
+//! accounts and rights that it generates, which deploy/rbac.yaml ships.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test this is the failure")]
 
@@ -11,6 +11,7 @@ mod guards;
 mod interruption;
 mod obstacles;
 mod offline;
+mod ownership;
 mod policy;
 mod recorder;
 mod repair;

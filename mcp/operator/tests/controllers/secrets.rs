@@ -5,13 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use kube::{Api, api::DeleteParams};
 use mcp_operator::{digest::digest, workload::ChildKind};
-use portcullis_testing::{Grant, wait_until};
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Operator, Place,
     support::{
-        DEADLINE, children_of, labelled, minimal, nothing_written, quiet, ready_pods, shipped_rules, webhook_config,
+        DEADLINE, children_of, labelled, minimal, nothing_written, quiet, ready_pods, user_with_less, webhook_config,
     },
 };
 
@@ -149,18 +149,18 @@ async fn an_unguarded_proxy_does_not_go_on_serving_a_gated_server_whose_secrets_
 /// An operator that may watch the Secrets of the place and read none but its own.
 async fn blind_operator(place: &Place) -> Operator {
     let home = place.cluster.namespace("unreadable-home").await;
-    let (everywhere, here) = shipped_rules();
-    let rules: Vec<PolicyRule> = everywhere.into_iter().flat_map(without_get_of_secrets).collect();
-    let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace: &home, rules: &here }];
-    let user = place.cluster.user_with("unreadable", &grants).await;
+    let user = user_with_less(place.cluster, &home, without_get_of_secrets).await;
     let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"];
     let operator = Operator::start_with(&user, &home, &flags);
     operator.reconciles().await;
     operator
 }
 
-/// The rule without the right to read Secrets: one for those, one for all else.
+/// The rule without the right to read Secrets, but for those that it names: one for those, one for all else.
 fn without_get_of_secrets(rule: PolicyRule) -> Vec<PolicyRule> {
+    if rule.resource_names.is_some() {
+        return vec![rule];
+    }
     let (secrets, others): (Vec<String>, Vec<String>) =
         rule.resources.clone().unwrap_or_default().into_iter().partition(|it| it == "secrets");
     let mut narrowed = PolicyRule { resources: Some(secrets), ..rule.clone() };

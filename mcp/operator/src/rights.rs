@@ -1,0 +1,58 @@
+//! What the accounts of the operator may do: its own fills the stores, and each kind's controller writes about that kind.
+
+use std::collections::BTreeMap;
+
+use mcp_api::names::GROUP;
+use portcullis::manifest::{Access, Grant};
+
+use crate::{
+    config::ConfigKind,
+    workload::{ChildKind, Workload},
+};
+
+/// What the stores are filled from, beside objects of our own kinds, in every replica. Secrets are watched by their
+/// metadata.
+pub fn watches() -> Vec<Grant> {
+    let watch = ["list", "watch"];
+    let others = [Grant::new("", &["secrets"], &watch), Grant::new("", &["pods"], &watch)];
+    children(&ChildKind::ALL, &watch).into_iter().chain(others).collect()
+}
+
+/// What the controller of a kind of workloads does.
+pub fn of_workloads<W: Workload>() -> Access {
+    let [objects, status, finalizers] = W::RESOURCES;
+    let mut grants = object(objects, status);
+    // Lets children name their owner as blocking its deletion, where the API server checks that.
+    grants.push(Grant::new(GROUP, &[finalizers], &["update"]));
+    grants.extend(children(W::CHILDREN, &["create", "patch", "delete"]));
+    // What workloads refer to is read for its digest, never written.
+    grants.push(Grant::new("", &["secrets"], &["get"]));
+    grants.extend(W::granted());
+    // The key of the digests of Secrets. What is created has no name yet that a role could be narrowed to.
+    let key = Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]);
+    Access::from(grants).in_own_namespace([Grant::new("", &["secrets"], &["create"]), key])
+}
+
+/// What the controller of a kind of configurations does.
+pub fn of_configs<K: ConfigKind>() -> Access {
+    let [objects, status, _] = K::RESOURCES;
+    object(objects, status).into()
+}
+
+/// Finalizers are patched on the object, status on its own, and events tell of both.
+fn object(objects: &'static str, status: &'static str) -> Vec<Grant> {
+    vec![
+        Grant::new(GROUP, &[objects], &["patch"]),
+        Grant::new(GROUP, &[status], &["patch"]),
+        Grant::new("events.k8s.io", &["events"], &["create"]),
+    ]
+}
+
+/// These verbs on children of these kinds, a grant for each API group.
+fn children(kinds: &[ChildKind], verbs: &[&'static str]) -> Vec<Grant> {
+    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (group, plural) in kinds.iter().map(|kind| kind.group_and_plural()) {
+        groups.entry(group).or_default().push(plural);
+    }
+    groups.into_iter().map(|(group, plurals)| Grant::new(group, &plurals, verbs)).collect()
+}
