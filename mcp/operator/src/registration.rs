@@ -1,6 +1,7 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
 use portcullis::controller::Namespaces;
+use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts};
 
 use crate::{admission::Admission, controllers::Controllers, kinds, rights, settings::Settings};
@@ -33,36 +34,36 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME)
-        .version(env!("CARGO_PKG_VERSION"))
-        .crds(mcp_api::crds())
-        .rbac([kinds::all().reads(), rights::watches()].concat())
-        .setup(|args: &Args| {
-            // Every flag is used: one that is added and forgotten does not compile.
-            let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } =
-                args.clone();
-            let settings = Settings {
-                runner_image,
-                proxy_host,
-                default_image_pull_secrets: words(&default_image_pull_secrets),
-                runner_middleware: mcp_runconfig::chain::BUILT,
-            };
-            let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
-            let watching = controllers.clone();
-            // Webhooks read the stores, and every replica serves them.
-            let parts = Parts::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
-                let watching = watching.clone();
-                async move { watching.watch(runtime).await }
-            });
-            // Each kind has a controller of its own, and that an account of its own.
-            Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
-                let controllers = controllers.clone();
-                parts.controller(&kind.to_lowercase(), access, move |runtime| {
-                    let (controllers, kind) = (controllers.clone(), kind.clone());
-                    async move { controllers.work(&kind, runtime).await }
-                })
-            }))
-        })
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup(|args: &Args| {
+        // Every flag is used: one that is added and forgotten does not compile.
+        let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } = args.clone();
+        let settings = Settings {
+            runner_image,
+            proxy_host,
+            default_image_pull_secrets: words(&default_image_pull_secrets),
+            runner_middleware: mcp_runconfig::chain::BUILT,
+        };
+        let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
+        let watching = controllers.clone();
+        // Webhooks read the stores, and every replica serves them.
+        let parts = Parts::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
+            let watching = watching.clone();
+            async move { watching.watch(runtime).await }
+        });
+        // Each kind has a controller of its own, and that an account of its own.
+        Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
+            let controllers = controllers.clone();
+            parts.controller(&kind.to_lowercase(), access, move |runtime| {
+                let (controllers, kind) = (controllers.clone(), kind.clone());
+                async move { controllers.work(&kind, runtime).await }
+            })
+        }))
+    })
+}
+
+/// What the stores are filled from, in every replica.
+fn reads() -> Vec<Grant> {
+    [kinds::all().reads(), rights::watches()].concat()
 }
 
 fn words(list: &str) -> Vec<String> {

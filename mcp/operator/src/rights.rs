@@ -10,8 +10,7 @@ use crate::{
     workload::{ChildKind, Workload},
 };
 
-/// What the stores are filled from, beside objects of our own kinds, in every replica. Secrets are watched by their
-/// metadata.
+/// What the stores are filled from, beside objects of our own kinds. Secrets are watched by their metadata.
 pub fn watches() -> Vec<Grant> {
     let watch = ["list", "watch"];
     let others = [Grant::new("", &["secrets"], &watch), Grant::new("", &["pods"], &watch)];
@@ -25,8 +24,8 @@ pub fn of_workloads<W: Workload>() -> Access {
     // Lets children name their owner as blocking its deletion, where the API server checks that.
     grants.push(Grant::new(GROUP, &[finalizers], &["update"]));
     grants.extend(children(W::CHILDREN, &["create", "patch", "delete"]));
-    // What workloads refer to is read for its digest, never written.
-    grants.push(Grant::new("", &["secrets"], &["get"]));
+    // What workloads and their configurations refer to is read for its digest, and whether it can be used.
+    grants.push(Grant::new("", &["secrets", "configmaps"], &["get"]));
     grants.extend(W::granted());
     // The key of the digests of Secrets. What is created has no name yet that a role could be narrowed to.
     let key = Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]);

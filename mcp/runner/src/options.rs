@@ -1,11 +1,13 @@
 //! What the command line and the environment say.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use mcp_runconfig::duration;
+use mcp_runconfig::endpoint::IpNet;
 
 /// The proxy beside one MCP server.
 ///
@@ -115,6 +117,10 @@ pub(crate) struct RunOptions {
     /// Read the files that the RunConfig names (secrets, certificates) from below this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) files_root: Option<PathBuf>,
+    /// Networks that the proxy may call as if they were public: remote MCP servers, identity providers and webhooks on a private or a
+    /// loopback address, in tests and on a machine of one's own.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) allow_endpoint_cidr: Vec<IpNet>,
     /// Log more.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub(crate) debug: bool,
@@ -145,7 +151,7 @@ fn drain_delay(text: &str) -> Result<Duration, String> {
 }
 
 /// The environment variables that matter.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Environment {
     /// `TOOLHIVE_DEBUG`.
     pub debug: bool,
@@ -159,10 +165,19 @@ pub struct Environment {
     pub json_logs: bool,
     /// `USER`: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
+    /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
+    pub oidc_client_secret: Option<String>,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
     pub run_config_checksum: Option<String>,
     /// `RUST_LOG`: a filter in the syntax of tracing-subscriber.
     pub log_filter: Option<String>,
+}
+
+/// One of them is a secret.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
 }
 
 impl Environment {
@@ -181,6 +196,7 @@ impl Environment {
             health_check_ping_timeout: time("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT"),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
+            oidc_client_secret: text("TOOLHIVE_OIDC_CLIENT_SECRET"),
             run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
             log_filter: text("RUST_LOG"),
         }

@@ -1,7 +1,7 @@
 //! O2, O3, O5: what a controller writes has one owner. Each acts under a ServiceAccount of its own, and the API server knows
 //! them apart.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
@@ -105,9 +105,15 @@ async fn a_controller_whose_account_was_deleted_waits_and_goes_on_under_the_new_
     let accounts: Api<ServiceAccount> = Api::namespaced(place.cluster.admin(), place.namespace());
     let kept = accounts.get("mcp-operator-mcpserver").await.unwrap();
     accounts.delete(&kept.name_any(), &DeleteParams::default()).await.unwrap();
+    // The API server remembers tokens for ten seconds; each of these is a write that may find out.
+    let edits = Cell::new(0);
+    wait_until("a token to be refused", DEADLINE, || async {
+        edits.set(edits.get() + 1);
+        objects.edit("before", json!({"args": [format!("--edit={}", edits.get())]})).await;
+        operator.log().contains("cannot get a token: the controller waits; others go on").then_some(())
+    })
+    .await;
     objects.create(labelled("after", json!({}))).await;
-    // The API server remembers tokens for ten seconds.
-    operator.logged("cannot get a token: the controller waits; others go on").await;
     objects.create(tool_config("tools", json!({"toolsFilter": ["a"]}))).await;
     let tools = objects.dynamic("toolhive.stacklok.dev/v1beta1", "MCPToolConfig");
     wait_until("another controller's status", DEADLINE, || async {
