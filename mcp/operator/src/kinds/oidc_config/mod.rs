@@ -34,6 +34,10 @@ impl Subject for MCPOIDCConfig {
         rules::problems(&self.spec)
     }
 
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        rules::endpoint_problems(&self.spec, settings)
+    }
+
     fn warnings(&self, _: &Settings) -> Vec<String> {
         rules::warnings(&self.spec)
     }
@@ -63,7 +67,7 @@ impl ConfigKind for MCPOIDCConfig {
 
     fn variables(&self) -> Vec<SecretVariable> {
         let secret = login::client_secret(&self.spec).map(|it| SecretVariable {
-            name: environment::OIDC_CLIENT_SECRET,
+            name: environment::OIDC_CLIENT_SECRET.into(),
             secret: it.name.clone(),
             key: it.key.clone(),
         });
