@@ -7,6 +7,7 @@ use portcullis::manifest::{Access, Grant};
 
 use crate::{
     config::ConfigKind,
+    subject::Subject,
     workload::{ChildKind, Workload},
 };
 
@@ -19,8 +20,8 @@ pub fn watches() -> Vec<Grant> {
 
 /// What the controller of a kind of workloads does.
 pub fn of_workloads<W: Workload>() -> Access {
-    let [objects, status, finalizers] = W::RESOURCES;
-    let mut grants = object(objects, status);
+    let [_, _, finalizers] = W::RESOURCES;
+    let mut grants = object::<W>();
     // Lets children name their owner as blocking its deletion, where the API server checks that.
     grants.push(Grant::new(GROUP, &[finalizers], &["update"]));
     grants.extend(children(W::CHILDREN, &["create", "patch", "delete"]));
@@ -34,17 +35,15 @@ pub fn of_workloads<W: Workload>() -> Access {
 
 /// What the controller of a kind of configurations does.
 pub fn of_configs<K: ConfigKind>() -> Access {
-    let [objects, status, _] = K::RESOURCES;
-    object(objects, status).into()
+    object::<K>().into()
 }
 
-/// Finalizers are patched on the object, status on its own, and events tell of both.
-fn object(objects: &'static str, status: &'static str) -> Vec<Grant> {
-    vec![
-        Grant::new(GROUP, &[objects], &["patch"]),
-        Grant::new(GROUP, &[status], &["patch"]),
-        Grant::new("events.k8s.io", &["events"], &["create"]),
-    ]
+/// Status is written on its own, and events tell of it; a finalizer is patched on the object.
+fn object<K: Subject>() -> Vec<Grant> {
+    let [objects, status, _] = K::RESOURCES;
+    let finalizer = K::FINALIZER.map(|_| Grant::new(GROUP, &[objects], &["patch"]));
+    let rest = [Grant::new(GROUP, &[status], &["patch"]), Grant::new("events.k8s.io", &["events"], &["create"])];
+    finalizer.into_iter().chain(rest).collect()
 }
 
 /// These verbs on children of these kinds, a grant for each API group.

@@ -25,6 +25,9 @@ use crate::{
 /// said: one status instead of two.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// How long the end of such a wait is remembered: longer than the reconcile that follows it may take to come.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
 /// For how long the pods behind a proxy may end after their workload was deleted, before it goes without them.
 const ENDING: Duration = Duration::from_mins(2);
 
@@ -150,7 +153,11 @@ impl WorkloadController {
         let now = Instant::now();
         let until = match settling.get(key) {
             Some(until) => *until,
-            None if written => *settling.entry(key.clone()).or_insert(now + SETTLE),
+            None if written => {
+                // Of a workload without a finalizer nobody is told that it is gone.
+                settling.retain(|_, until| *until + FORGOTTEN > now);
+                *settling.entry(key.clone()).or_insert(now + SETTLE)
+            }
             None => return None,
         };
         Some(until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())

@@ -5,6 +5,7 @@
 //! defaults, nothing taken from a fetched object, maps sorted.
 
 pub mod access;
+pub mod checks;
 mod child;
 mod document;
 pub mod names;
@@ -14,9 +15,11 @@ mod owner;
 mod plan;
 pub mod pod_template;
 pub mod proxy;
+pub mod proxy_template;
 pub mod quantity;
 mod status;
 
+use mcp_api::names::reason;
 use portcullis::{
     controller::{Conditions, PlannedEvent},
     manifest::Grant,
@@ -43,6 +46,9 @@ pub trait Workload: Subject {
     /// What a workload is called in messages.
     const NOUN: &'static str;
 
+    /// The reasons of its condition `Ready`: while that is true, and while it is false.
+    const READY: [&'static str; 2] = [reason::READY, reason::NOT_READY];
+
     /// Types of conditions whose news are warning events.
     const WARNINGS: &'static [&'static str];
 
@@ -53,6 +59,11 @@ pub trait Workload: Subject {
     /// it.
     fn granted() -> Vec<Grant> {
         Vec::new()
+    }
+
+    /// What its status says of a pod that will never serve, before the reason.
+    fn failure() -> String {
+        format!("{} pod failed", Self::NOUN)
     }
 
     /// The guards that its spec asks for.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-use mcp_api::names::{condition, reason};
+use mcp_api::names::condition;
 use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
 
 use super::{
@@ -113,7 +113,8 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         stuck = broken.map(|_| state.message.clone());
     }
     let ready = state.phase == Phase::Ready;
-    let ready_reason = if ready { reason::READY } else { reason::NOT_READY };
+    let [serves, not_yet] = W::READY;
+    let ready_reason = if ready { serves } else { not_yet };
     findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
 
     let Findings { conditions, blocks } = findings;
@@ -148,7 +149,7 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
     let (metadata, previous) = (workload.meta(), workload.previous());
     let mut conditions = Conditions::after(previous.conditions, metadata.generation, now);
     let message = format!("{} is being deleted", W::NOUN);
-    conditions.set(condition::READY, false, reason::NOT_READY, message.clone());
+    conditions.set(condition::READY, false, W::READY[1], message.clone());
     let report = Report {
         conditions: conditions.into_list(),
         message,
@@ -212,6 +213,7 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
     let backend = inputs.workload.backend().filter(|backend| !inputs.children.contains(backend));
     status::state(&status::Observed {
         noun: W::NOUN,
+        failure: W::failure(),
         replicas: inputs.workload.replicas(),
         pods,
         missing_backend: backend.map(|backend| backend.kind.as_str()),

@@ -28,6 +28,7 @@ use super::{
     document::Document,
     names,
     owner::{Owner, merged, some},
+    proxy_template,
 };
 use crate::{
     guards::Guards,
@@ -66,8 +67,14 @@ pub struct Proxy<'a> {
     pub pull_secrets: Option<Vec<LocalObjectReference>>,
     /// Key and value of a template annotation whose change restarts the pods.
     pub restart: Option<(&'static str, String)>,
+    /// Values of Secrets in its environment, beside those that guards bring. A changed one rolls the pods.
+    pub secrets: Vec<SecretVariable>,
+    /// How long after its start the pod is asked for the first time whether it is ready, in seconds.
+    pub readiness_delay: i32,
     /// What users add.
     pub overrides: Option<&'a ResourceOverrides>,
+    /// What users add to its pods.
+    pub template: Option<PodTemplateSpec>,
 }
 
 impl Proxy<'_> {
@@ -89,7 +96,7 @@ impl Proxy<'_> {
         metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
 
         let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
-        let template = PodTemplateSpec {
+        let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
                 annotations: some(merged(
@@ -100,6 +107,9 @@ impl Proxy<'_> {
             }),
             spec: Some(self.pod(guards)),
         };
+        if let Some(user) = &self.template {
+            proxy_template::merge(&mut template, user.clone());
+        }
         let spec = DeploymentSpec {
             replicas: self.replicas,
             selector: LabelSelector { match_labels: Some(labels), ..LabelSelector::default() },
@@ -136,10 +146,14 @@ impl Proxy<'_> {
         self.overrides?.proxy_deployment.as_ref()
     }
 
+    fn secret_variables<'a>(&'a self, guards: &'a Guards) -> Vec<&'a SecretVariable> {
+        guards.variables().into_iter().chain(&self.secrets).collect()
+    }
+
     fn template_annotations(&self, guards: &Guards, data: &Data, document: &Document) -> BTreeMap<String, String> {
         let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
         let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
-        let variables = guards.variables();
+        let variables = self.secret_variables(guards);
         let secrets = data.checksum(variables.iter().map(|it| (&*it.secret, &*it.key)));
         let secrets = secrets.map(|checksum| (annotation::SECRETS_CHECKSUM.to_owned(), checksum));
         let guards = guards.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
@@ -149,10 +163,10 @@ impl Proxy<'_> {
     fn pod(&self, guards: &Guards) -> PodSpec {
         let (volumes, mounts) = self.volumes(guards).into_iter().unzip();
         let container = Container {
-            name: "toolhive".to_owned(),
+            name: proxy_template::CONTAINER.to_owned(),
             image: Some(self.image.to_owned()),
             args: Some(self.args.clone()),
-            env: Some(with_checksum(with_secrets(self.env.clone(), &guards.variables()))),
+            env: Some(with_checksum(with_secrets(self.env.clone(), &self.secret_variables(guards)))),
             ports: Some(vec![ContainerPort {
                 name: Some(PORT_NAME.to_owned()),
                 container_port: self.port,
@@ -163,7 +177,7 @@ impl Proxy<'_> {
             resources: self.resources.clone(),
             startup_probe: Some(probe(None, 5, 3, 18)),
             liveness_probe: Some(probe(Some(30), 10, 5, 3)),
-            readiness_probe: Some(probe(Some(5), 5, 3, 3)),
+            readiness_probe: Some(probe(Some(self.readiness_delay), 5, 3, 3)),
             security_context: Some(container_security()),
             ..Container::default()
         };
@@ -200,7 +214,7 @@ impl Proxy<'_> {
     }
 }
 
-/// Variables, and those of the guards, which no user's variable replaces.
+/// Variables, and those with values of Secrets, which no user's variable replaces.
 fn with_secrets(mut env: Vec<EnvVar>, secrets: &[&SecretVariable]) -> Vec<EnvVar> {
     env.retain(|var| secrets.iter().all(|secret| secret.name != var.name));
     env.extend(secrets.iter().map(|secret| secret.variable()));
@@ -221,9 +235,16 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// Variables, and those that the runner needs and `own` leaves out.
-pub fn run_environment(own: Vec<EnvVar>) -> Vec<EnvVar> {
-    let mut all = own;
+/// The operator's variables, then the user's, then those that the runner needs and both leave out. For a name that comes
+/// twice, the first counts.
+pub fn run_environment(operators: Vec<EnvVar>, overrides: Option<&ResourceOverrides>) -> Vec<EnvVar> {
+    let users = overrides.and_then(|all| all.proxy_deployment.as_ref()?.env.as_deref()).unwrap_or_default();
+    let mut all = operators;
+    for user in users {
+        if !all.iter().any(|var| var.name == user.name) {
+            all.push(variable(&user.name, &user.value));
+        }
+    }
     let needed = [
         ("XDG_CONFIG_HOME", "/tmp"),
         ("HOME", "/tmp"),

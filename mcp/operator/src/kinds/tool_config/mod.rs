@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Subject for MCPToolConfig {
-    const FINALIZER: &'static str = finalizer::MCP_TOOL_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_TOOL_CONFIG);
     const RESOURCES: [&'static str; 3] = ["mcptoolconfigs", "mcptoolconfigs/status", "mcptoolconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
@@ -70,8 +70,8 @@ impl ConfigKind for MCPToolConfig {
         not_found: reason::TOOL_CONFIG_NOT_FOUND,
         not_valid: reason::TOOL_CONFIG_NOT_VALID,
         // It names no Secret.
-        secret_not_found: reason::TOOL_CONFIG_NOT_VALID,
-        secret_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_found: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_valid: reason::TOOL_CONFIG_NOT_VALID,
         bundle: None,
     };
     const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];

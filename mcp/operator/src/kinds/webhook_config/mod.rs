@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Subject for MCPWebhookConfig {
-    const FINALIZER: &'static str = finalizer::MCP_WEBHOOK_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_WEBHOOK_CONFIG);
     const RESOURCES: [&'static str; 3] =
         ["mcpwebhookconfigs", "mcpwebhookconfigs/status", "mcpwebhookconfigs/finalizers"];
 
@@ -40,8 +40,8 @@ impl ConfigKind for MCPWebhookConfig {
         valid: "WebhookConfigValid",
         not_found: "WebhookConfigNotFound",
         not_valid: "WebhookConfigNotValid",
-        secret_not_found: "WebhookSecretNotFound",
-        secret_not_valid: "WebhookSecretNotValid",
+        data_not_found: "WebhookSecretNotFound",
+        data_not_valid: "WebhookSecretNotValid",
         bundle: None,
     };
     const ANNOTATION: Option<&'static str> = Some(annotation::WEBHOOK_CONFIG);
