@@ -14,7 +14,7 @@
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
 //! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |
 //! | `portcullis_token_requests_total` | `controller`, `outcome` (`issued`, `failed`) | requests for a token of a controller's ServiceAccount |
-//! | `portcullis_token_held` | `controller` | 1 while the controller has a token to act with; where it leads |
+//! | `portcullis_token_held` | `controller` | 1 while the controller has a token to act with |
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds it: on one of all replicas |
 //! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
 //! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |

@@ -24,8 +24,16 @@ pub(super) struct Controllers {
 }
 
 impl Controllers {
-    /// Runs them while this replica leads, again and again, until `stop`.
+    /// Runs them while this replica leads, again and again, until `stop`. Their tokens are there before: who takes over
+    /// begins at once.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+        tokio::select! {
+            result = self.terms(election, stop) => result,
+            never = self.accounts.renew() => match never {},
+        }
+    }
+
+    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
         let Some(Election { lease, name, margin, among }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
@@ -87,16 +95,10 @@ impl Controllers {
 /// there is a token: until then nothing is done in its name, and never in another's.
 async fn under(credentials: Option<Credentials>, run: Task, runtime: Runtime) -> anyhow::Result<()> {
     let Some(credentials) = credentials else { return run(runtime).await };
-    let work = async {
-        if runtime.stop.run_until_cancelled(credentials.held()).await.is_none() {
-            return Ok(());
-        }
-        run(Runtime { client: credentials.client(), ..runtime.clone() }).await
-    };
-    tokio::select! {
-        result = work => result,
-        never = credentials.renew() => match never {},
+    if runtime.stop.run_until_cancelled(credentials.held()).await.is_none() {
+        return Ok(());
     }
+    run(Runtime { client: credentials.client(), ..runtime }).await
 }
 
 #[cfg(test)]

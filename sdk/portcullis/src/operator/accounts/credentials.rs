@@ -1,4 +1,4 @@
-//! The credentials of one controller: a token of its account, renewed as long as the controller runs.
+//! The credentials of one controller: a token of its account, renewed in the background.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Credentials {
 
     /// Asks for tokens for as long as this is polled: before the last one ends, and at once when the API server refuses
     /// it. What fails is tried again; the token before serves as long as it is good.
-    pub(in crate::operator) async fn renew(&self) -> Infallible {
+    pub(super) async fn renew(&self) -> Infallible {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             self.due().await;

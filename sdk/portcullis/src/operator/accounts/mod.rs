@@ -13,6 +13,10 @@ mod tests;
 mod token;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::pending;
+
+use futures::future::join_all;
 
 pub(super) use self::credentials::Credentials;
 use super::connect::Clients;
@@ -55,6 +59,13 @@ impl Accounts {
     /// Whether no controller has any.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Keeps a token of each account, for as long as this is polled.
+    pub(super) async fn renew(&self) -> Infallible {
+        join_all(self.0.values().map(Credentials::renew)).await;
+        // There are none.
+        pending().await
     }
 
     /// Asks once for a token of each account.
