@@ -202,6 +202,8 @@ struct Entry {
 
 #[derive(Deserialize)]
 struct Named {
+    /// Empty where nobody knows who asked: a 401.
+    #[serde(default)]
     username: String,
 }
 
