@@ -6,12 +6,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod deletion;
 mod guards;
 mod interruption;
 mod obstacles;
 mod offline;
-mod ownership;
 mod policy;
 mod recorder;
 mod repair;
