@@ -12,6 +12,8 @@ mod guards;
 mod interruption;
 mod obstacles;
 mod offline;
+mod oidc_config;
+mod ownership;
 mod policy;
 mod recorder;
 mod repair;
