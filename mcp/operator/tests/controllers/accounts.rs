@@ -84,7 +84,7 @@ async fn the_api_server_refuses_a_controller_the_status_of_another_kind() {
             match tried {
                 Ok(_) => assert_eq!(account, owner),
                 Err(kube::Error::Api(status)) => {
-                    assert!(status.code == 403 && account != owner, "{account}: {status:?}")
+                    assert!(status.code == 403 && account != owner, "{account}: {status:?}");
                 }
                 Err(error) => panic!("{account} {kind}: {error}"),
             }

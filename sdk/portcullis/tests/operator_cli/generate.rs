@@ -241,7 +241,7 @@ async fn webhooks_follow_from_the_registration_and_the_place() {
 #[tokio::test]
 async fn each_controller_has_the_rights_it_was_granted_and_the_operator_what_certificates_and_leases_take() {
     let objects = generate(&["rbac"]).await;
-    let named = |kind: &str, name: &str| -> Vec<Value> {
+    let rules_of = |kind: &str, name: &str| -> Vec<Value> {
         let role = objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap();
         role["rules"].as_array().unwrap().clone()
     };
@@ -249,7 +249,7 @@ async fn each_controller_has_the_rights_it_was_granted_and_the_operator_what_cer
     let admission = |resource: &str, name: &str| json!({ "apiGroups": ["admissionregistration.k8s.io"], "resources": [resource], "resourceNames": [name], "verbs": ["list", "watch", "patch"] });
     let leases = |name: &str, verbs: Value| json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name], "verbs": verbs });
     assert_eq!(
-        named("ClusterRole", greeter),
+        rules_of("ClusterRole", greeter),
         [
             json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["list", "watch", "patch"] }),
             json!({ "apiGroups": ["demo.example"], "resources": ["entities/status"], "verbs": ["patch"] }),
@@ -259,7 +259,7 @@ async fn each_controller_has_the_rights_it_was_granted_and_the_operator_what_cer
         ]
     );
     assert_eq!(
-        named("ClusterRole", own),
+        rules_of("ClusterRole", own),
         [
             admission("validatingwebhookconfigurations", "entity-operator-validating"),
             admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
@@ -274,7 +274,7 @@ async fn each_controller_has_the_rights_it_was_granted_and_the_operator_what_cer
     );
     let names = json!(["entity-operator-webhook-tls", "entity-operator-webhook-tls-ca"]);
     assert_eq!(
-        named("Role", "entity-operator"),
+        rules_of("Role", "entity-operator"),
         [
             json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["entity-operator-greeter"], "verbs": ["create"] }),
             json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] }),
