@@ -103,7 +103,10 @@ const DIFFERENCES: [(&str, &str); 40] = [
     ("- MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
     ("+ MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
     ("+ Deployment/oidc-*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
-    ("+ Deployment/oidc-inline: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    (
+        "+ Deployment/oidc-inline: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *",
+        SECRETS,
+    ),
     ("+ StatefulSet/oidc-*: *", RUNNER_DID_NOT_RUN),
     ("+ Service/mcp-oidc-*: *", RUNNER_DID_NOT_RUN),
     ("- RunConfig:*ResourceURL = *", RESOURCE),
@@ -209,7 +212,8 @@ fn a_valid_config_reports_what_upstream_reports() {
     let config = inputs.into_iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap();
     let config: MCPWebhookConfig = serde_json::from_value(config).unwrap();
     let referrer = Referrer { kind: "MCPServer".to_owned(), name: "gated".to_owned() };
-    let plan = plan_config(&ConfigInputs { config: &config, referrers: &[referrer], now: now() });
+    let plan =
+        plan_config(&ConfigInputs { config: &config, referrers: &[referrer], settings: &settings(), now: now() });
     let condition = &plan.report.conditions.unwrap()[0];
     let theirs = documents(&file("05-webhooks", "objects.yaml"));
     let theirs = &theirs.iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap()["status"]["conditions"][0];
@@ -245,6 +249,16 @@ struct Planned {
 
 fn now() -> jiff::Timestamp {
     "2026-11-21T00:00:00Z".parse().unwrap()
+}
+
+fn settings() -> Settings {
+    Settings {
+        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+        proxy_host: "0.0.0.0".into(),
+        default_image_pull_secrets: Vec::new(),
+        runner_middleware: chain::BUILT,
+        allowed_endpoints: Vec::new(),
+    }
 }
 
 fn cluster(case: &str) -> Cluster {
@@ -301,12 +315,6 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
     object["metadata"]["uid"] = "u".into();
     object["metadata"]["generation"] = 1.into();
     let workload: W = serde_json::from_value(object).unwrap();
-    let settings = Settings {
-        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
-        proxy_host: "0.0.0.0".into(),
-        default_image_pull_secrets: Vec::new(),
-        runner_middleware: chain::BUILT,
-    };
     let plan = plan_workload(&Inputs {
         workload: &workload,
         configs,
@@ -315,7 +323,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],
-        settings: &settings,
+        settings: &settings(),
         now: now(),
     });
     let document = plan.children.iter().find(|child| child.reference.kind == ChildKind::ConfigMap);

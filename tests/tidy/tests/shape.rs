@@ -65,7 +65,7 @@ fn spellings(kind: &str) -> Vec<String> {
 #[test]
 fn the_operator_names_no_kind_outside_of_its_folder() {
     let shared = sources(|path| path.starts_with(OPERATOR) && !path.starts_with(KINDS)).unwrap();
-    for concept in ["reference/", "config/", "workload/", "controllers/", "guards.rs", "admission.rs", "subject.rs"] {
+    for concept in ["reference/", "config/", "workload/", "controllers/", "guards/", "admission.rs", "subject.rs"] {
         let there = shared.iter().any(|source| source.path.starts_with(&format!("{OPERATOR}{concept}")));
         assert!(there, "{concept} has another name now");
     }

@@ -17,6 +17,7 @@ use crate::{
     digest::digest,
     problem::Problem,
     reference::{MountedFile, Reference, Referrer, SecretVariable},
+    settings::Settings,
     subject::Subject,
 };
 
@@ -121,8 +122,8 @@ pub struct ConfigReport {
 
 /// A configuration whose kind does not matter.
 pub trait Config: Debug + Send + Sync {
-    /// See [`Subject::problems`].
-    fn problems(&self) -> Vec<Problem>;
+    /// See [`Subject::problems`] and [`Subject::endpoint_problems`].
+    fn problems(&self, settings: &Settings) -> Vec<Problem>;
     /// See [`Subject::references`].
     fn references(&self) -> Vec<Reference>;
     /// See [`ConfigKind::hash`].
@@ -138,8 +139,8 @@ pub trait Config: Debug + Send + Sync {
 }
 
 impl<K: ConfigKind> Config for K {
-    fn problems(&self) -> Vec<Problem> {
-        Subject::problems(self)
+    fn problems(&self, settings: &Settings) -> Vec<Problem> {
+        self.every_problem(settings)
     }
 
     fn references(&self) -> Vec<Reference> {

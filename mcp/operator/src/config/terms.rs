@@ -1,7 +1,6 @@
 //! What a workload's reference to a configuration says beside the name.
 
 use http::Uri;
-use mcp_api::v1beta1::OidcConfigRef;
 use serde::Serialize;
 
 use super::short_digest;
@@ -25,16 +24,6 @@ pub struct Guarded<'a> {
     pub url: &'a str,
     /// What its reference to the configuration says.
     pub terms: &'a Terms,
-}
-
-impl From<&OidcConfigRef> for Terms {
-    fn from(reference: &OidcConfigRef) -> Self {
-        Self {
-            audience: reference.audience.clone(),
-            scopes: reference.scopes.clone().unwrap_or_default(),
-            resource_url: reference.resource_url.clone().filter(|url| !url.is_empty()),
-        }
-    }
 }
 
 // === impl Terms ===

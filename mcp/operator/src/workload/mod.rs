@@ -20,7 +20,10 @@ pub mod quantity;
 mod status;
 
 use mcp_api::names::reason;
-use portcullis::controller::{Conditions, PlannedEvent};
+use portcullis::{
+    controller::{Conditions, PlannedEvent},
+    manifest::Grant,
+};
 
 use crate::{
     guards::{Asked, Guards},
@@ -48,6 +51,15 @@ pub trait Workload: Subject {
 
     /// Types of conditions whose news are warning events.
     const WARNINGS: &'static [&'static str];
+
+    /// The kinds of children that it may have: its controller's account may write these and no others.
+    const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
+
+    /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
+    /// it.
+    fn granted() -> Vec<Grant> {
+        Vec::new()
+    }
 
     /// What its status says of a pod that will never serve, before the reason.
     fn failure() -> String {

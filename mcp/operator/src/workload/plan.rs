@@ -22,7 +22,7 @@ use crate::{
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
 
 /// Condition: the operator can read the Secrets and ConfigMaps that are referred to. Present only while it cannot.
-const DATA_READABLE: &str = "SecretsReadable";
+const REFERENCES_READABLE: &str = "ReferencesReadable";
 
 /// Everything [`plan_workload`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let mut findings = Findings { conditions, blocks: Vec::new() };
     if let Some(problem) = inputs.unreadable {
         // Said first: what the rest says of these is not known to be so.
-        findings.block(DATA_READABLE, "SecretNotReadable", problem.to_owned());
+        findings.block(REFERENCES_READABLE, "ReferenceNotReadable", problem.to_owned());
     }
 
     let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.data, inputs.settings);

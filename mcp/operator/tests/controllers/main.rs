@@ -1,16 +1,19 @@
 //! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
-//! rights that deploy/rbac.yaml ships.
+//! accounts and rights that it generates, which deploy/rbac.yaml ships.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test this is the failure")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod deletion;
 mod guards;
 mod interruption;
 mod obstacles;
 mod offline;
+mod oidc_config;
+mod ownership;
 mod policy;
 mod recorder;
 mod repair;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     Operator, Place,
     recorder::{Moment, Recorder},
-    support::{DEADLINE, labelled, minimal, quiet, webhook_config},
+    support::{DEADLINE, labelled, minimal, oidc_config, quiet, webhook_config},
 };
 
 const GUARDS: &str = "toolhive.stacklok.dev/guards";
@@ -106,9 +106,10 @@ fn always(moments: &[Moment]) {
         let Some(server) = moment.server("web") else { continue };
         let pods = moment.serving();
         if enforced(server).is_some_and(|condition| condition["status"] == "True") {
-            let hash = server["status"]["webhookConfigHash"].as_str().expect("what is enforced has a hash");
+            let hash = ["webhookConfigHash", "oidcConfigHash"].iter().find_map(|it| server["status"][it].as_str());
+            let hash = hash.expect("what is enforced has a hash");
             for pod in &pods {
-                let named = guards(&pod["metadata"]).ends_with(&format!("/{hash}"));
+                let named = guards(&pod["metadata"]).split('/').nth(2) == Some(hash);
                 assert!(named, "moment {at}: the status says {hash}, a pod that serves has {}", pod["metadata"]);
             }
         }
@@ -117,7 +118,7 @@ fn always(moments: &[Moment]) {
         if asked.is_empty() {
             continue;
         }
-        let guard = |digest: &str| digest.rsplit_once('/').map(|(guard, _)| guard.to_owned());
+        let guard = |digest: &str| digest.match_indices('/').nth(1).map(|(end, _)| digest[..end].to_owned());
         for pod in &pods {
             let had = guard(guards(&pod["metadata"]));
             // A version before the digest says it on the Deployment; what it made goes on until it is replaced.
@@ -174,6 +175,28 @@ async fn an_added_guard_is_never_called_enforced_while_a_pod_without_it_serves()
     let moments = recorder.moments().await;
     always(&moments);
     removed_first(&moments);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_added_login_never_stands_beside_a_pod_that_anybody_may_call() {
+    let place = Place::new("login-added").await;
+    let _operator = place.operator();
+    place.objects.create(oidc_config("idp", json!({}))).await;
+    place.objects.create(minimal("web")).await;
+    until(&place, "the proxy to serve", |_| true, is_ready).await;
+    let recorder = Recorder::start(&place.objects).await;
+    place.objects.edit("web", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}})).await;
+    until(&place, "the login to be enforced", |_| true, says_enforced).await;
+    let moments = recorder.moments().await;
+    always(&moments);
+    removed_first(&moments);
+
+    let recorder = Recorder::start(&place.objects).await;
+    place.objects.edit("web", json!({"oidcConfigRef": {"audience": "other"}})).await;
+    until(&place, "the audience to be enforced", |_| true, says_enforced).await;
+    let moments = recorder.moments().await;
+    always(&moments);
+    assert!(moments.iter().all(|moment| !moment.serving().is_empty()), "there is no gap");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

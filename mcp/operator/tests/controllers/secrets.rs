@@ -5,13 +5,14 @@ use std::time::Duration;
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use kube::{Api, api::DeleteParams};
 use mcp_operator::{digest::digest, workload::ChildKind};
-use portcullis_testing::{Grant, wait_until};
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Operator, Place,
     support::{
-        DEADLINE, children_of, labelled, minimal, nothing_written, quiet, ready_pods, shipped_rules, webhook_config,
+        DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, quiet, ready_pods, user_with_less,
+        webhook_config,
     },
 };
 
@@ -100,7 +101,7 @@ async fn no_annotation_tells_what_a_value_of_a_secret_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_deleted_though_its_secrets_cannot_be_read() {
     let place = Place::new("unreadable").await;
-    let operator = blind_operator(&place).await;
+    let operator = blind_operator(&place, "secrets").await;
     for object in with_token() {
         place.objects.create(object).await;
     }
@@ -127,7 +128,7 @@ async fn an_unguarded_proxy_does_not_go_on_serving_a_gated_server_whose_secrets_
     ready_pods(objects, "web").await;
     objects.phase("web", "Ready").await;
     operator.kill().await;
-    let operator = blind_operator(&place).await;
+    let operator = blind_operator(&place, "secrets").await;
     operator.logged("cannot read Secret").await;
     assert!(
         objects.get(ChildKind::Deployment, "web").await["metadata"]["deletionTimestamp"].is_null(),
@@ -146,24 +147,47 @@ async fn an_unguarded_proxy_does_not_go_on_serving_a_gated_server_whose_secrets_
     objects.has_children("web", &children_of("web")).await;
 }
 
-/// An operator that may watch the Secrets of the place and read none but its own.
-async fn blind_operator(place: &Place) -> Operator {
+/// What a proxy takes from a ConfigMap is looked at; the documents of the proxies are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_config_map_is_read_but_those_that_something_refers_to() {
+    let place = Place::new("unread-bundle").await;
+    let _operator = blind_operator(&place, "configmaps").await;
+    let objects = &place.objects;
+    let bundle = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": "x"}});
+    objects.create(bundle).await;
+    objects.create(oidc_config("plain", json!({}))).await;
+    let reference = json!({"configMapRef": {"name": "ca", "key": "ca.crt"}});
+    objects.create(oidc_config("with-ca", json!({"caBundleRef": reference}))).await;
+    for config in ["plain", "with-ca"] {
+        objects.create(labelled(config, json!({"oidcConfigRef": {"name": config, "audience": config}}))).await;
+    }
+    objects.has_children("plain", &children_of("plain")).await;
+    objects.edit("plain", json!({"args": ["--other"]})).await;
+    ready_pods(objects, "plain").await;
+    objects.phase("plain", "Ready").await;
+    let status = objects.phase("with-ca", "Failed").await.status.unwrap();
+    assert!(status.message.unwrap().contains("cannot read ConfigMap"), "{:?}", status.conditions);
+    assert!(objects.get(ChildKind::Deployment, "with-ca").await.is_null());
+}
+
+/// An operator that may watch these objects of the place, Secrets or ConfigMaps, and read none but its own.
+async fn blind_operator(place: &Place, objects: &'static str) -> Operator {
     let home = place.cluster.namespace("unreadable-home").await;
-    let (everywhere, here) = shipped_rules();
-    let rules: Vec<PolicyRule> = everywhere.into_iter().flat_map(without_get_of_secrets).collect();
-    let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace: &home, rules: &here }];
-    let user = place.cluster.user_with("unreadable", &grants).await;
+    let user = user_with_less(place.cluster, &home, |rule| without_get_of(rule, objects)).await;
     let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"];
     let operator = Operator::start_with(&user, &home, &flags);
     operator.reconciles().await;
     operator
 }
 
-/// The rule without the right to read Secrets: one for those, one for all else.
-fn without_get_of_secrets(rule: PolicyRule) -> Vec<PolicyRule> {
-    let (secrets, others): (Vec<String>, Vec<String>) =
-        rule.resources.clone().unwrap_or_default().into_iter().partition(|it| it == "secrets");
-    let mut narrowed = PolicyRule { resources: Some(secrets), ..rule.clone() };
+/// The rule without the right to read these objects, but for those that it names: one for those, one for all else.
+fn without_get_of(rule: PolicyRule, objects: &str) -> Vec<PolicyRule> {
+    if rule.resource_names.is_some() {
+        return vec![rule];
+    }
+    let (those, others): (Vec<String>, Vec<String>) =
+        rule.resources.clone().unwrap_or_default().into_iter().partition(|it| it == objects);
+    let mut narrowed = PolicyRule { resources: Some(those), ..rule.clone() };
     narrowed.verbs.retain(|verb| verb != "get");
     let rest = PolicyRule { resources: Some(others), ..rule };
     let all = [narrowed, rest].into_iter();

@@ -149,6 +149,49 @@ fn every_rule_that_it_breaks_is_said_with_its_field() {
 }
 
 #[test]
+fn addresses_that_a_proxy_may_not_call_are_refused_where_the_text_says_so() {
+    let settings = World::login().settings;
+    let cases = [
+        (inline(json!({"issuer": "https://169.254.169.254"})), "spec.inline.issuer"),
+        (inline(json!({"issuer": "https://localhost:8443"})), "spec.inline.issuer"),
+        (inline(json!({"issuer": "https://kubernetes.default.svc"})), "spec.inline.issuer"),
+        (inline(json!({"issuer": "https://user@idp"})), "spec.inline.issuer"),
+        (inline(json!({"jwksUrl": "https://10.1.2.3/k"})), "spec.inline.jwksUrl"),
+        (inline(json!({"jwksUrl": "https://127.0.0.1/k", "jwksAllowPrivateIP": true})), "spec.inline.jwksUrl"),
+        (inline(json!({"introspectionUrl": "https://idp.auth.svc.cluster.local"})), "spec.inline.introspectionUrl"),
+        (cluster(&json!({"issuer": "https://169.254.169.254"})), "spec.kubernetesServiceAccount.issuer"),
+        (cluster(&json!({"useClusterAuth": false})), "spec.kubernetesServiceAccount.issuer"),
+        (cluster(&json!({"jwksUrl": "https://[::1]/k"})), "spec.kubernetesServiceAccount.jwksUrl"),
+    ];
+    for (spec, field) in cases {
+        let config = oidc_config("idp", spec.clone());
+        let fields: Vec<_> = config.endpoint_problems(&settings).into_iter().map(|problem| problem.field).collect();
+        assert_eq!(fields, [field], "{spec}");
+        let plan = plan(&config, &[]);
+        assert!(says(&plan, "Valid").unwrap().2.contains(field), "{spec}");
+        let mut world = World::login();
+        world.oidc_config = Some(config);
+        assert_eq!(condition(&world.plan(), "OIDCConfigRefValidated", "False").unwrap().0, "OIDCConfigRefNotValid");
+    }
+    let fine = [
+        inline(json!({"jwksUrl": "https://10.1.2.3/k", "jwksAllowPrivateIP": true})),
+        // An issuer with keys elsewhere is a name that is compared, and never called.
+        inline(json!({"issuer": "https://localhost", "jwksUrl": "https://idp/k"})),
+        cluster(&json!({})),
+        cluster(&json!({"jwksUrl": "https://kubernetes.default.svc.cluster.local/openid/v1/jwks"})),
+        cluster(&json!({"useClusterAuth": false, "jwksUrl": "https://oidc.example.com/k"})),
+        cluster(&json!({"issuer": "https://10.96.0.1"})),
+    ];
+    for spec in fine {
+        assert_eq!(oidc_config("idp", spec.clone()).endpoint_problems(&settings), Vec::new(), "{spec}");
+    }
+    let mut loopback = settings;
+    loopback.allowed_endpoints = vec!["127.0.0.0/8".parse().unwrap()];
+    let config = oidc_config("idp", inline(json!({"issuer": "http://127.0.0.1:9998", "insecureAllowHTTP": true})));
+    assert_eq!(config.endpoint_problems(&loopback), Vec::new());
+}
+
+#[test]
 fn what_does_less_or_more_than_it_seems_is_warned_of() {
     let settings = World::login().settings;
     let warnings = |spec| oidc_config("idp", spec).warnings(&settings);

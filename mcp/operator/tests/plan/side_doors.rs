@@ -80,7 +80,7 @@ fn a_secret_that_cannot_be_read_keeps_no_unguarded_proxy_serving() {
     world.unreadable = Some("cannot read Secret team/s: forbidden".to_owned());
     let plan = world.plan();
     assert!(plan.children.is_empty() && plan.absent.is_empty());
-    assert_eq!(condition(&plan, "SecretsReadable", "False").unwrap().0, "SecretNotReadable");
+    assert_eq!(condition(&plan, "ReferencesReadable", "False").unwrap().0, "ReferenceNotReadable");
 }
 
 // MISSION P6.

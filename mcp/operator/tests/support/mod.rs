@@ -6,9 +6,11 @@ mod operator;
 pub(crate) mod pem;
 
 pub(crate) use objects::{
-    Objects, children_of, every_override, labelled, minimal, ready_pods, tool_config, webhook_config,
+    Objects, children_of, every_override, labelled, minimal, oidc_config, ready_pods, tool_config, webhook_config,
 };
-pub(crate) use operator::{Operator, generated, nothing_written, quiet, shipped_rules, shipped_user, writes};
+pub(crate) use operator::{
+    Operator, generated, nothing_written, quiet, requests, shipped_user, user_with_less, writes,
+};
 
 use std::time::Duration;
 

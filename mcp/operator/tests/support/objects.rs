@@ -224,6 +224,18 @@ pub(crate) fn webhook_config(name: &str, webhook: Value) -> Value {
     })
 }
 
+/// A configuration of a provider with these members besides.
+pub(crate) fn oidc_config(name: &str, provider: Value) -> Value {
+    let mut inline = json!({"issuer": "https://idp.example.com"});
+    for (key, value) in provider.as_object().unwrap() {
+        inline[key] = value.clone();
+    }
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPOIDCConfig", "metadata": {"name": name},
+        "spec": {"type": "inline", "inline": inline},
+    })
+}
+
 /// A configuration of the tools that clients see.
 pub(crate) fn tool_config(name: &str, spec: Value) -> Value {
     json!({

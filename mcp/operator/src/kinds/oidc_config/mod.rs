@@ -6,12 +6,12 @@ mod rules;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::{
     names::{condition, environment, finalizer, reason},
-    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, WorkloadRef},
+    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef},
 };
 use mcp_runconfig::{RunConfig, chain};
 
 use crate::{
-    config::{BundleWords, ConfigKind, ConfigReport, Guarded, Words},
+    config::{BundleWords, ConfigKind, ConfigReport, Guarded, Terms, Words},
     problem::Problem,
     reference::{MountedFile, Reference, Referrer, SecretVariable, Source},
     settings::Settings,
@@ -32,6 +32,10 @@ impl Subject for MCPOIDCConfig {
 
     fn problems(&self) -> Vec<Problem> {
         rules::problems(&self.spec)
+    }
+
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        rules::endpoint_problems(&self.spec, settings)
     }
 
     fn warnings(&self, _: &Settings) -> Vec<String> {
@@ -96,6 +100,17 @@ impl ConfigKind for MCPOIDCConfig {
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
             referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+        }
+    }
+}
+
+/// What the reference of a workload, of whichever kind, says.
+impl From<&OidcConfigRef> for Terms {
+    fn from(reference: &OidcConfigRef) -> Self {
+        Self {
+            audience: reference.audience.clone(),
+            scopes: reference.scopes.clone().unwrap_or_default(),
+            resource_url: reference.resource_url.clone().filter(|url| !url.is_empty()),
         }
     }
 }

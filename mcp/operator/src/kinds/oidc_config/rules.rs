@@ -2,12 +2,20 @@
 
 use http::Uri;
 use mcp_api::v1beta1::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType};
+use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
 
 use super::login;
-use crate::problem::Problem;
+use crate::{problem::Problem, settings::Settings};
 
 /// Longest name of a ConfigMap with a CA bundle: it is part of the name of a volume.
 const MAX_BUNDLE_NAME: usize = 48;
+
+/// What the URL of the issuer is called in messages.
+const ISSUER: &str = "OIDC issuer URL";
+/// What the URL of its keys is called in messages.
+const KEYS: &str = "JWKS URL";
+/// The names of the Kubernetes API inside its cluster.
+const API: [&str; 2] = ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
 
 /// An address that the proxy calls to check tokens.
 struct Address<'a> {
@@ -35,6 +43,24 @@ pub(super) fn problems(spec: &MCPOIDCConfigSpec) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// What its URLs say of addresses that a proxy may not call. The Kubernetes API is allowed where the proxy has an account
+/// for it, and an issuer that is only a name: where the keys have an address of their own.
+pub(super) fn endpoint_problems(spec: &MCPOIDCConfigSpec, settings: &Settings) -> Vec<Problem> {
+    let cluster = login::cluster(spec);
+    let (addresses, own, allow_private) = match (spec.kind, &spec.inline) {
+        (OidcConfigType::KubernetesServiceAccount, _) => {
+            let own = login::uses_account(&cluster);
+            (of_cluster(&cluster), own, own)
+        }
+        (OidcConfigType::Inline, Some(inline)) => (of_provider(inline), false, inline.jwks_allow_private_ip),
+        (OidcConfigType::Inline, None) => return Vec::new(),
+    };
+    let policy = EndpointPolicy::new(allow_private, settings.allowed_endpoints.clone());
+    let has_keys = addresses.iter().any(|address| address.what == KEYS);
+    let called = addresses.iter().filter(|address| !(address.what == ISSUER && has_keys || own && is_api(address.url)));
+    called.filter_map(|address| address.endpoint_problem(&policy)).collect()
 }
 
 /// What is valid and does less than its author may think, or lets in more.
@@ -70,8 +96,8 @@ pub(super) fn warnings(spec: &MCPOIDCConfigSpec) -> Vec<String> {
 fn of_cluster(cluster: &KubernetesServiceAccountConfig) -> Vec<Address<'_>> {
     let issuer = Some(login::issuer(cluster));
     let all = [
-        ("spec.kubernetesServiceAccount.issuer", "OIDC issuer URL", issuer),
-        ("spec.kubernetesServiceAccount.jwksUrl", "JWKS URL", written(cluster.jwks_url.as_ref())),
+        ("spec.kubernetesServiceAccount.issuer", ISSUER, issuer),
+        ("spec.kubernetesServiceAccount.jwksUrl", KEYS, written(cluster.jwks_url.as_ref())),
         (
             "spec.kubernetesServiceAccount.introspectionUrl",
             "introspection URL",
@@ -85,11 +111,17 @@ fn of_cluster(cluster: &KubernetesServiceAccountConfig) -> Vec<Address<'_>> {
 fn of_provider(inline: &InlineOidcConfig) -> Vec<Address<'_>> {
     let http = Some(inline.insecure_allow_http);
     let all = [
-        ("spec.inline.issuer", "OIDC issuer URL", Some(&*inline.issuer)),
-        ("spec.inline.jwksUrl", "JWKS URL", written(inline.jwks_url.as_ref())),
+        ("spec.inline.issuer", ISSUER, Some(&*inline.issuer)),
+        ("spec.inline.jwksUrl", KEYS, written(inline.jwks_url.as_ref())),
         ("spec.inline.introspectionUrl", "introspection URL", written(inline.introspection_url.as_ref())),
     ];
     all.into_iter().filter_map(|(field, what, url)| Some(Address { field, what, url: url?, http })).collect()
+}
+
+/// Whether it is the Kubernetes API of the cluster, by the name that every pod knows.
+fn is_api(url: &str) -> bool {
+    let uri = url.parse::<Uri>().ok();
+    uri.as_ref().and_then(Uri::host).is_some_and(|host| API.contains(&host))
 }
 
 /// An empty URL is the same as none.
@@ -125,6 +157,21 @@ fn provider_problems(inline: &InlineOidcConfig, problems: &mut Vec<Problem>) {
 // === impl Address ===
 
 impl Address<'_> {
+    /// Why the proxy may not call it, where its text is a URL.
+    fn endpoint_problem(&self, policy: &EndpointPolicy) -> Option<Problem> {
+        let Self { field, what, url, http } = *self;
+        if self.problem().is_some() {
+            return None;
+        }
+        let message = match (policy.check_url(url).err()?, http) {
+            (EndpointError::Private(host), Some(_)) => format!(
+                "{what} {url:?} host {host:?} is in a private network; name a public provider or set jwksAllowPrivateIP: true"
+            ),
+            (error, _) => format!("{what} {url:?} {error}"),
+        };
+        Some(Problem::new(field, message))
+    }
+
     fn problem(&self) -> Option<Problem> {
         let Self { field, what, url, http } = *self;
         let uri = url.parse::<Uri>().ok();

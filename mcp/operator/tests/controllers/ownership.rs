@@ -1,0 +1,156 @@
+//! O2, O3: a configuration's status is its own controller's. What happens to workloads leaves it alone, and whoever else
+//! says something in it is not overwritten.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures::TryStreamExt as _;
+use kube::api::{DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
+use portcullis_testing::wait_until;
+use serde_json::{Value, json};
+
+use crate::{
+    Place,
+    support::{DEADLINE, labelled, oidc_config, quiet, requests, tool_config, webhook_config},
+};
+
+const BETA: &str = "toolhive.stacklok.dev/v1beta1";
+const ALPHA: &str = "toolhive.stacklok.dev/v1alpha1";
+
+/// A kind of configuration, one of it, and the member of an MCPServer's spec that refers to it.
+fn kinds() -> Vec<(&'static str, Value, &'static str, Value)> {
+    vec![
+        (BETA, oidc_config("config", json!({})), "oidcConfigRef", json!({"name": "config", "audience": "a"})),
+        (BETA, tool_config("config", json!({"toolsFilter": ["a"]})), "toolConfigRef", json!({"name": "config"})),
+        (ALPHA, webhook_config("config", json!({})), "webhookConfigRef", json!({"name": "config"})),
+    ]
+}
+
+async fn read(place: &Place, version: &str, kind: &str) -> Value {
+    let object = place.objects.dynamic(version, kind).get("config").await.unwrap();
+    serde_json::to_value(object).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reconcile_of_a_server_leaves_every_kind_of_configuration_untouched() {
+    let place = Place::new("own-status").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    let mut spec = json!({"replicas": 0, "backendReplicas": 0});
+    for (_, config, field, reference) in kinds() {
+        objects.create(config).await;
+        spec[field] = reference;
+    }
+    objects.create(labelled("web", spec)).await;
+    objects.phase("web", "Stopped").await;
+    quiet(place.cluster, &place.user).await;
+    let mut before = Vec::new();
+    for (version, config, ..) in kinds() {
+        before.push(read(&place, version, config["kind"].as_str().unwrap()).await);
+    }
+    for config in &before {
+        assert!(config["status"].to_string().contains("\"web\""), "it is referred to: {config}");
+    }
+    let since = place.cluster.audit().mark();
+    // A spec that is edited, one that breaks a rule, a restart that is asked for, and children that go.
+    objects.edit("web", json!({"args": ["--other"]})).await;
+    objects.edit("web", json!({"env": [{"name": "A=B", "value": "1"}]})).await;
+    objects.phase("web", "Failed").await;
+    objects.edit("web", json!({"env": null})).await;
+    let restart = json!({"metadata": {"annotations": {
+        "mcpserver.toolhive.stacklok.dev/restarted-at": "2026-11-21T00:00:00Z",
+    }}});
+    objects.merge(BETA, "MCPServer", "web", restart).await;
+    objects.phase("web", "Stopped").await;
+    objects.dynamic("apps/v1", "Deployment").delete("web", &Default::default()).await.unwrap();
+    objects.child(mcp_operator::workload::ChildKind::Deployment, "web", "to be back", |it| !it.is_null()).await;
+    quiet(place.cluster, &place.user).await;
+    for (before, (version, config, ..)) in before.iter().zip(kinds()) {
+        let after = read(&place, version, config["kind"].as_str().unwrap()).await;
+        assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{}", config["kind"]);
+        assert_eq!(after["status"], before["status"], "{}", config["kind"]);
+    }
+    let written = requests(place.cluster, &place.user, since).await;
+    let to_configs: Vec<_> = written.iter().filter(|event| event.resource.ends_with("configs")).collect();
+    assert!(to_configs.is_empty(), "{to_configs:?}");
+}
+
+/// Every condition that a configuration shows at any moment, as a watch sees it.
+async fn watch_conditions(place: &Place, seen: Arc<AtomicUsize>) -> Result<(), String> {
+    let api = place.objects.dynamic(BETA, "MCPOIDCConfig");
+    let first = api.get("config").await.unwrap();
+    let version = first.metadata.resource_version.unwrap();
+    let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await.unwrap());
+    while let Some(event) = events.try_next().await.map_err(|error| error.to_string())? {
+        let config: DynamicObject = match event {
+            WatchEvent::Added(config) | WatchEvent::Modified(config) => config,
+            WatchEvent::Error(error) => return Err(format!("{error:?}")),
+            _ => continue,
+        };
+        let mut types: Vec<_> = config.data["status"]["conditions"].as_array().into_iter().flatten().collect();
+        types.retain(|condition| ["Valid", "example.com/Audited"].contains(&condition["type"].as_str().unwrap()));
+        if types.len() != 2 {
+            return Err(format!("a condition is lost: {}", config.data["status"]));
+        }
+        seen.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
+    const ROUNDS: usize = 300;
+    let place = Place::new("own-race").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    for (_, config, ..) in kinds() {
+        objects.create(config).await;
+    }
+    let audited = json!({
+        "apiVersion": BETA, "kind": "MCPOIDCConfig", "metadata": {"name": "config"},
+        "status": {"conditions": [{
+            "type": "example.com/Audited", "status": "True", "reason": "Looked", "message": "",
+            "lastTransitionTime": "2026-11-21T00:00:00Z",
+        }]},
+    });
+    let api = objects.dynamic(BETA, "MCPOIDCConfig");
+    wait_until("the configuration to be valid", DEADLINE, || async {
+        let config = api.get("config").await.unwrap();
+        config.data["status"]["conditions"].is_array().then_some(())
+    })
+    .await;
+    api.patch_status("config", &PatchParams::apply("auditor"), &Patch::Apply(&audited)).await.unwrap();
+    for name in ["a", "b", "c"] {
+        objects.create(labelled(name, json!({"replicas": 0, "backendReplicas": 0}))).await;
+    }
+    let seen = Arc::new(AtomicUsize::new(0));
+    let rounds = async {
+        for round in 0..ROUNDS {
+            let name = ["a", "b", "c"][round % 3];
+            let reference = if round % 2 == 0 { json!({"name": "config", "audience": "a"}) } else { Value::Null };
+            objects.edit(name, json!({"oidcConfigRef": reference, "args": [round.to_string()]})).await;
+            if round % 5 == 0 {
+                let issuer = ["https://idp.example.com", "not a URL"][round % 2];
+                let edit = json!({"spec": {"inline": {"issuer": issuer}}});
+                objects.merge(BETA, "MCPOIDCConfig", "config", edit).await;
+            }
+        }
+        quiet(place.cluster, &place.user).await;
+    };
+    tokio::select! {
+        lost = watch_conditions(&place, seen.clone()) => panic!("{lost:?}"),
+        () = rounds => {}
+    }
+    assert!(seen.load(Ordering::Relaxed) > ROUNDS / 10, "the controller did write: {}", seen.load(Ordering::Relaxed));
+    let config = api.get("config").await.unwrap();
+    let mut named: Vec<Value> = Vec::new();
+    for server in objects.servers().list(&Default::default()).await.unwrap() {
+        if server.spec.oidc_config_ref.is_some() {
+            named.push(json!({"kind": "MCPServer", "name": server.metadata.name}));
+        }
+    }
+    let said = config.data["status"]["referencingWorkloads"].as_array().cloned().unwrap_or_default();
+    assert_eq!(said, named, "what it says in the end is so");
+}
