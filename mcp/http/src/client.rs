@@ -15,11 +15,13 @@ use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
+use mcp_runconfig::endpoint::EndpointPolicy;
+use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
 
 use self::tls::Material;
 use crate::body::{CollectError, collect};
-use crate::connections::{Connecting, Connections, Failure};
+use crate::connections::{Connecting, Connections, Failure, ForbiddenAddress};
 use crate::file::{Stamp, read_file};
 
 /// How often the files are looked at, at most.
@@ -67,6 +69,9 @@ pub enum RequestError {
     /// The answer is longer than allowed.
     #[error("the answer is longer than {0} bytes")]
     TooLong(usize),
+    /// The server has no address that may be called.
+    #[error("{0}")]
+    Forbidden(ForbiddenAddress),
     /// There is no connection, or it broke: the whole chain of causes in one line.
     #[error("{0}")]
     Network(String),
@@ -86,6 +91,7 @@ pub struct Client {
     name: String,
     server: Uri,
     tls: ClientTls,
+    policy: Option<Arc<EndpointPolicy>>,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<Connections>,
     /// What the files were when they were last read.
@@ -96,17 +102,26 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the host and port of `server`, which calls itself `name` in the log.
+    /// A client of the host and port of `server`, which calls itself `name` in the log. Each address that it connects to must be one that
+    /// `policy` allows; without a policy it may be any.
     ///
     /// # Errors
     /// A file that cannot be used.
-    pub fn new(name: &str, server: &Uri, tls: ClientTls, provider: &Arc<CryptoProvider>) -> Result<Self, ClientError> {
+    pub fn new(
+        name: &str,
+        server: &Uri,
+        tls: ClientTls,
+        policy: Option<EndpointPolicy>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, ClientError> {
         let stamps = tls.stamps();
-        let connections = connect(server, &tls, provider)?;
+        let policy = policy.map(Arc::new);
+        let connections = connect(server, &tls, policy.as_ref(), provider)?;
         Ok(Self {
             name: name.to_owned(),
             server: server.clone(),
             tls,
+            policy,
             provider: Arc::clone(provider),
             current: ArcSwap::from_pointee(connections),
             stamps: Mutex::new(stamps),
@@ -136,21 +151,42 @@ impl Client {
         body: Bytes,
         limits: RequestLimits,
     ) -> Result<Response<Bytes>, RequestError> {
+        let path = self.server.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        self.send(self.request(Method::POST, path, headers, body), limits).await
+    }
+
+    /// Gets what is at `path` of the server, otherwise as [`post`](Self::post).
+    ///
+    /// # Errors
+    /// The limit that was exceeded, or why there is no answer. Any status is an answer, that of a redirect as well.
+    pub async fn get(
+        &self,
+        path: PathAndQuery,
+        headers: HeaderMap,
+        limits: RequestLimits,
+    ) -> Result<Response<Bytes>, RequestError> {
+        self.send(self.request(Method::GET, path, headers, Bytes::new()), limits).await
+    }
+
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        limits: RequestLimits,
+    ) -> Result<Response<Bytes>, RequestError> {
         self.refresh();
-        let answer = tokio::time::timeout(limits.time, self.exchange(self.request(headers, body), limits)).await;
+        let answer = tokio::time::timeout(limits.time, self.exchange(request, limits)).await;
         answer.unwrap_or(Err(RequestError::Timeout(limits.time)))
     }
 
-    fn request(&self, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+    fn request(&self, method: Method, path: PathAndQuery, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
         let authority = self.server.authority().map(Authority::as_str).unwrap_or_default();
         // Without a user and a password, which are no part of a Host.
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         // An authority is a header's value always.
         headers.extend(HeaderValue::from_str(host).ok().map(|host| (HOST, host)));
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        let path = self.server.path_and_query().cloned();
-        *request.uri_mut() = path.unwrap_or_else(|| PathAndQuery::from_static("/")).into();
+        *request.method_mut() = method;
+        *request.uri_mut() = path.into();
         *request.headers_mut() = headers;
         request
     }
@@ -168,6 +204,7 @@ impl Client {
                 self.next_check.store(0, Ordering::Relaxed);
                 return Err(failure(&*error, limits));
             }
+            Err(Failure::Forbidden(error)) => return Err(RequestError::Forbidden(error)),
         };
         match collect(body, limits.answer).await {
             Ok(body) => Ok(Response::from_parts(head, body)),
@@ -191,7 +228,7 @@ impl Client {
         if *stamps == found {
             return;
         }
-        match connect(&self.server, &self.tls, &self.provider) {
+        match connect(&self.server, &self.tls, self.policy.as_ref(), &self.provider) {
             Ok(connections) => {
                 *stamps = found;
                 self.current.store(Arc::new(connections));
@@ -215,6 +252,14 @@ impl fmt::Debug for Client {
 }
 
 impl ClientTls {
+    /// The client's side of TLS under what the files hold now.
+    ///
+    /// # Errors
+    /// A file that cannot be used, or no root that is trusted.
+    pub fn config(&self, provider: &Arc<CryptoProvider>) -> Result<ClientConfig, ClientError> {
+        tls::config(&self.read()?, provider).map_err(|(file, problem)| ClientError { file, problem })
+    }
+
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let pair = self.pair.iter().flat_map(|(certificate, key)| [certificate, key]);
         self.ca.iter().chain(pair).map(PathBuf::as_path)
@@ -246,10 +291,16 @@ impl ClientTls {
 }
 
 /// Fresh, empty connections under what the files hold.
-fn connect(server: &Uri, tls: &ClientTls, provider: &Arc<CryptoProvider>) -> Result<Connections, ClientError> {
-    let config = tls::config(&tls.read()?, provider).map_err(|(file, problem)| ClientError { file, problem })?;
+fn connect(
+    server: &Uri,
+    tls: &ClientTls,
+    policy: Option<&Arc<EndpointPolicy>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Connections, ClientError> {
+    let config = tls.config(provider)?;
     let plain = tls.insecure && server.scheme() == Some(&Scheme::HTTP);
-    let how = Connecting { tls: (!plain).then_some(config), title_case: true, ..Connecting::default() };
+    let tls = (!plain).then_some(config);
+    let how = Connecting { tls, title_case: true, policy: policy.cloned(), ..Connecting::default() };
     Ok(Connections::new(server.clone(), how))
 }
 
@@ -272,4 +323,30 @@ fn failure(error: &(dyn Error + 'static), limits: RequestLimits) -> RequestError
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_runconfig::endpoint::Reach;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_the_policy_forbids_is_never_called() {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ClientTls { insecure: true, ..ClientTls::default() };
+        let limits = RequestLimits { time: Duration::from_secs(30), answer: 1 << 10 };
+        for (url, reach) in [
+            ("https://169.254.169.254/latest", Reach::AllButLinkLocal),
+            ("http://[fe80::1]/", Reach::AllButLinkLocal),
+            ("http://10.0.0.1/", Reach::Public),
+            // Each address of the name is on this machine, whichever it has.
+            ("http://localhost:1/", Reach::Private),
+        ] {
+            let policy = Some(EndpointPolicy { reach, exempt: Vec::new() });
+            let client = Client::new("t", &Uri::from_static(url), tls.clone(), policy, &provider).unwrap();
+            let answer = client.get(PathAndQuery::from_static("/"), HeaderMap::new(), limits).await;
+            assert!(matches!(answer, Err(RequestError::Forbidden(_))), "{url}: {answer:?}");
+        }
+    }
 }

@@ -6,6 +6,8 @@
 //!
 //! The server's name may lead to several addresses. An exchange that belongs to one of them uses a connection to that one only.
 
+mod guard;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -22,13 +24,17 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
 use hyper_util::rt::TokioIo;
+use mcp_runconfig::endpoint::EndpointPolicy;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tower::Service as _;
 
+pub use self::guard::ForbiddenAddress;
+use self::guard::{Guard, Guarded};
 use crate::body::{Body, BoxError, empty};
 
 /// Connections that were not used for so long are closed.
@@ -42,6 +48,8 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 pub enum Failure {
     /// No connection: nothing was sent.
     Unreachable(BoxError),
+    /// No connection, as the policy allows none of the server's addresses.
+    Forbidden(ForbiddenAddress),
     /// The connection ended before the head of an answer; the request may have been acted on.
     Broken(BoxError),
 }
@@ -55,6 +63,8 @@ pub struct Connecting {
     pub timeout: Option<Duration>,
     /// Spells headers as ToolHive does, for receivers that are not blind to case.
     pub title_case: bool,
+    /// To which addresses there may be one, decided each time for the address itself. `None`: to any.
+    pub policy: Option<Arc<EndpointPolicy>>,
 }
 
 /// The server's URL and the connections to it that nobody uses at the moment. Clones share them.
@@ -64,6 +74,7 @@ pub struct Connections(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     connector: Connector,
+    guard: Guard,
     server: Uri,
     timeout: Option<Duration>,
     title_case: bool,
@@ -80,8 +91,8 @@ struct Unused {
 
 #[derive(Clone, Debug)]
 enum Connector {
-    Plain(HttpConnector),
-    Tls(HttpsConnector<HttpConnector>),
+    Plain(HttpConnector<Guarded<GaiResolver>>),
+    Tls(HttpsConnector<HttpConnector<Guarded<GaiResolver>>>),
 }
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -111,7 +122,8 @@ impl Connection {
 impl Connections {
     /// Connections to the host and port of `server`.
     pub fn new(server: Uri, how: Connecting) -> Self {
-        let mut connector = HttpConnector::new();
+        let guard = Guard(how.policy);
+        let mut connector = HttpConnector::new_with_resolver(Guarded::new(GaiResolver::new(), guard.clone()));
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(how.timeout);
@@ -125,7 +137,7 @@ impl Connections {
             None => Connector::Plain(connector),
         };
         let Connecting { timeout, title_case, .. } = how;
-        Self(Arc::new(Inner { connector, server, timeout, title_case, idle: Mutex::default() }))
+        Self(Arc::new(Inner { connector, guard, server, timeout, title_case, idle: Mutex::default() }))
     }
 
     /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Its
@@ -222,7 +234,11 @@ impl Connections {
                 format!("http://{address}/").parse().map_err(|error| Failure::Unreachable(Box::new(error)))?
             }
         };
-        let stream = self.0.open(to).await.map_err(Failure::Unreachable)?;
+        self.0.guard.check_literal(&to).map_err(Failure::Forbidden)?;
+        let stream = self.0.open(to).await.map_err(|error| match ForbiddenAddress::in_causes(&*error) {
+            Some(forbidden) => Failure::Forbidden(forbidden),
+            None => Failure::Unreachable(error),
+        })?;
         let peer = peer(&stream).ok_or_else(|| Failure::Unreachable("it has ended already".into()))?;
         let handshake = http1::Builder::new().title_case_headers(self.0.title_case).handshake(stream).await;
         let (sender, driver) = handshake.map_err(|error| Failure::Unreachable(error.into()))?;

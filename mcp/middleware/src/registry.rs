@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
+use mcp_runconfig::endpoint::IpNet;
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
@@ -36,8 +37,10 @@ pub struct ProxySettings {
     pub files_root: Option<PathBuf>,
     /// Who calls when nobody has to log in: the operating system's user, or `local`.
     pub local_user: String,
-    /// The cryptography of TLS to webhooks.
+    /// The cryptography of TLS to webhooks and identity providers.
     pub provider: Arc<CryptoProvider>,
+    /// Networks that middleware may call whatever else they refuse.
+    pub exempt_endpoints: Vec<IpNet>,
 }
 
 /// A middleware that a document asks for, and where it does.
@@ -85,8 +88,8 @@ pub struct BuildError {
 // === impl ProxySettings ===
 
 impl ProxySettings {
-    /// The settings of a proxy that listens at `address`: without names and without a root for files, with the user `local` and half a minute
-    /// for a body.
+    /// The settings of a proxy that listens at `address`: without names and without a root for files, with the user `local`, half a
+    /// minute for a body, and no exempt networks.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         Self {
             server_name: String::new(),
@@ -96,6 +99,7 @@ impl ProxySettings {
             files_root: None,
             local_user: "local".to_owned(),
             provider,
+            exempt_endpoints: Vec::new(),
         }
     }
 }

@@ -8,8 +8,9 @@ use crate::{problem::Problem, reference::Reference, settings::Settings};
 
 /// A kind that this operator has a controller and an admission webhook for.
 pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Status: Serialize + Send + Sync> {
-    /// The finalizer that its controller puts on every object.
-    const FINALIZER: &'static str;
+    /// The finalizer that its controller puts on every object. A kind whose objects may go at once has none: what is left
+    /// of them is the garbage collector's, and an object is gone also where no operator runs any more.
+    const FINALIZER: Option<&'static str>;
 
     /// What the API server calls its objects, their status and their finalizers, in rules of roles.
     const RESOURCES: [&'static str; 3];
@@ -19,6 +20,17 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
 
     /// Every rule it breaks that its schema cannot say. With one of them it can never work.
     fn problems(&self) -> Vec<Problem>;
+
+    /// What is wrong with the addresses that it makes a proxy call, under the operator's settings.
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        let _ = settings;
+        Vec::new()
+    }
+
+    /// Every rule that it breaks under the operator's settings.
+    fn every_problem(&self, settings: &Settings) -> Vec<Problem> {
+        self.problems().into_iter().chain(self.endpoint_problems(settings)).collect()
+    }
 
     /// What is valid and does less than its author may think.
     fn warnings(&self, settings: &Settings) -> Vec<String> {

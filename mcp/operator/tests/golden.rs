@@ -14,24 +14,24 @@ use std::{
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
-    config::{Config, ConfigInputs, ConfigKind, plan_config},
+    config::{Config, ConfigInputs, ConfigKind, Guarded, Terms, plan_config},
     digest::DigestKey,
     guards::Configs,
-    reference::{Referrer, SecretValue, Secrets},
+    reference::{Data, Entry, Referrer},
     settings::Settings,
     workload::{ChildKind, Inputs, Workload, plan_workload},
 };
 use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
 use serde_json::Value;
 
-const CASES: [&str; 5] = ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks"];
+const CASES: [&str; 6] =
+    ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks", "06-oidc"];
 
 /// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
-const PENDING: [(&str, &str); 3] = [
-    ("06-oidc", "the kind MCPOIDCConfig and the guard spec.oidcConfigRef"),
+const PENDING: [(&str, &str); 2] = [
     ("07-remote", "the kind MCPRemoteProxy"),
     ("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits"),
 ];
@@ -67,7 +67,7 @@ const DEFAULTS: [&str; 26] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 32] = [
+const DIFFERENCES: [(&str, &str); 40] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -100,6 +100,17 @@ const DIFFERENCES: [(&str, &str); 32] = [
     ("+ StatefulSet/sse: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
     ("- MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
     ("+ MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
+    ("- MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ Deployment/oidc-*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    (
+        "+ Deployment/oidc-inline: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *",
+        SECRETS,
+    ),
+    ("+ StatefulSet/oidc-*: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-oidc-*: *", RUNNER_DID_NOT_RUN),
+    ("- RunConfig:*ResourceURL = *", RESOURCE),
+    ("+ RunConfig:*ResourceURL = *", RESOURCE),
 ];
 
 const GENERATION: &str = "it fences outdated runners off the workload; here the operator owns the workload, and an edit \
@@ -117,6 +128,8 @@ const GATE: &str = "tells which guards the running proxy has, the older versions
 const DOCUMENT: &str = "a container that starts anew in an old pod does not run on a newer document";
 const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
 const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
+const RESOURCE: &str =
+    "the default names the Service that there is; clients compare it with the address that they called";
 const CONFIG_HASH: &str = "hash values are opaque";
 
 #[test]
@@ -147,12 +160,14 @@ fn every_default_that_is_left_to_the_api_server_is_one_it_set() {
 }
 
 #[test]
-fn run_configs_are_upstreams_to_the_byte_but_for_the_generation() {
+fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_the_service() {
     for case in CASES {
         for (name, planned) in &cluster(case).planned {
             let upstream = file(case, &format!("{name}.runconfig.json"));
             let document = planned.run_config.as_deref().unwrap();
-            assert_eq!(document, upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1), "{case}");
+            let upstream = upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1);
+            let (theirs, ours) = (format!("//{name}.golden.svc"), format!("//mcp-{name}-proxy.golden.svc"));
+            assert_eq!(document, upstream.replace(&theirs, &ours), "{case}");
         }
     }
 }
@@ -175,7 +190,7 @@ fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
     let config = inputs.iter().find(|object| object["kind"] == "MCPToolConfig").unwrap();
     let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
     let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
-    ConfigKind::enforce(&config, &mut document);
+    ConfigKind::enforce(&config, &Guarded { url: "", terms: &Terms::default() }, &mut document);
     chain::sort(&mut document.middleware_configs);
     let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
     for member in ["tools_filter", "tools_override"] {
@@ -197,7 +212,8 @@ fn a_valid_config_reports_what_upstream_reports() {
     let config = inputs.into_iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap();
     let config: MCPWebhookConfig = serde_json::from_value(config).unwrap();
     let referrer = Referrer { kind: "MCPServer".to_owned(), name: "gated".to_owned() };
-    let plan = plan_config(&ConfigInputs { config: &config, referrers: &[referrer], now: now() });
+    let plan =
+        plan_config(&ConfigInputs { config: &config, referrers: &[referrer], settings: &settings(), now: now() });
     let condition = &plan.report.conditions.unwrap()[0];
     let theirs = documents(&file("05-webhooks", "objects.yaml"));
     let theirs = &theirs.iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap()["status"]["conditions"][0];
@@ -235,24 +251,36 @@ fn now() -> jiff::Timestamp {
     "2026-11-21T00:00:00Z".parse().unwrap()
 }
 
+fn settings() -> Settings {
+    Settings {
+        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+        proxy_host: "0.0.0.0".into(),
+        default_image_pull_secrets: Vec::new(),
+        runner_middleware: chain::BUILT,
+        allowed_endpoints: Vec::new(),
+    }
+}
+
 fn cluster(case: &str) -> Cluster {
     let inputs = documents(&file(case, "input.yaml"));
-    let (mut configs, mut secrets) = (Configs::new(), Secrets::new());
+    let (mut configs, mut data) = (Configs::new(), Data::default());
     let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
     for object in &inputs {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
             "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
             "MCPToolConfig" => configs.extend([config::<MCPToolConfig>(name, object)]),
-            "Secret" => _ = secrets.insert(name, values(object)),
+            "MCPOIDCConfig" => configs.extend([config::<MCPOIDCConfig>(name, object)]),
+            "ConfigMap" => _ = data.config_maps.insert(name, values(&object["data"])),
+            "Secret" => _ = data.secrets.insert(name, values(&object["stringData"])),
             _ => {}
         }
     }
     for object in &inputs {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let planned = match object["kind"].as_str().unwrap() {
-            "MCPServer" => plan::<MCPServer>(object, &configs, &secrets),
-            "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
+            "MCPServer" => plan::<MCPServer>(object, &configs, &data),
+            "MCPOIDCConfig" | "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
             unknown => {
                 found.unplanned.push(format!("{unknown} {name}"));
                 continue;
@@ -268,8 +296,8 @@ fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'st
     ((K::kind(&()), name), Arc::new(config))
 }
 
-/// ToolHive looks at no value of a Secret; here, what is called a certificate or a key has to be one.
-fn values(secret: &Value) -> BTreeMap<String, SecretValue> {
+/// ToolHive looks at no value of a Secret or ConfigMap; here, what is called a certificate or a key has to be one.
+fn values(written: &Value) -> BTreeMap<String, Entry> {
     let pair = pem::client();
     let real = |written: &str| match written {
         "CA" => pem::authority(),
@@ -278,32 +306,24 @@ fn values(secret: &Value) -> BTreeMap<String, SecretValue> {
         other => other.to_owned(),
     };
     let key = DigestKey::new(b"the key of tests");
-    let values = secret["stringData"].as_object().unwrap().iter();
-    values
-        .map(|(name, value)| (name.clone(), SecretValue::of(real(value.as_str().unwrap()).as_bytes(), &key)))
-        .collect()
+    let values = written.as_object().unwrap().iter();
+    values.map(|(name, value)| (name.clone(), Entry::of(real(value.as_str().unwrap()).as_bytes(), &key))).collect()
 }
 
-fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Planned {
+fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned {
     let mut object = object.clone();
     object["metadata"]["uid"] = "u".into();
     object["metadata"]["generation"] = 1.into();
     let workload: W = serde_json::from_value(object).unwrap();
-    let settings = Settings {
-        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
-        proxy_host: "0.0.0.0".into(),
-        default_image_pull_secrets: Vec::new(),
-        runner_middleware: chain::BUILT,
-    };
     let plan = plan_workload(&Inputs {
         workload: &workload,
         configs,
-        secrets,
+        data,
         unreadable: None,
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],
-        settings: &settings,
+        settings: &settings(),
         now: now(),
     });
     let document = plan.children.iter().find(|child| child.reference.kind == ChildKind::ConfigMap);
@@ -324,7 +344,7 @@ fn ours(case: &str) -> BTreeSet<String> {
         }
         let document = run_config.as_deref().unwrap();
         flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
-        for key in ["url", "webhookConfigHash"] {
+        for key in ["url", "oidcConfigHash", "webhookConfigHash"] {
             flatten(&status[key], &format!("{kind}/{name}: status.{key}"), &mut leaves);
         }
     }

@@ -3,14 +3,13 @@
 
 use serde_json::{Value, json};
 
+pub use crate::auth::AUTH;
 use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
 
 /// `type` of the check for which web pages a request may come.
 pub const ORIGIN: &str = "origin";
 /// `type` of the bound on request bodies.
 pub const BODY_LIMIT: &str = "bodylimit";
-/// `type` of the middleware that says who calls.
-pub const AUTH: &str = "auth";
 /// `type` of the middleware that reads each message.
 pub const PARSER: &str = "mcp-parser";
 /// `type` of what reports to ToolHive's vendor: accepted, and does nothing.

@@ -6,7 +6,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    Parameters, ParseError, PermissionProfile, duration,
+    AuthParameters, OidcConfig, Parameters, ParseError, PermissionProfile,
+    auth::AUTH,
+    duration,
     members::{Members, wrong_type},
     tool_filter::{self, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
     webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
@@ -17,7 +19,7 @@ pub const SCHEMA_VERSION: &str = "v0.1.0";
 
 /// How a proxy for one MCP server is to run. Members are declared in the order ToolHive writes them.
 ///
-/// Keys that this version does not act on (`oidc_config`, `telemetry_config` and the rest) are kept in
+/// Keys that this version does not act on (`authz_config`, `telemetry_config` and the rest) are kept in
 /// [`extra`](Self::extra) as they were read, and written back after the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunConfig {
@@ -74,6 +76,10 @@ pub struct RunConfig {
     /// Labels of the workload.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub container_labels: BTreeMap<String, String>,
+    /// Who may log in; `None` where nobody has to. The `auth` entry of the chain says the same: see
+    /// [`require_login`](Self::require_login).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oidc_config: Option<OidcConfig>,
     /// Whether `X-Forwarded-*` from the client is believed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy_headers: bool,
@@ -91,6 +97,12 @@ pub struct RunConfig {
     pub proxy_read_timeout: Option<Duration>,
     /// What the proxy speaks to its clients. Equals the transport unless that is stdio.
     pub proxy_mode: ProxyMode,
+    /// A copy of the login's `CACertPath`, which ToolHive writes and nobody reads.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub thv_ca_bundle: String,
+    /// A copy of the login's `AuthTokenFile`, which ToolHive writes and nobody reads.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub jwks_auth_token_file: String,
     /// The names of the tools that clients see; read only where `middleware_configs` is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools_filter: Vec<String>,
@@ -210,7 +222,8 @@ impl RunConfig {
     /// Reads a document of ours or of ToolHive's operator.
     ///
     /// Normalised on the way: a missing `schema_version` is [`SCHEMA_VERSION`]; `proxy_mode` equals the transport
-    /// unless that is stdio, where it is streamable HTTP if not said.
+    /// unless that is stdio, where it is streamable HTTP if not said; `oidc_config` takes the place of what the chain's `auth` entry
+    /// says of a login.
     ///
     /// # Errors
     /// Names the member, what is wrong with it and what to write instead.
@@ -226,8 +239,10 @@ impl RunConfig {
         })?;
         let proxy_mode = members.word("proxy_mode", &PROXY_MODES)?;
         let profile = members.value("permission_profile");
+        let oidc = members.value("oidc_config");
+        let oidc_path = members.path("oidc_config");
         let scaling = members.value("scaling_config");
-        Ok(Self {
+        let mut config = Self {
             schema_version: schema_version(&mut members)?,
             mcpserver_generation: members.integer("mcpserver_generation", 0, i64::MAX)?.unwrap_or(0),
             image: members.string("image")?.unwrap_or_default(),
@@ -250,6 +265,7 @@ impl RunConfig {
             debug: members.boolean("debug")?,
             volumes: members.strings("volumes")?,
             container_labels: members.string_map("container_labels")?,
+            oidc_config: oidc.map(|value| OidcConfig::from_value(value, &oidc_path)).transpose()?,
             trust_proxy_headers: members.boolean("trust_proxy_headers")?,
             stateless: members.boolean("stateless")?,
             session_ttl: positive_duration(&mut members, "session_ttl", "2h")?,
@@ -260,6 +276,8 @@ impl RunConfig {
                 Transport::Sse => ProxyMode::Sse,
                 Transport::StreamableHttp => ProxyMode::StreamableHttp,
             },
+            thv_ca_bundle: members.string("thv_ca_bundle")?.unwrap_or_default(),
+            jwks_auth_token_file: members.string("jwks_auth_token_file")?.unwrap_or_default(),
             tools_filter: members.strings("tools_filter")?,
             tools_override: tool_filter::overrides(&mut members)?,
             middleware_configs: chain(&mut members, "middleware_configs")?,
@@ -269,7 +287,41 @@ impl RunConfig {
             endpoint_prefix: members.string("endpoint_prefix")?.unwrap_or_default(),
             scaling_config: scaling.map(ScalingConfig::from_value).transpose()?,
             extra: members.rest(),
-        })
+        };
+        config.repeat_login()?;
+        Ok(config)
+    }
+
+    /// Makes callers log in as `oidc` says: in the document's own member and, where it has a chain, in that chain's `auth` entry.
+    ///
+    /// # Errors
+    /// The chain has no `auth` entry, more than one, or one whose parameters are no object.
+    pub fn require_login(&mut self, oidc: OidcConfig) -> Result<(), ParseError> {
+        self.thv_ca_bundle.clone_from(&oidc.ca_cert_path);
+        self.jwks_auth_token_file.clone_from(&oidc.auth_token_file);
+        self.oidc_config = Some(oidc);
+        self.repeat_login()
+    }
+
+    /// Repeats the login in the chain (toolhive-0.63 §3): two that differ would leave open which one guards.
+    fn repeat_login(&mut self) -> Result<(), ParseError> {
+        let Some(oidc) = &self.oidc_config else { return Ok(()) };
+        if self.middleware_configs.is_empty() {
+            return Ok(());
+        }
+        let mut entries = self.middleware_configs.iter_mut().enumerate().filter(|(_, entry)| entry.kind == AUTH);
+        let (Some((at, entry)), None) = (entries.next(), entries.next()) else {
+            let problem = "OIDC configuration requires exactly one authentication middleware";
+            return Err(ParseError::new("middleware_configs", problem, "write one entry of type \"auth\""));
+        };
+        let path = format!("middleware_configs[{at}].parameters");
+        if entry.parameters.is_null() {
+            let problem = "authentication middleware parameters cannot be null";
+            return Err(ParseError::new(path, problem, "write {} or leave oidc_config out"));
+        }
+        let read = AuthParameters::read(entry.parameters.clone(), &path)?;
+        *entry = AuthParameters { oidc_config: Some(oidc.clone()), ..read }.middleware();
+        Ok(())
     }
 
     /// Writes the document as ToolHive does: two-space indent, no newline at the end, `<`, `>` and `&` escaped.
@@ -343,6 +395,11 @@ impl Serialize for MiddlewareConfig {
         }
         if let TOOL_FILTER | TOOL_CALL_FILTER = r#type
             && let Some(parameters) = faithful(ToolFilterParameters::read(parameters.clone(), ""), parameters)
+        {
+            return Entry { r#type, parameters }.serialize(serializer);
+        }
+        if r#type == AUTH
+            && let Some(parameters) = faithful(AuthParameters::read(parameters.clone(), ""), parameters)
         {
             return Entry { r#type, parameters }.serialize(serializer);
         }

@@ -17,9 +17,11 @@
 //! # Ok::<(), mcp_runconfig::ParseError>(())
 //! ```
 
+mod auth;
 pub mod chain;
 mod document;
 pub mod duration;
+pub mod endpoint;
 mod error;
 mod members;
 mod parameters;
@@ -27,10 +29,11 @@ mod profile;
 mod tool_filter;
 pub mod webhook;
 
+pub use auth::{AuthParameters, OidcConfig};
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
-pub use parameters::{AuthParameters, BodyLimitParameters, NoParameters, OriginParameters, Parameters};
+pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

@@ -71,19 +71,6 @@ impl Parameters for OriginParameters {
     }
 }
 
-/// Parameters of `auth`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AuthParameters {
-    /// How tokens are checked; `None` where nobody has to log in.
-    pub oidc_config: Option<Value>,
-}
-
-impl Parameters for AuthParameters {
-    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
-        Ok(Self { oidc_config: Members::of(value, path)?.value("oidc_config") })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -114,20 +101,6 @@ mod tests {
             let error = Own::read(value, "p").unwrap_err();
             assert_eq!(error.field, field, "{error}");
         }
-    }
-
-    #[test]
-    fn a_login_is_not_lost_behind_a_member_that_differs_in_case() {
-        for value in [
-            json!({"OIDC_CONFIG": null, "oidc_config": {"Issuer": "https://idp"}}),
-            json!({"oidc_config": {"Issuer": "https://idp"}, "oidc_Config": null}),
-        ] {
-            let error = AuthParameters::read(value, "p").unwrap_err().to_string();
-            assert!(error.contains("is the same member"), "{error}");
-        }
-        let read = |value| AuthParameters::read(value, "p").unwrap().oidc_config;
-        assert_eq!(read(json!({"OIDC_Config": {}})), Some(json!({})));
-        assert_eq!(read(json!({"oidc_config": null})), None);
     }
 
     #[test]

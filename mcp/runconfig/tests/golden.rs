@@ -8,12 +8,14 @@ use mcp_runconfig::{
 };
 use serde_json::{Value, json};
 
-const GOLDEN: [(&str, &str); 5] = [
+const GOLDEN: [(&str, &str); 7] = [
     ("01", include_str!("../../operator/tests/golden/01-minimal/minimal.runconfig.json")),
     ("02", include_str!("../../operator/tests/golden/02-streamable/streamable.runconfig.json")),
     ("03", include_str!("../../operator/tests/golden/03-sse-secrets-volumes/sse.runconfig.json")),
     ("04", include_str!("../../operator/tests/golden/04-overrides/overrides.runconfig.json")),
     ("05", include_str!("../../operator/tests/golden/05-webhooks/gated.runconfig.json")),
+    ("06", include_str!("../../operator/tests/golden/06-oidc/oidc-inline.runconfig.json")),
+    ("06", include_str!("../../operator/tests/golden/06-oidc/oidc-cluster.runconfig.json")),
 ];
 
 // MISSION P3: either half can be swapped for ToolHive's.
@@ -60,7 +62,7 @@ fn a_document_built_from_values_has_upstreams_bytes() {
 #[test]
 fn members_this_version_does_not_act_on_are_kept_as_they_were() {
     let document = json!({
-        "name": "x", "transport": "sse", "port": 1, "oidc_config": {"Issuer": "https://idp", "JWKSURL": "", "Scopes": null},
+        "name": "x", "transport": "sse", "port": 1, "oidc_configuration": {"Issuer": "https://idp", "JWKSURL": "", "Scopes": null},
         "telemetry_config": {"samplingRate": "0.25"}, "from_the_future": [1, 2.5, u64::MAX],
         "permission_profile": {"name": "p", "gpu": true, "network": {"outbound": {"later": 1}, "inbound": {}}},
         "scaling_config": {"backend_replicas": 0, "zones": 2, "session_redis": {
@@ -74,6 +76,48 @@ fn members_this_version_does_not_act_on_are_kept_as_they_were() {
         serde_json::from_str(&RunConfig::parse(document.to_string().as_bytes()).unwrap().to_json()).unwrap();
     for (key, value) in document.as_object().unwrap() {
         assert_eq!(written[key], *value, "{key}");
+    }
+}
+
+#[test]
+fn a_login_is_written_as_upstream_writes_it_in_both_places() {
+    let mut config = RunConfig::parse(GOLDEN[5].1.as_bytes()).unwrap();
+    let oidc = config.oidc_config.take().unwrap();
+    assert_eq!(oidc.audience, "mcp-aud");
+    (config.thv_ca_bundle, config.middleware_configs[1].parameters) = (String::new(), json!({}));
+    config.require_login(oidc).unwrap();
+    assert_eq!(config.to_json(), GOLDEN[5].1);
+}
+
+#[test]
+fn the_login_of_the_document_takes_the_place_of_the_chains() {
+    let parse = |chain: &str| {
+        let oidc = r#"{"Issuer":"https://idp","Audience":"a","Later":1}"#;
+        let document =
+            format!(r#"{{"name":"x","transport":"stdio","oidc_config":{oidc},"middleware_configs":{chain}}}"#);
+        RunConfig::parse(document.as_bytes())
+    };
+    for chain in [
+        r#"[{"type":"auth","parameters":{"embedded_auth_server_issuer":"e"}}]"#,
+        r#"[{"type":"auth","parameters":{"embedded_auth_server_issuer":"e","oidc_config":{"Issuer":"https://other"}}}]"#,
+    ] {
+        let config = parse(chain).unwrap();
+        let entry = &config.middleware_configs[0].parameters;
+        assert_eq!(entry["oidc_config"], serde_json::to_value(config.oidc_config.unwrap()).unwrap());
+        assert_eq!((&entry["oidc_config"]["Later"], &entry["embedded_auth_server_issuer"]), (&json!(1), &json!("e")));
+    }
+    assert!(parse("[]").unwrap().middleware_configs.is_empty(), "the proxy makes its own chain");
+    for (chain, field) in [
+        (r#"[{"type":"recovery"}]"#, "middleware_configs"),
+        (r#"[{"type":"auth","parameters":{}},{"type":"auth","parameters":{}}]"#, "middleware_configs"),
+        (r#"[{"type":"recovery"},{"type":"auth"}]"#, "middleware_configs[1].parameters"),
+        (r#"[{"type":"auth","parameters":[]}]"#, "middleware_configs[0].parameters"),
+        (
+            r#"[{"type":"auth","parameters":{"oidc_config":{"Issuer":1}}}]"#,
+            "middleware_configs[0].parameters.oidc_config.Issuer",
+        ),
+    ] {
+        assert_eq!(parse(chain).unwrap_err().field, field, "{chain}");
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
-use mcp_runconfig::{MiddlewareConfig, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain};
+use mcp_runconfig::{
+    AuthParameters, MiddlewareConfig, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain,
+};
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +20,7 @@ const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runco
 const MAX_DOCUMENT: u64 = 4 << 20;
 /// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
 /// guard that is not built must not be left out in silence.
-const GUARDS: [&str; 11] = [
+const GUARDS: [&str; 10] = [
     "audit_config",
     "audit_config_path",
     "authz_config",
@@ -26,7 +28,6 @@ const GUARDS: [&str; 11] = [
     "aws_sts_config",
     "embedded_auth_server_config",
     "header_forward",
-    "oidc_config",
     "rate_limit_config",
     "token_exchange_config",
     "upstream_swap_config",
@@ -115,6 +116,8 @@ pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry
 
 fn default_chain(config: &RunConfig) -> Vec<Entry> {
     let mut entries = chain::default_chain(None);
+    let login = AuthParameters { oidc_config: config.oidc_config.clone(), extra: Map::new() };
+    entries.iter_mut().filter(|entry| entry.kind == chain::AUTH).for_each(|entry| *entry = login.middleware());
     let tools = ToolFilterParameters {
         filter_tools: config.tools_filter.clone(),
         tools_override: config.tools_override.clone(),
@@ -136,6 +139,7 @@ fn sources(kind: &str) -> &'static [(&'static str, &'static str)] {
         TOOL_FILTER | TOOL_CALL_FILTER => {
             &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")]
         }
+        chain::AUTH => &[("parameters.oidc_config", "oidc_config")],
         MUTATING => &[("parameters.webhooks", "mutating_webhooks")],
         VALIDATING => &[("parameters.webhooks", "validating_webhooks")],
         _ => &[],
@@ -203,7 +207,7 @@ mod tests {
                 vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
             ),
             (
-                format!(r#","middleware_configs":[{{"type":"auth"}}],"validating_webhooks":{webhook},"oidc_config":{{"Issuer":"i"}}"#),
+                format!(r#","middleware_configs":[{{"type":"auth"}}],"validating_webhooks":{webhook}"#),
                 vec!["auth"],
             ),
             (
@@ -239,7 +243,6 @@ mod tests {
     #[test]
     fn a_guard_that_is_not_built_is_refused_by_name_not_left_out() {
         for (members, field) in [
-            (r#","oidc_config":{"Issuer":"https://i"}"#, "oidc_config"),
             (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
             (r#","audit_config":{}"#, "audit_config"),
         ] {
@@ -252,6 +255,15 @@ mod tests {
             )
             .is_ok()
         );
+    }
+
+    #[test]
+    fn the_documents_own_login_guards_whether_there_is_a_chain_or_not() {
+        for members in ["", r#","middleware_configs":[{"type":"auth","parameters":{}}]"#] {
+            let entries = entries(&format!(r#","OIDC_config":{{"issuer":"https://i"}}{members}"#), false);
+            let auth = entries.iter().find(|entry| entry.kind == chain::AUTH).unwrap();
+            assert_eq!(auth.parameters["oidc_config"]["Issuer"], "https://i", "{members}");
+        }
     }
 
     #[test]

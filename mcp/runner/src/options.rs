@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use mcp_runconfig::duration;
+use mcp_runconfig::endpoint::IpNet;
 
 /// The proxy beside one MCP server.
 ///
@@ -115,6 +116,10 @@ pub(crate) struct RunOptions {
     /// Read the files that the RunConfig names (secrets, certificates) from below this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) files_root: Option<PathBuf>,
+    /// Networks that the proxy may call as if they were public: remote MCP servers, identity providers and webhooks on a private or a
+    /// loopback address, in tests and on a machine of one's own.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) allow_endpoint_cidr: Vec<IpNet>,
     /// Log more.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub(crate) debug: bool,

@@ -68,6 +68,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            exempt_endpoints: options.allow_endpoint_cidr.clone(),
         };
         let chain = mcp_gate::registry()
             .build_entries(&entries, &settings)

@@ -197,6 +197,8 @@ async fn connections(world: &mut World) {
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = json!({"url": format!("https://{down}/review")});
     world.rows.push(Situation { name: "down", class: Failed, endpoint: None, more: url });
+    let metadata = json!({"url": "https://169.254.169.254/review"});
+    world.rows.push(Situation { name: "link-local", class: Failed, endpoint: None, more: metadata });
     let unknown = json!({"url": "https://policy.invalid/review"});
     world.rows.push(Situation { name: "no such host", class: Failed, endpoint: None, more: unknown });
 

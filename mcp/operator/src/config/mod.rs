@@ -4,20 +4,25 @@
 //! one admission webhook for all of them.
 
 mod plan;
+mod terms;
 
 use std::fmt::Debug;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use mcp_api::names::reason;
 use mcp_runconfig::RunConfig;
+use serde::Serialize;
 
 use crate::{
     digest::digest,
     problem::Problem,
-    reference::{Reference, Referrer, SecretFile},
+    reference::{MountedFile, Reference, Referrer, SecretVariable},
+    settings::Settings,
     subject::Subject,
 };
 
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
+pub use terms::{Guarded, Terms};
 
 /// Length of `status.configHash`: enough to tell two specs apart, short enough to read.
 const HASH_LENGTH: usize = 16;
@@ -31,16 +36,29 @@ pub trait ConfigKind: Subject {
     /// configuration of this kind the proxy enforces.
     const ANNOTATION: Option<&'static str> = None;
 
+    /// Reasons of its own condition `Valid`: where it is true, where it is false.
+    const VALIDITY: (&'static str, &'static str) = (reason::VALIDATION_SUCCEEDED, reason::VALIDATION_FAILED);
+
     /// The types of middleware that enforce it.
     const MIDDLEWARE: &'static [&'static str];
 
     /// The files that a proxy needs for it.
-    fn files(&self) -> Vec<SecretFile> {
+    fn files(&self) -> Vec<MountedFile> {
         Vec::new()
     }
 
-    /// Puts into a proxy's document what it is to enforce.
-    fn enforce(&self, document: &mut RunConfig);
+    /// The variables that a proxy's process needs for it.
+    fn variables(&self) -> Vec<SecretVariable> {
+        Vec::new()
+    }
+
+    /// Whether a proxy needs the CA and the token of its pod's ServiceAccount for it.
+    fn needs_account(&self) -> bool {
+        false
+    }
+
+    /// Puts into the document of a workload's proxy what it is to enforce.
+    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig);
 
     /// The conditions of a status.
     fn conditions(status: &Self::Status) -> Option<&Vec<Condition>>;
@@ -53,10 +71,7 @@ pub trait ConfigKind: Subject {
 
     /// The hash of the spec.
     fn hash(&self) -> String {
-        // Members serialize in the order of their declaration: equal specs give equal bytes.
-        let mut hash = digest(&serde_json::to_vec(self.spec()).unwrap_or_default());
-        hash.truncate(HASH_LENGTH);
-        hash
+        short_digest(self.spec())
     }
 }
 
@@ -71,10 +86,25 @@ pub struct Words {
     pub not_found: &'static str,
     /// Reason: its spec breaks a rule.
     pub not_valid: &'static str,
-    /// Reason: a Secret or a key that it names does not exist.
-    pub secret_not_found: &'static str,
-    /// Reason: what a Secret holds cannot be used.
-    pub secret_not_valid: &'static str,
+    /// Reason: a Secret, a ConfigMap or a key that it names does not exist.
+    pub data_not_found: &'static str,
+    /// Reason: what one of those holds cannot be used.
+    pub data_not_valid: &'static str,
+    /// How they speak of the CA bundle that it names in a ConfigMap, for a kind that can.
+    pub bundle: Option<BundleWords>,
+}
+
+/// How the conditions of workloads speak of a CA bundle in a ConfigMap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BundleWords {
+    /// The condition's type.
+    pub condition: &'static str,
+    /// Reason: it can be used.
+    pub valid: &'static str,
+    /// Reason: the ConfigMap or the key does not exist.
+    pub not_found: &'static str,
+    /// Reason: it is no bundle of certificates.
+    pub not_valid: &'static str,
 }
 
 /// What a controller of configurations reports, whatever the kind.
@@ -92,21 +122,25 @@ pub struct ConfigReport {
 
 /// A configuration whose kind does not matter.
 pub trait Config: Debug + Send + Sync {
-    /// See [`Subject::problems`].
-    fn problems(&self) -> Vec<Problem>;
+    /// See [`Subject::problems`] and [`Subject::endpoint_problems`].
+    fn problems(&self, settings: &Settings) -> Vec<Problem>;
     /// See [`Subject::references`].
     fn references(&self) -> Vec<Reference>;
     /// See [`ConfigKind::hash`].
     fn hash(&self) -> String;
     /// See [`ConfigKind::files`].
-    fn files(&self) -> Vec<SecretFile>;
+    fn files(&self) -> Vec<MountedFile>;
+    /// See [`ConfigKind::variables`].
+    fn variables(&self) -> Vec<SecretVariable>;
+    /// See [`ConfigKind::needs_account`].
+    fn needs_account(&self) -> bool;
     /// See [`ConfigKind::enforce`].
-    fn enforce(&self, document: &mut RunConfig);
+    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig);
 }
 
 impl<K: ConfigKind> Config for K {
-    fn problems(&self) -> Vec<Problem> {
-        Subject::problems(self)
+    fn problems(&self, settings: &Settings) -> Vec<Problem> {
+        self.every_problem(settings)
     }
 
     fn references(&self) -> Vec<Reference> {
@@ -117,11 +151,26 @@ impl<K: ConfigKind> Config for K {
         ConfigKind::hash(self)
     }
 
-    fn files(&self) -> Vec<SecretFile> {
+    fn files(&self) -> Vec<MountedFile> {
         ConfigKind::files(self)
     }
 
-    fn enforce(&self, document: &mut RunConfig) {
-        ConfigKind::enforce(self, document);
+    fn variables(&self) -> Vec<SecretVariable> {
+        ConfigKind::variables(self)
     }
+
+    fn needs_account(&self) -> bool {
+        ConfigKind::needs_account(self)
+    }
+
+    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
+        ConfigKind::enforce(self, guarded, document);
+    }
+}
+
+/// Members serialize in the order of their declaration: equal values give equal digests.
+fn short_digest(value: &impl Serialize) -> String {
+    let mut digest = digest(&serde_json::to_vec(value).unwrap_or_default());
+    digest.truncate(HASH_LENGTH);
+    digest
 }

@@ -118,7 +118,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
         let (cleaned, on) = (work.clone(), wake.clone());
         let of = |kind| stores.children(kind).clone();
-        let controller = named::<W>()
+        let mut controller = named::<W>()
             .stored_in(self.store.clone())
             .found_by(subject::tokens::<W>)
             .owns_in::<ConfigMap, _>(of(ChildKind::ConfigMap))
@@ -129,11 +129,13 @@ impl<W: Workload> Registered for WorkloadKind<W> {
             .owns_in::<NetworkPolicy, _>(of(ChildKind::NetworkPolicy))
             .owns_in::<Deployment, _>(of(ChildKind::Deployment))
             .owns_in::<StatefulSet, _>(of(ChildKind::StatefulSet))
-            .finalizer(W::FINALIZER, move |leaving| {
+            .on_change(move |change| on.referrer(change));
+        if let Some(finalizer) = W::FINALIZER {
+            controller = controller.finalizer(finalizer, move |leaving| {
                 let cleaned = cleaned.clone();
                 async move { cleaned.clean_up(leaving).await }
-            })
-            .on_change(move |change| on.referrer(change));
+            });
+        }
         Box::new(OfWorkloads { controller, work, pods, wake: wake.clone() })
     }
 
@@ -197,19 +199,19 @@ impl<K: ConfigKind> Registered for Config<K> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let work = Arc::new(ConfigController::new(building.stores.clone()));
+        let work = Arc::new(ConfigController::new(building.stores.clone(), building.settings.clone()));
         let (released, on) = (work.clone(), building.wake.clone());
-        let controller = named::<K>()
-            .stored_in(self.store.clone())
-            .found_by(subject::tokens::<K>)
-            .finalizer(K::FINALIZER, move |leaving| {
-                let released = released.clone();
-                async move { released.clean_up(leaving).await }
-            })
-            .on_change(move |change| {
+        let mut controller =
+            named::<K>().stored_in(self.store.clone()).found_by(subject::tokens::<K>).on_change(move |change| {
                 on.referrer(change);
                 on.config(change);
             });
+        if let Some(finalizer) = K::FINALIZER {
+            controller = controller.finalizer(finalizer, move |leaving| {
+                let released = released.clone();
+                async move { released.clean_up(leaving).await }
+            });
+        }
         Box::new(OfConfigs { controller, work })
     }
 

@@ -25,6 +25,9 @@ use crate::{
 /// said: one status instead of two.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// How long the end of such a wait is remembered: longer than the reconcile that follows it may take to come.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
 /// For how long the pods behind a proxy may end after their workload was deleted, before it goes without them.
 const ENDING: Duration = Duration::from_mins(2);
 
@@ -110,13 +113,13 @@ impl WorkloadController {
         Ok(Cleanup::Done)
     }
 
-    /// The plan, and why a Secret that it looks at cannot be read.
+    /// The plan, and why a Secret or ConfigMap that it looks at cannot be read.
     async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
         let references = workload.references();
         let configs = self.stores.configs(&namespace, &references);
         let theirs: Vec<_> = configs.values().flat_map(|config| config.references()).collect();
-        let (secrets, failed) = contents.secrets(&namespace, references.iter().chain(&theirs)).await;
+        let (data, failed) = contents.data(&namespace, references.iter().chain(&theirs)).await;
         let unreadable = failed.as_ref().map(ToString::to_string);
         let children: BTreeSet<_> =
             workload.all_children().into_iter().filter(|child| self.own(workload, child).is_some()).collect();
@@ -127,7 +130,7 @@ impl WorkloadController {
         let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
-            secrets: &secrets,
+            data: &data,
             unreadable: unreadable.as_deref(),
             deployment: deployment.as_ref(),
             children: &children,
@@ -150,7 +153,11 @@ impl WorkloadController {
         let now = Instant::now();
         let until = match settling.get(key) {
             Some(until) => *until,
-            None if written => *settling.entry(key.clone()).or_insert(now + SETTLE),
+            None if written => {
+                // Of a workload without a finalizer nobody is told that it is gone.
+                settling.retain(|_, until| *until + FORGOTTEN > now);
+                *settling.entry(key.clone()).or_insert(now + SETTLE)
+            }
             None => return None,
         };
         Some(until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())

@@ -5,6 +5,7 @@
 //! defaults, nothing taken from a fetched object, maps sorted.
 
 pub mod access;
+pub mod checks;
 mod child;
 mod document;
 pub mod names;
@@ -14,14 +15,16 @@ mod owner;
 mod plan;
 pub mod pod_template;
 pub mod proxy;
+pub mod proxy_template;
 pub mod quantity;
 mod status;
 
+use mcp_api::names::reason;
 use portcullis::controller::{Conditions, PlannedEvent};
 
 use crate::{
     guards::{Asked, Guards},
-    reference::Secrets,
+    reference::Data,
     settings::Settings,
     subject::Subject,
 };
@@ -40,8 +43,16 @@ pub trait Workload: Subject {
     /// What a workload is called in messages.
     const NOUN: &'static str;
 
+    /// The reasons of its condition `Ready`: while that is true, and while it is false.
+    const READY: [&'static str; 2] = [reason::READY, reason::NOT_READY];
+
     /// Types of conditions whose news are warning events.
     const WARNINGS: &'static [&'static str];
+
+    /// What its status says of a pod that will never serve, before the reason.
+    fn failure() -> String {
+        format!("{} pod failed", Self::NOUN)
+    }
 
     /// The guards that its spec asks for.
     fn guards(&self) -> Asked;
@@ -56,7 +67,7 @@ pub trait Workload: Subject {
     fn restart(&self) -> Option<Restart>;
 
     /// Checks what is particular to the kind, before anything is rendered.
-    fn check(&self, secrets: &Secrets, findings: &mut Findings<'_>);
+    fn check(&self, data: &Data, findings: &mut Findings<'_>);
 
     /// The children in the order of their needs.
     fn render(&self, rendering: &Rendering<'_>) -> Vec<Child>;
@@ -116,8 +127,8 @@ pub struct Block {
 pub struct Rendering<'a> {
     /// The guards, all of them usable.
     pub guards: &'a Guards,
-    /// The Secrets that it refers to.
-    pub secrets: &'a Secrets,
+    /// The Secrets and ConfigMaps that it and its guards refer to.
+    pub data: &'a Data,
     /// What the operator was started with.
     pub settings: &'a Settings,
 }

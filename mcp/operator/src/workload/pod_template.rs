@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::problem::Problem;
 
-const FIELD: &str = "spec.podTemplateSpec";
+/// The field that holds it.
+pub(super) const FIELD: &str = "spec.podTemplateSpec";
 
 /// A pod template as it was read.
 #[derive(Clone, Debug)]
@@ -17,11 +18,24 @@ pub struct Template {
     pub ignored: Vec<String>,
 }
 
-/// Reads a pod template.
+impl Template {
+    /// What its author has to know of it: a sentence for each kind of thing that has no effect.
+    pub fn notes(&self) -> Vec<String> {
+        const SAID: usize = 10;
+        if self.ignored.is_empty() {
+            return Vec::new();
+        }
+        let more = if self.ignored.len() > SAID { ", ..." } else { "" };
+        let said = self.ignored.iter().take(SAID).map(String::as_str).collect::<Vec<_>>().join(", ");
+        vec![format!("{said}{more} is not a field of a pod that this version knows, and has no effect")]
+    }
+}
+
+/// Reads a pod template for pods whose own container is called `container`.
 ///
 /// # Errors
 /// Names the field, what is wrong with it and how to mend it.
-pub fn decode(template: &Value) -> Result<Template, Problem> {
+pub fn decode(template: &Value, container: &str) -> Result<Template, Problem> {
     let mut template = template.clone();
     if let Some(path) = directive(&template, FIELD) {
         let message = "patch directives are not supported here; list what the pod should have, by name".to_owned();
@@ -44,7 +58,8 @@ pub fn decode(template: &Value) -> Result<Template, Problem> {
         for (list, containers) in lists {
             if let Some(at) = containers.iter().position(|container| container.name.is_empty()) {
                 let field = format!("{FIELD}.spec.{list}[{at}].name");
-                return Err(Problem { field, message: "is missing; the MCP server's container is \"mcp\"".into() });
+                let message = format!("is missing; the container that the operator makes is called {container:?}");
+                return Err(Problem { field, message });
             }
         }
     }
@@ -158,7 +173,7 @@ mod tests {
             (json!({"spec": {"nodeSelector": {"a": 1}}}), "spec.podTemplateSpec.spec.nodeSelector.a"),
         ];
         for (template, field) in cases {
-            assert_eq!(decode(&template).unwrap_err().field, field, "{template}");
+            assert_eq!(decode(&template, "mcp").unwrap_err().field, field, "{template}");
         }
     }
 
@@ -169,7 +184,7 @@ mod tests {
             "nodeSelecter": {"a": "b"}, "nodeSelector": {"disk": "ssd"}, "empty": {},
             "containers": [{"name": "mcp", "resources": {"limit": {"cpu": "1"}, "requests": {"cpu": "1"}}}],
         }});
-        let Template { known, ignored } = decode(&template).unwrap();
+        let Template { known, ignored } = decode(&template, "mcp").unwrap();
         assert_eq!(
             ignored,
             ["spec.podTemplateSpec.spec.containers[0].resources.limit", "spec.podTemplateSpec.spec.nodeSelecter",]
@@ -186,8 +201,8 @@ mod tests {
             "spec": {"volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": 1024}}, {"name": "t", "emptyDir": {}}],
                 "containers": [{"name": "mcp", "args": [], "resources": {"limits": {"cpu": 2, "memory": "1Gi"}}}]},
         });
-        let decoded = decode(&template).unwrap().known.spec.unwrap();
+        let decoded = decode(&template, "mcp").unwrap().known.spec.unwrap();
         assert_eq!(decoded.containers[0].resources.clone().unwrap().limits.unwrap()["cpu"].0, "2");
-        decode(&json!({})).unwrap();
+        decode(&json!({}), "mcp").unwrap();
     }
 }

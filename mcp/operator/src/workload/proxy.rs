@@ -28,8 +28,12 @@ use super::{
     document::Document,
     names,
     owner::{Owner, merged, some},
+    proxy_template,
 };
-use crate::{guards::Guards, reference::SecretFile};
+use crate::{
+    guards::Guards,
+    reference::{Data, MountedFile, SecretVariable},
+};
 
 /// Name of the port that the probes and the Service use.
 const PORT_NAME: &str = "http";
@@ -57,19 +61,25 @@ pub struct Proxy<'a> {
     pub resources: Option<ResourceRequirements>,
     /// ServiceAccount of its pods.
     pub account: String,
-    /// Whether it speaks to the Kubernetes API. One that does not carries no token for it.
+    /// Whether it speaks to the Kubernetes API. One that does not, and has no guard that does, carries no token for it.
     pub needs_api: bool,
     /// Secrets that its image is pulled with.
     pub pull_secrets: Option<Vec<LocalObjectReference>>,
     /// Key and value of a template annotation whose change restarts the pods.
     pub restart: Option<(&'static str, String)>,
+    /// Values of Secrets in its environment, beside those that guards bring. A changed one rolls the pods.
+    pub secrets: Vec<SecretVariable>,
+    /// How long after its start the pod is asked for the first time whether it is ready, in seconds.
+    pub readiness_delay: i32,
     /// What users add.
     pub overrides: Option<&'a ResourceOverrides>,
+    /// What users add to its pods.
+    pub template: Option<PodTemplateSpec>,
 }
 
 impl Proxy<'_> {
     /// The Deployment of a proxy started with this document, behind these guards.
-    pub fn deployment(&self, guards: &Guards, document: &Document) -> Child {
+    pub fn deployment(&self, guards: &Guards, data: &Data, document: &Document) -> Child {
         let name = self.owner.name;
         let overrides = self.deployment_overrides();
         let labels = names::proxy_labels(self.app, name);
@@ -86,17 +96,20 @@ impl Proxy<'_> {
         metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
 
         let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
-        let template = PodTemplateSpec {
+        let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
                 annotations: some(merged(
-                    self.template_annotations(guards, document),
+                    self.template_annotations(guards, data, document),
                     Some(&user(pods.and_then(|pods| pods.annotations.as_ref()))),
                 )),
                 ..ObjectMeta::default()
             }),
             spec: Some(self.pod(guards)),
         };
+        if let Some(user) = &self.template {
+            proxy_template::merge(&mut template, user.clone());
+        }
         let spec = DeploymentSpec {
             replicas: self.replicas,
             selector: LabelSelector { match_labels: Some(labels), ..LabelSelector::default() },
@@ -133,20 +146,27 @@ impl Proxy<'_> {
         self.overrides?.proxy_deployment.as_ref()
     }
 
-    fn template_annotations(&self, guards: &Guards, document: &Document) -> BTreeMap<String, String> {
+    fn secret_variables<'a>(&'a self, guards: &'a Guards) -> Vec<&'a SecretVariable> {
+        guards.variables().into_iter().chain(&self.secrets).collect()
+    }
+
+    fn template_annotations(&self, guards: &Guards, data: &Data, document: &Document) -> BTreeMap<String, String> {
         let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
         let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
+        let variables = self.secret_variables(guards);
+        let secrets = data.checksum(variables.iter().map(|it| (&*it.secret, &*it.key)));
+        let secrets = secrets.map(|checksum| (annotation::SECRETS_CHECKSUM.to_owned(), checksum));
         let guards = guards.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
-        [Some(checksum), restart, guards].into_iter().flatten().collect()
+        [Some(checksum), restart, secrets, guards].into_iter().flatten().collect()
     }
 
     fn pod(&self, guards: &Guards) -> PodSpec {
         let (volumes, mounts) = self.volumes(guards).into_iter().unzip();
         let container = Container {
-            name: "toolhive".to_owned(),
+            name: proxy_template::CONTAINER.to_owned(),
             image: Some(self.image.to_owned()),
             args: Some(self.args.clone()),
-            env: Some(with_checksum(self.env.clone())),
+            env: Some(with_checksum(with_secrets(self.env.clone(), &self.secret_variables(guards)))),
             ports: Some(vec![ContainerPort {
                 name: Some(PORT_NAME.to_owned()),
                 container_port: self.port,
@@ -157,7 +177,7 @@ impl Proxy<'_> {
             resources: self.resources.clone(),
             startup_probe: Some(probe(None, 5, 3, 18)),
             liveness_probe: Some(probe(Some(30), 10, 5, 3)),
-            readiness_probe: Some(probe(Some(5), 5, 3, 3)),
+            readiness_probe: Some(probe(Some(self.readiness_delay), 5, 3, 3)),
             security_context: Some(container_security()),
             ..Container::default()
         };
@@ -166,7 +186,7 @@ impl Proxy<'_> {
             containers: vec![container],
             volumes: Some(volumes),
             service_account_name: Some(self.account.clone()),
-            automount_service_account_token: if self.needs_api { None } else { Some(false) },
+            automount_service_account_token: if self.needs_api || guards.need_account() { None } else { Some(false) },
             image_pull_secrets: self.pull_secrets.clone(),
             security_context: Some(pod_security()),
             termination_grace_period_seconds: Some(30),
@@ -189,9 +209,16 @@ impl Proxy<'_> {
             ..VolumeMount::default()
         };
         let mut all = vec![(volume, mount)];
-        all.extend(guards.files().into_iter().map(SecretFile::mount));
+        all.extend(guards.files().into_iter().map(MountedFile::mount));
         all
     }
+}
+
+/// Variables, and those with values of Secrets, which no user's variable replaces.
+fn with_secrets(mut env: Vec<EnvVar>, secrets: &[&SecretVariable]) -> Vec<EnvVar> {
+    env.retain(|var| secrets.iter().all(|secret| secret.name != var.name));
+    env.extend(secrets.iter().map(|secret| secret.variable()));
+    env
 }
 
 /// Variables, and the checksum of the document that the pod was made for. The document is one ConfigMap for all pods: a
@@ -208,9 +235,16 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// Variables, and those that the runner needs and `own` leaves out.
-pub fn run_environment(own: Vec<EnvVar>) -> Vec<EnvVar> {
-    let mut all = own;
+/// The operator's variables, then the user's, then those that the runner needs and both leave out. For a name that comes
+/// twice, the first counts.
+pub fn run_environment(operators: Vec<EnvVar>, overrides: Option<&ResourceOverrides>) -> Vec<EnvVar> {
+    let users = overrides.and_then(|all| all.proxy_deployment.as_ref()?.env.as_deref()).unwrap_or_default();
+    let mut all = operators;
+    for user in users {
+        if !all.iter().any(|var| var.name == user.name) {
+            all.push(variable(&user.name, &user.value));
+        }
+    }
     let needed = [
         ("XDG_CONFIG_HOME", "/tmp"),
         ("HOME", "/tmp"),

@@ -1,5 +1,7 @@
 //! The state of a workload, read from its proxy's pods (toolhive-operator §2.3).
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Condition};
 
 /// States of a workload.
@@ -81,10 +83,12 @@ pub(super) struct State {
 }
 
 /// What the state of a workload is read from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Observed<'a> {
     /// What the workload is called in messages.
     pub(super) noun: &'static str,
+    /// What is said of a pod that will never serve, before the reason.
+    pub(super) failure: String,
     /// How many proxies are wanted.
     pub(super) replicas: Option<i32>,
     /// The proxy's pods.
@@ -111,17 +115,21 @@ pub(super) fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
 }
 
-/// Why a pod that does not serve never will, where one is like that.
+/// Why pods that do not serve never will, where some are like that: each reason once.
 pub(super) fn broken(pods: &[&Pod]) -> Option<String> {
-    living(pods).find_map(|pod| match pod_state(pod) {
-        PodState::Broken(reason) => Some(reason),
-        PodState::Serving | PodState::Starting => None,
-    })
+    let reasons: BTreeSet<String> = living(pods)
+        .filter_map(|pod| match pod_state(pod) {
+            PodState::Broken(reason) => Some(reason),
+            PodState::Serving | PodState::Starting => None,
+        })
+        .collect();
+    let reasons: Vec<String> = reasons.into_iter().collect();
+    if reasons.is_empty() { None } else { Some(reasons.join(", ")) }
 }
 
 /// The state of a workload whose children are as they should be.
 pub(super) fn state(observed: &Observed<'_>) -> State {
-    let Observed { noun, replicas, pods, missing_backend, previous } = *observed;
+    let Observed { noun, replicas, pods, missing_backend, previous, .. } = *observed;
     let ready = ready(pods);
     let say = |phase, message: String| State { phase, message, ready };
     if replicas == Some(0) {
@@ -133,7 +141,7 @@ pub(super) fn state(observed: &Observed<'_>) -> State {
             Some(kind) => say(Phase::Pending, format!("{noun} proxy is running; the workload {kind} is being created")),
         };
     }
-    let failed = format!("{noun} pod failed: ");
+    let failed = format!("{}: ", observed.failure);
     if let Some(reason) = broken(pods) {
         return say(Phase::Failed, failed + &reason);
     }

@@ -1,21 +1,18 @@
 //! Builds inputs for plans and looks into what comes out.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPServerStatus, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig},
 };
 use mcp_operator::{
     config::Config,
     digest::DigestKey,
     guards::Configs,
-    reference::{SecretValue, Secrets},
+    reference::{Data, Entry},
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Inputs, Workload as _, plan_workload},
 };
@@ -35,9 +32,10 @@ pub(crate) struct Plan {
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) server: MCPServer,
+    pub(crate) oidc_config: Option<MCPOIDCConfig>,
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
     pub(crate) tool_config: Option<MCPToolConfig>,
-    pub(crate) secrets: Secrets,
+    pub(crate) data: Data,
     pub(crate) unreadable: Option<String>,
     pub(crate) deployment: Option<Deployment>,
     pub(crate) children: BTreeSet<ChildRef>,
@@ -60,9 +58,10 @@ impl World {
     pub(crate) fn around(server: Value) -> Self {
         Self {
             server: serde_json::from_value(server).unwrap(),
+            oidc_config: None,
             webhook_config: None,
             tool_config: None,
-            secrets: BTreeMap::new(),
+            data: Data::default(),
             unreadable: None,
             deployment: None,
             children: BTreeSet::new(),
@@ -72,6 +71,7 @@ impl World {
                 proxy_host: "0.0.0.0".into(),
                 default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::BUILT,
+                allowed_endpoints: Vec::new(),
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }
@@ -94,6 +94,23 @@ impl World {
         world
     }
 
+    /// A streamable-HTTP server whose callers log in as the configuration `idp` says, which needs a Secret and a ConfigMap.
+    pub(crate) fn login() -> Self {
+        let mut world = Self::of(json!({
+            "image": "x:1", "transport": "streamable-http", "oidcConfigRef": {"name": "idp", "audience": "fetch"},
+        }));
+        world.oidc_config = Some(oidc_config(
+            "idp",
+            inline(json!({
+                "clientId": "mcp", "clientSecretRef": {"name": "client", "key": "secret"},
+                "caBundleRef": {"configMapRef": {"name": "idp-ca", "key": ""}},
+            })),
+        ));
+        world.secret("client", "secret", "hunter2");
+        world.config_map("idp-ca", "ca.crt", &crate::pem::authority());
+        world
+    }
+
     /// A pod of the Deployment as it is now, in this state.
     pub(crate) fn pod_of_now(&self, phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
         let spec = self.deployment.as_ref().and_then(|live| live.spec.clone()).expect("the proxy exists");
@@ -103,7 +120,11 @@ impl World {
     }
 
     pub(crate) fn secret(&mut self, name: &str, key: &str, value: &str) {
-        self.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
+        self.data.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
+    }
+
+    pub(crate) fn config_map(&mut self, name: &str, key: &str, value: &str) {
+        self.data.config_maps.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -112,6 +133,9 @@ impl World {
         let mut known = |kind: &'static str, name: Option<String>, config: Option<Arc<dyn Config>>| {
             configs.extend(name.zip(config).map(|(name, config)| ((kind.into(), name), config)));
         };
+        let login = self.oidc_config.clone();
+        let name = login.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPOIDCConfig", name, login.map(|config| Arc::new(config) as Arc<dyn Config>));
         let webhooks = self.webhook_config.clone();
         let name = webhooks.as_ref().and_then(|config| config.metadata.name.clone());
         known("MCPWebhookConfig", name, webhooks.map(|config| Arc::new(config) as Arc<dyn Config>));
@@ -121,7 +145,7 @@ impl World {
         let plan = plan_workload(&Inputs {
             workload: &self.server,
             configs: &configs,
-            secrets: &self.secrets,
+            data: &self.data,
             unreadable: self.unreadable.as_deref(),
             deployment: self.deployment.as_ref(),
             children: &self.children,
@@ -152,8 +176,8 @@ impl World {
 }
 
 /// What is known of this value.
-pub(crate) fn secret_value(value: &[u8]) -> SecretValue {
-    SecretValue::of(value, &DigestKey::new(b"the key of tests"))
+pub(crate) fn secret_value(value: &[u8]) -> Entry {
+    Entry::of(value, &DigestKey::new(b"the key of tests"))
 }
 
 pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {
@@ -162,6 +186,21 @@ pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {
         "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
     }))
     .unwrap()
+}
+
+pub(crate) fn oidc_config(name: &str, spec: Value) -> MCPOIDCConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPOIDCConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The spec of a provider, changed.
+pub(crate) fn inline(change: Value) -> Value {
+    let mut inline = json!({"issuer": "https://idp.example.com"});
+    inline.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    json!({"type": "inline", "inline": inline})
 }
 
 pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {

@@ -60,15 +60,15 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ),
         (
             "guard left out",
-            http(json!({"middleware_configs": [], "oidc_config": {"Issuer": "x"}})),
+            http(json!({"middleware_configs": [], "audit_config": {"enabled": true}})),
             &[],
-            &["oidc_config", "remove it"],
+            &["audit_config", "remove it"],
         ),
         (
             "guard in another case",
-            http(json!({"middleware_configs": [], "OIDC_Config": {"Issuer": "x"}})),
+            http(json!({"middleware_configs": [], "Audit_Config": {"enabled": true}})),
             &[],
-            &["OIDC_Config", "remove it"],
+            &["Audit_Config", "remove it"],
         ),
         (
             "guard with its defaults",

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION}
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use mcp_http::{Body, BoxError, Connecting, Connections, Failure};
+use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress};
 
 use super::headers::remove_hop_by_hop;
 
@@ -26,6 +26,9 @@ pub(super) enum UpstreamError {
     /// No connection: nothing was sent.
     #[error("cannot connect to the MCP server: {0}")]
     Unreachable(#[source] BoxError),
+    /// No connection, as the server may not be called where it is.
+    #[error("cannot connect to the MCP server: {0}")]
+    Forbidden(#[source] ForbiddenAddress),
     /// No answer in time.
     #[error("the MCP server did not answer in time")]
     Timeout,
@@ -42,6 +45,7 @@ impl UpstreamError {
     pub(super) fn to_client(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "the MCP server cannot be reached",
+            Self::Forbidden(_) => "the MCP server may not be called at its address",
             Self::Timeout => "the MCP server did not answer in time",
             Self::Broken(_) => "the MCP server ended the connection",
             Self::Redirect(_) => "the MCP server redirects elsewhere",
@@ -157,6 +161,7 @@ impl Upstream {
                 Ok((response, from))
             }
             Err(Failure::Unreachable(error)) => Err(UpstreamError::Unreachable(error)),
+            Err(Failure::Forbidden(error)) => Err(UpstreamError::Forbidden(error)),
             Err(Failure::Broken(error)) => Err(UpstreamError::Broken(error)),
         }
     }

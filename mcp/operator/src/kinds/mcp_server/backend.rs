@@ -22,13 +22,17 @@ use mcp_api::{
 
 use super::{document::workload_labels, environment, names};
 use crate::{
-    digest::digest,
-    reference::Secrets,
+    problem::Problem,
+    reference::Data,
     workload::{
-        Child, ChildKind, Owner, names as shared, network, pod_template,
+        Child, ChildKind, Owner, names as shared, network,
+        pod_template::{self, Template},
         proxy::{container_security, pod_security},
     },
 };
+
+/// The container of the MCP server in its pods.
+pub(super) const CONTAINER: &str = "mcp";
 
 /// How long a client stays with its pod, in seconds.
 const AFFINITY_SECONDS: i32 = 1800;
@@ -42,8 +46,9 @@ pub(super) struct Backend<'a> {
 
 impl<'a> Backend<'a> {
     /// The MCP server with the pods that follow from its spec, the user's template and the Secrets in its environment.
-    pub(super) fn of(owner: &'a Owner<'a>, spec: &'a MCPServerSpec, secrets: &Secrets) -> Self {
-        let checksum = secrets_checksum(spec, secrets);
+    pub(super) fn of(owner: &'a Owner<'a>, spec: &'a MCPServerSpec, data: &Data) -> Self {
+        let secrets = spec.secrets.iter().flatten().map(|secret| (&*secret.name, &*secret.key));
+        let checksum = data.checksum(secrets);
         let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(labels(owner, spec)),
@@ -52,7 +57,7 @@ impl<'a> Backend<'a> {
             }),
             spec: Some(pod(owner, spec)),
         };
-        if let Some(Ok(user)) = spec.pod_template_spec.as_ref().map(pod_template::decode) {
+        if let Some(Ok(user)) = pod_template(spec) {
             pod_template::merge(&mut template, user.known);
         }
         if let Some(ObjectMeta { labels: Some(labels), annotations, .. }) = &mut template.metadata {
@@ -138,10 +143,14 @@ pub(super) fn own_account(spec: &MCPServerSpec) -> Option<&str> {
     spec.service_account.as_deref().filter(|name| !name.is_empty())
 }
 
+/// The user's template for its pods, read; none where there is none.
+pub(super) fn pod_template(spec: &MCPServerSpec) -> Option<Result<Template, Problem>> {
+    spec.pod_template_spec.as_ref().map(|template| pod_template::decode(template, CONTAINER))
+}
+
 /// Whether its pods share the network of their node.
 pub(super) fn uses_host_network(spec: &MCPServerSpec) -> bool {
-    let template = spec.pod_template_spec.as_ref().map(pod_template::decode);
-    let pod = template.and_then(Result::ok).and_then(|template| template.known.spec);
+    let pod = pod_template(spec).and_then(Result::ok).and_then(|template| template.known.spec);
     pod.is_some_and(|pod| pod.host_network == Some(true))
 }
 
@@ -154,7 +163,7 @@ fn pod(owner: &Owner<'_>, spec: &MCPServerSpec) -> PodSpec {
     let stdio = spec.transport == Transport::Stdio;
     let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(spec).unzip();
     let container = Container {
-        name: "mcp".to_owned(),
+        name: CONTAINER.to_owned(),
         image: Some(spec.image.clone()),
         args: spec.args.clone().filter(|args| !args.is_empty()),
         env: Some(environment::backend(spec)),
@@ -198,18 +207,4 @@ fn labels(owner: &Owner<'_>, spec: &MCPServerSpec) -> BTreeMap<String, String> {
     let mut labels = workload_labels(owner.name, spec);
     labels.insert(label::APP.to_owned(), owner.name.to_owned());
     labels
-}
-
-/// What reaches the server as environment reaches it only in a new pod: a changed value rolls the pods.
-fn secrets_checksum(spec: &MCPServerSpec, secrets: &Secrets) -> Option<String> {
-    let wanted = spec.secrets.as_deref().filter(|wanted| !wanted.is_empty())?;
-    let mut lines: Vec<String> = wanted
-        .iter()
-        .map(|secret| {
-            let value = secrets.get(&secret.name).and_then(|keys| keys.get(&secret.key));
-            format!("{}/{}={}\n", secret.name, secret.key, value.map_or("", |value| value.digest.as_str()))
-        })
-        .collect();
-    lines.sort();
-    Some(digest(lines.concat().as_bytes()))
 }

@@ -2,19 +2,22 @@
 
 use mcp_api::v1beta1::{MCPServerSpec, ProxyMode, Transport};
 
-/// Fields that the spec sets and that change nothing in this version. None of them guards anything.
-pub(super) fn fields_without_effect(spec: &MCPServerSpec) -> Vec<&'static str> {
+use crate::workload::checks::Unsupported;
+
+/// What the spec asks for and this version does not do. None of the fields guards anything.
+pub(super) fn unsupported(spec: &MCPServerSpec) -> Unsupported {
     let fields = [
         ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
         ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ];
-    fields.iter().filter(|(_, set)| *set).map(|(field, _)| *field).collect()
+    let fields = fields.iter().filter(|(_, set)| *set).map(|(field, _)| *field).collect();
+    Unsupported { fields, transport: transport_not_built(spec) }
 }
 
 /// What this version's runner cannot speak yet, if the spec asks for it.
-pub(super) fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
+fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
     match (spec.transport, spec.proxy_mode) {
         (Transport::Sse, _) => Some("spec.transport sse"),
         (Transport::Stdio, ProxyMode::Sse) => Some("spec.proxyMode sse"),

@@ -9,11 +9,10 @@ mod names;
 mod rules;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::EnvVar;
 use mcp_api::{
     names::{annotation, condition, finalizer, label},
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{self, MCPServer, MCPServerSpec, MCPServerStatus, MCPToolConfig, Transport},
+    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
 use mcp_runconfig::ProxyMode;
 use portcullis::controller::{EventType, PlannedEvent};
@@ -21,12 +20,13 @@ use portcullis::controller::{EventType, PlannedEvent};
 use crate::{
     guards::{Asked, GuardRef},
     problem::Problem,
-    reference::{Reference, Secrets},
+    reference::{Data, Reference},
     settings::Settings,
     subject::Subject,
     workload::{
-        Child, ChildKind, ChildRef, Document, Findings, Owner, Phase, Previous, Rendering, Report, Restart, Workload,
-        access, names as shared, pod_template,
+        self, Child, ChildKind, ChildRef, Document, Findings, Owner, Phase, Previous, Rendering, Report, Restart,
+        Workload, access, names as shared,
+        pod_template::Template,
         proxy::{self, Proxy},
     },
 };
@@ -38,7 +38,7 @@ const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
 
 impl Subject for MCPServer {
-    const FINALIZER: &'static str = finalizer::MCP_SERVER;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_SERVER);
     const RESOURCES: [&'static str; 3] = ["mcpservers", "mcpservers/status", "mcpservers/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
@@ -50,28 +50,13 @@ impl Subject for MCPServer {
     }
 
     fn problems(&self) -> Vec<Problem> {
-        let template = self.spec.pod_template_spec.as_ref().and_then(|template| pod_template::decode(template).err());
-        rules::problems(self).into_iter().chain(template).collect()
+        rules::problems(self).into_iter().chain(backend::pod_template(&self.spec).and_then(Result::err)).collect()
     }
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
-        let Asked { configs, unbuilt } = self.guards();
-        let unbuilt = configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field).chain(unbuilt);
-        let mut warnings: Vec<String> = unbuilt
-            .map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"))
-            .collect();
-        let ignored = fields::fields_without_effect(spec);
-        warnings.extend(ignored.into_iter().map(|field| format!("{field} has no effect in this version")));
-        if let Some(what) = fields::transport_not_built(spec) {
-            let message = format!("the proxy of this version does not speak {what}: its pods will not become ready");
-            warnings.push(message);
-        }
-        if let Some(Ok(template)) = spec.pod_template_spec.as_ref().map(pod_template::decode)
-            && !template.ignored.is_empty()
-        {
-            warnings.push(checks::ignored_fields(&template.ignored));
-        }
+        let mut warnings = workload::checks::warnings(self, fields::unsupported(spec), settings);
+        warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         if backend::uses_host_network(spec) {
             warnings.push(
                 "spec.podTemplateSpec.spec.hostNetwork: no NetworkPolicy applies to such pods, so the MCP server can be reached \
@@ -92,21 +77,22 @@ impl Workload for MCPServer {
     const WARNINGS: &'static [&'static str] = &[
         condition::STDIO_REPLICA_CAPPED,
         condition::SESSION_STORAGE_WARNING,
-        checks::UNSUPPORTED_FIELDS,
-        checks::TRANSPORT_UNSUPPORTED,
+        workload::checks::UNSUPPORTED_FIELDS,
+        workload::checks::TRANSPORT_UNSUPPORTED,
         checks::SECRET_REFS_VALIDATED,
     ];
 
     fn guards(&self) -> Asked {
         let spec = &self.spec;
+        let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let configs = [
+            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.oidcConfigRef", &it.name).on(it.into())),
             webhooks.map(|it| GuardRef::to::<MCPWebhookConfig>("spec.webhookConfigRef", &it.name)),
             tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
         ];
         let unbuilt = [
-            ("spec.oidcConfigRef", spec.oidc_config_ref.is_some()),
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
             ("spec.authzConfig", spec.authz_config.is_some()),
@@ -143,16 +129,16 @@ impl Workload for MCPServer {
         Some(Restart { annotation: annotation::RESTARTED_AT, at: at.clone(), immediate })
     }
 
-    fn check(&self, secrets: &Secrets, findings: &mut Findings<'_>) {
-        checks::check(self, secrets, findings);
+    fn check(&self, data: &Data, findings: &mut Findings<'_>) {
+        checks::check(self, data, findings);
     }
 
     fn render(&self, rendering: &Rendering<'_>) -> Vec<Child> {
-        let Rendering { guards, secrets, settings } = *rendering;
+        let Rendering { guards, data, settings } = *rendering;
         let owner = Owner::of(self);
         let proxy = proxy_of(self, &owner, settings);
-        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards);
-        let backend = Backend::of(&owner, &self.spec, secrets);
+        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
+        let backend = Backend::of(&owner, &self.spec, data);
 
         let mut children = vec![access::account(&owner, &proxy.account, proxy.pull_secrets.clone())];
         if backend::own_account(&self.spec).is_none() {
@@ -168,7 +154,7 @@ impl Workload for MCPServer {
         // Before what it closes exists.
         children.push(backend.network_policy(Self::APP));
         children.push(backend.stateful_set());
-        children.push(proxy.deployment(guards, &document));
+        children.push(proxy.deployment(guards, data, &document));
         children
     }
 
@@ -217,6 +203,7 @@ impl Workload for MCPServer {
 
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
+            oidc_config_hash: report.hash("MCPOIDCConfig"),
             tool_config_hash: report.hash("MCPToolConfig"),
             webhook_config_hash: report.hash("MCPWebhookConfig"),
             conditions: report.conditions,
@@ -246,7 +233,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         app: MCPServer::APP,
         image: &settings.runner_image,
         args: vec!["run".to_owned(), spec.image.clone()],
-        env: proxy::run_environment(own_environment(spec)),
+        env: proxy::run_environment(Vec::new(), spec.resource_overrides.as_ref()),
         port: spec.proxy_port,
         replicas: server.replicas(),
         session_affinity: spec.session_affinity.as_str(),
@@ -255,15 +242,12 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         needs_api: spec.transport == Transport::Stdio,
         pull_secrets: access::pull_secrets(overrides, settings),
         restart: server.restart().map(|restart| (restart.annotation, restart.at)),
+        secrets: Vec::new(),
+        readiness_delay: 5,
         overrides: spec.resource_overrides.as_ref(),
+        // `spec.podTemplateSpec` is for the pods of the MCP server.
+        template: None,
     }
-}
-
-/// The user's variables for the proxy.
-fn own_environment(spec: &MCPServerSpec) -> Vec<EnvVar> {
-    let overrides = spec.resource_overrides.as_ref().and_then(|all| all.proxy_deployment.as_ref());
-    let own = overrides.and_then(|proxy| proxy.env.as_deref()).unwrap_or_default();
-    own.iter().map(|var| proxy::variable(&var.name, &var.value)).collect()
 }
 
 fn phase(phase: v1beta1::Phase) -> Phase {

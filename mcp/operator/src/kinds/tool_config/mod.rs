@@ -11,7 +11,7 @@ use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParamete
 use serde_json::Map;
 
 use crate::{
-    config::{ConfigKind, ConfigReport, Words},
+    config::{ConfigKind, ConfigReport, Guarded, Words},
     problem::Problem,
     reference::{Reference, Referrer},
     settings::Settings,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Subject for MCPToolConfig {
-    const FINALIZER: &'static str = finalizer::MCP_TOOL_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_TOOL_CONFIG);
     const RESOURCES: [&'static str; 3] = ["mcptoolconfigs", "mcptoolconfigs/status", "mcptoolconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
@@ -70,12 +70,13 @@ impl ConfigKind for MCPToolConfig {
         not_found: reason::TOOL_CONFIG_NOT_FOUND,
         not_valid: reason::TOOL_CONFIG_NOT_VALID,
         // It names no Secret.
-        secret_not_found: reason::TOOL_CONFIG_NOT_VALID,
-        secret_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_found: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        bundle: None,
     };
     const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];
 
-    fn enforce(&self, document: &mut RunConfig) {
+    fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
         let shown = self.spec.tools_override.iter().flatten().map(|(tool, change)| {
             let change = ToolOverride {
                 name: change.name.clone().unwrap_or_default(),

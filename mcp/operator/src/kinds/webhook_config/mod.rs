@@ -14,14 +14,14 @@ use mcp_runconfig::{
 use serde_json::Map;
 
 use crate::{
-    config::{ConfigKind, ConfigReport, Words},
+    config::{ConfigKind, ConfigReport, Guarded, Words},
     problem::Problem,
-    reference::{Reference, SecretFile},
+    reference::{MountedFile, Reference},
     subject::Subject,
 };
 
 impl Subject for MCPWebhookConfig {
-    const FINALIZER: &'static str = finalizer::MCP_WEBHOOK_CONFIG;
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_WEBHOOK_CONFIG);
     const RESOURCES: [&'static str; 3] =
         ["mcpwebhookconfigs", "mcpwebhookconfigs/status", "mcpwebhookconfigs/finalizers"];
 
@@ -40,17 +40,18 @@ impl ConfigKind for MCPWebhookConfig {
         valid: "WebhookConfigValid",
         not_found: "WebhookConfigNotFound",
         not_valid: "WebhookConfigNotValid",
-        secret_not_found: "WebhookSecretNotFound",
-        secret_not_valid: "WebhookSecretNotValid",
+        data_not_found: "WebhookSecretNotFound",
+        data_not_valid: "WebhookSecretNotValid",
+        bundle: None,
     };
     const ANNOTATION: Option<&'static str> = Some(annotation::WEBHOOK_CONFIG);
     const MIDDLEWARE: &'static [&'static str] = &[MUTATING, VALIDATING];
 
-    fn files(&self) -> Vec<SecretFile> {
+    fn files(&self) -> Vec<MountedFile> {
         translate::translated(&self.spec).2
     }
 
-    fn enforce(&self, document: &mut RunConfig) {
+    fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
         let (mutating, validating, _) = translate::translated(&self.spec);
         for (kind, webhooks) in [(MUTATING, &mutating), (VALIDATING, &validating)] {
             if !webhooks.is_empty() {

@@ -1,0 +1,169 @@
+use super::AddressClass::{Forbidden, Private, Public};
+use super::*;
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn every_range_begins_and_ends_where_its_registry_says() {
+    // The address before the range, its first, its last, and the one after it.
+    for (before, first, last, after, inside) in [
+        ("", "0.0.0.0", "0.255.255.255", "1.0.0.0", Forbidden),
+        ("126.255.255.255", "127.0.0.0", "127.255.255.255", "128.0.0.0", Forbidden),
+        ("169.253.255.255", "169.254.0.0", "169.254.255.255", "169.255.0.0", Forbidden),
+        ("223.255.255.255", "224.0.0.0", "255.255.255.255", "", Forbidden),
+        ("9.255.255.255", "10.0.0.0", "10.255.255.255", "11.0.0.0", Private),
+        ("100.63.255.255", "100.64.0.0", "100.127.255.255", "100.128.0.0", Private),
+        ("172.15.255.255", "172.16.0.0", "172.31.255.255", "172.32.0.0", Private),
+        ("191.255.255.255", "192.0.0.0", "192.0.0.255", "192.0.1.0", Private),
+        ("192.0.1.255", "192.0.2.0", "192.0.2.255", "192.0.3.0", Private),
+        ("192.88.98.255", "192.88.99.0", "192.88.99.255", "192.88.100.0", Private),
+        ("192.167.255.255", "192.168.0.0", "192.168.255.255", "192.169.0.0", Private),
+        ("198.17.255.255", "198.18.0.0", "198.19.255.255", "198.20.0.0", Private),
+        ("198.51.99.255", "198.51.100.0", "198.51.100.255", "198.51.101.0", Private),
+        ("203.0.112.255", "203.0.113.0", "203.0.113.255", "203.0.114.0", Private),
+        ("2000:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "2001::", "2001:0:ffff::", "2001:1::", Forbidden),
+        ("2001:1:ffff::", "2001:2::", "2001:2:0:ffff::", "2001:2:1::", Private),
+        ("2001:f:ffff::", "2001:10::", "2001:2f:ffff::", "2001:30::", Private),
+        ("2001:db7:ffff::", "2001:db8::", "2001:db8:ffff::", "2001:db9::", Private),
+        ("3ffe:ffff::", "3fff::", "3fff:fff:ffff::", "3fff:1000::", Private),
+        ("3fff:ffff::", "4000::", "fe7f:ffff::", "", Private),
+        ("", "fe80::", "febf:ffff::", "", Forbidden),
+        ("", "fec0::", "feff:ffff::", "", Private),
+        ("", "ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "", Forbidden),
+        ("", "100::", "1fff:ffff::", "2000::", Private),
+    ] {
+        for (text, expected) in [(before, Public), (first, inside), (last, inside), (after, Public)] {
+            if !text.is_empty() {
+                assert_eq!(class(address(text)), expected, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn metadata_and_addresses_of_this_machine_are_forbidden_wherever_they_lie() {
+    for text in ["100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "::", "::1", "169.254.169.254"] {
+        assert_eq!(class(address(text)), Forbidden, "{text}");
+    }
+    for text in ["100.100.100.199", "fc00::1", "fdff:ffff::1"] {
+        assert_eq!(class(address(text)), Private, "{text}");
+    }
+}
+
+#[test]
+fn an_ipv4_address_is_judged_inside_every_ipv6_form_of_it() {
+    for (v4, hex, expected) in [
+        ("8.8.8.8", "0808:0808", Public),
+        ("10.1.2.3", "0a01:0203", Private),
+        ("127.0.0.1", "7f00:0001", Forbidden),
+        ("169.254.169.254", "a9fe:a9fe", Forbidden),
+    ] {
+        for text in [
+            format!("::{v4}"),
+            format!("::ffff:{v4}"),
+            format!("::ffff:0:{v4}"),
+            format!("64:ff9b::{v4}"),
+            format!("64:ff9b:1::{v4}"),
+            format!("2002:{hex}::1"),
+        ] {
+            assert_eq!(class(address(&text)), expected, "{text}");
+            assert_eq!(is_link_local(address(&text)), v4.starts_with("169"), "{text}");
+        }
+    }
+    // Local NAT64 with the IPv4 address elsewhere, and Teredo.
+    for text in ["64:ff9b:1:808:8:800::", "64:ff9b:1:ffff::8.8.8.8", "2001::8.8.8.8"] {
+        assert_eq!(class(address(text)), Forbidden, "{text}");
+    }
+}
+
+#[test]
+fn the_text_of_a_url_is_judged_by_its_host() {
+    use EndpointError as E;
+    let text = |host: &str| host.to_owned();
+    // What is refused always; and only without leave to call private addresses.
+    for (url, always, without_leave) in [
+        ("https://mcp.example.com/mcp?k=v", None, None),
+        ("HTTPS://MCP.Example.com.:8443", None, None),
+        ("http://8.8.8.8", None, None),
+        ("https://[2606:4700::1111]/mcp", None, None),
+        ("https://xn--bcher-kva.example", None, None),
+        ("https://my_service.example.com", None, None),
+        ("https://localhost.example.com", None, None),
+        ("https://notcluster.local", None, None),
+        ("https://kubernetes.defaults.example", None, None),
+        ("https://10.0.0.1/mcp", None, Some(E::Private(text("10.0.0.1")))),
+        ("https://10.0.0.1./mcp", None, Some(E::Private(text("10.0.0.1.")))),
+        ("https://[fd12::1]:1", None, Some(E::Private(text("[fd12::1]")))),
+        ("https://[::ffff:10.0.0.1]", None, Some(E::Private(text("[::ffff:10.0.0.1]")))),
+        ("http://mcp.prod.svc.Cluster.Local", None, Some(E::Private(text("mcp.prod.svc.Cluster.Local")))),
+        ("http://mcp.prod.svc.cluster.local./", None, Some(E::Private(text("mcp.prod.svc.cluster.local.")))),
+        ("http://localhost:1", Some(E::Forbidden(text("localhost"))), None),
+        ("http://LocalHost.", Some(E::Forbidden(text("LocalHost."))), None),
+        ("http://a.localhost", Some(E::Forbidden(text("a.localhost"))), None),
+        ("http://127.0.0.2", Some(E::Forbidden(text("127.0.0.2"))), None),
+        ("http://0.0.0.0", Some(E::Forbidden(text("0.0.0.0"))), None),
+        ("http://[::1]", Some(E::Forbidden(text("[::1]"))), None),
+        ("http://[::ffff:7f00:1]", Some(E::Forbidden(text("[::ffff:7f00:1]"))), None),
+        ("http://169.254.169.254/latest", Some(E::Forbidden(text("169.254.169.254"))), None),
+        ("http://metadata.google.internal", Some(E::Forbidden(text("metadata.google.internal"))), None),
+        ("https://kubernetes.default", Some(E::Forbidden(text("kubernetes.default"))), None),
+        (
+            "https://kubernetes.default.svc.cluster.local",
+            Some(E::Forbidden(text("kubernetes.default.svc.cluster.local"))),
+            None,
+        ),
+        ("http://2130706433", Some(E::Host(text("2130706433"))), None),
+        ("http://0x7f.1", Some(E::Host(text("0x7f.1"))), None),
+        ("http://0X7F000001", Some(E::Host(text("0X7F000001"))), None),
+        ("http://0177.0.0.1", Some(E::Host(text("0177.0.0.1"))), None),
+        ("http://127.1", Some(E::Host(text("127.1"))), None),
+        ("http://1.2.3.4.5", Some(E::Host(text("1.2.3.4.5"))), None),
+        ("http://a..b", Some(E::Host(text("a..b"))), None),
+        ("http://localhost..", Some(E::Host(text("localhost.."))), None),
+        ("https://user:pass@mcp.example.com", Some(E::Credentials), None),
+        ("https://mcp.example.com@127.0.0.1", Some(E::Credentials), None),
+        ("http://[fe80::1%25eth0]", Some(E::Host(text("[fe80::1%25eth0]"))), None),
+        ("ftp://mcp.example.com", Some(E::NotAUrl), None),
+        ("//mcp.example.com", Some(E::NotAUrl), None),
+        ("mcp.example.com", Some(E::NotAUrl), None),
+        ("https://", Some(E::NotAUrl), None),
+        ("", Some(E::NotAUrl), None),
+    ] {
+        assert_eq!(check_url(url, true).err(), always, "{url}");
+        assert_eq!(check_url(url, false).err(), always.or(without_leave), "{url}");
+    }
+}
+
+#[test]
+fn what_is_exempt_counts_as_public_in_each_form() {
+    let loopback = |reach| EndpointPolicy { reach, exempt: vec!["127.0.0.0/8".parse().unwrap()] };
+    for (text, public) in [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("::1", false), ("10.0.0.1", false)] {
+        assert_eq!(loopback(Reach::Public).allows(address(text)), public, "{text}");
+    }
+    for (url, allowed) in [
+        ("http://localhost:1", true),
+        ("http://127.0.0.1:1", true),
+        ("http://[::1]:1", false),
+        ("http://10.0.0.1:1", false),
+    ] {
+        assert_eq!(loopback(Reach::Public).check_url(url).is_ok(), allowed, "{url}");
+    }
+}
+
+#[test]
+fn webhooks_may_be_anywhere_but_on_the_link() {
+    let policy = EndpointPolicy { reach: Reach::AllButLinkLocal, exempt: Vec::new() };
+    for (text, allowed) in [
+        ("127.0.0.1", true),
+        ("10.0.0.1", true),
+        ("fd12::1", true),
+        ("169.254.169.254", false),
+        ("::ffff:169.254.169.254", false),
+        ("fe80::1", false),
+    ] {
+        assert_eq!(policy.allows(address(text)), allowed, "{text}");
+    }
+    assert!(policy.check_url("https://hooks.prod.svc.cluster.local").is_ok());
+}
