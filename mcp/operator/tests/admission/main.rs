@@ -11,6 +11,7 @@ mod answers;
 mod certificates;
 mod deletion;
 mod tool_config;
+mod virtual_mcp_server;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, DeleteParams, ListParams};
