@@ -117,7 +117,7 @@ fn its_login_is_looked_up_and_its_hash_is_kept() {
     let hash = ConfigKind::hash(&login);
     let (fine, _) = plan(&server, Around { login: Some(login), ..Around::default() });
     assert_eq!(says(&fine, "OIDCConfigRefValidated").unwrap().1, "OIDCConfigRefValid");
-    assert_eq!((phase(&fine), fine.oidc_config_hash), ("Pending", Some(hash)));
+    assert_eq!((phase(&fine), fine.oidc_config_hash.clone()), ("Pending", Some(hash)));
     assert_eq!(says(&fine, "Ready").unwrap().1, "DeploymentNotBuilt");
 }
 
