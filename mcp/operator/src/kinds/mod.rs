@@ -3,11 +3,12 @@
 mod mcp_server;
 mod oidc_config;
 mod tool_config;
+mod virtual_mcp_server;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig, VirtualMCPServer},
 };
 
 use crate::controllers::Registry;
@@ -16,6 +17,7 @@ use crate::controllers::Registry;
 pub fn all() -> Registry {
     Registry::default()
         .workload::<MCPServer>()
+        .workload::<VirtualMCPServer>()
         .config::<MCPOIDCConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()

@@ -49,6 +49,10 @@ pub trait Workload: Subject {
     /// The reasons of its condition `Ready`: while that is true, and while it is false.
     const READY: [&'static str; 2] = [reason::READY, reason::NOT_READY];
 
+    /// Why this version makes no children for the kind, where it makes none: a sentence. Its guards and rules are checked
+    /// all the same.
+    const NOT_BUILT: Option<&'static str> = None;
+
     /// Types of conditions whose news are warning events.
     const WARNINGS: &'static [&'static str];
 

@@ -12,6 +12,7 @@ mod certificates;
 mod deletion;
 mod oidc_config;
 mod tool_config;
+mod virtual_mcp_server;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, DeleteParams, ListParams};

@@ -23,6 +23,7 @@ mod secrets;
 mod status;
 mod tool_config;
 mod undecodable;
+mod virtual_mcp_server;
 
 use portcullis_testing::{ControlPlane, User};
 use tokio::sync::OnceCell;
