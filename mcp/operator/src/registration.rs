@@ -1,5 +1,6 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
+use mcp_runconfig::endpoint::IpNet;
 use portcullis::controller::Namespaces;
 use portcullis::manifest::{Access, Grant};
 use portcullis::operator::{Operator, Parts};
@@ -32,6 +33,10 @@ pub struct Args {
     /// Image pull secrets of every pod and ServiceAccount it makes, separated by commas
     #[arg(long, env = "TOOLHIVE_DEFAULT_IMAGE_PULL_SECRETS", default_value = "", hide_default_value = true)]
     default_image_pull_secrets: String,
+    /// Networks that proxies may call as if they were public: for tests, and for servers on a machine of one's own. Proxies get
+    /// the flag as well
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    allow_endpoint_cidr: Vec<IpNet>,
     // Those tests are of a cluster-wide operator: `--restrict-to-namespace` would claim the namespace by a Lease first, and
     // have other configurations and roles. Nobody sets this in an installation, so no role knows of it.
     /// For tests that share an API server: the namespaces to watch. An installation is restricted by
@@ -44,12 +49,20 @@ pub struct Args {
 pub fn operator() -> Operator<Args> {
     Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup(|args: &Args| {
         // Every flag is used: one that is added and forgotten does not compile.
-        let Args { admission, runner_image, proxy_host, default_image_pull_secrets, watch_namespace } = args.clone();
+        let Args {
+            admission,
+            runner_image,
+            proxy_host,
+            default_image_pull_secrets,
+            allow_endpoint_cidr,
+            watch_namespace,
+        } = args.clone();
         let settings = Settings {
             runner_image,
             proxy_host,
             default_image_pull_secrets: words(&default_image_pull_secrets),
             runner_middleware: mcp_runconfig::chain::BUILT,
+            allowed_endpoints: allow_endpoint_cidr,
         };
         let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
         let watching = controllers.clone();

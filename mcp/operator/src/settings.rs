@@ -1,5 +1,7 @@
 //! What the operator was started with.
 
+use mcp_runconfig::endpoint::IpNet;
+
 /// What the operator was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -11,6 +13,8 @@ pub struct Settings {
     pub default_image_pull_secrets: Vec<String>,
     /// Types of middleware that the proxy's image has. A guard that needs another one cannot be enforced.
     pub runner_middleware: &'static [&'static str],
+    /// Networks whose addresses count as public where a proxy may call public addresses only.
+    pub allowed_endpoints: Vec<IpNet>,
 }
 
 impl Settings {

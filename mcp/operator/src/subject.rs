@@ -21,6 +21,12 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
     /// Every rule it breaks that its schema cannot say. With one of them it can never work.
     fn problems(&self) -> Vec<Problem>;
 
+    /// What is wrong with the addresses that it makes a proxy call, under the operator's settings.
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        let _ = settings;
+        Vec::new()
+    }
+
     /// What is valid and does less than its author may think.
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let _ = settings;

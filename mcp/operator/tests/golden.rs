@@ -14,7 +14,7 @@ use std::{
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPToolConfig},
+    v1beta1::{MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
     config::{Config, ConfigInputs, ConfigKind, Guarded, Terms, plan_config},
@@ -32,7 +32,7 @@ const CASES: [&str; 5] = ["01-minimal", "02-streamable", "03-sse-secrets-volumes
 /// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
 const PENDING: [(&str, &str); 3] = [
     ("06-oidc", "the kind MCPOIDCConfig and the guard spec.oidcConfigRef"),
-    ("07-remote", "the kind MCPRemoteProxy"),
+    ("07-remote", "the guard spec.oidcConfigRef"),
     ("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits"),
 ];
 
@@ -252,6 +252,7 @@ fn cluster(case: &str) -> Cluster {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let planned = match object["kind"].as_str().unwrap() {
             "MCPServer" => plan::<MCPServer>(object, &configs, &data),
+            "MCPRemoteProxy" => plan::<MCPRemoteProxy>(object, &configs, &data),
             "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
             unknown => {
                 found.unplanned.push(format!("{unknown} {name}"));
@@ -292,6 +293,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         proxy_host: "0.0.0.0".into(),
         default_image_pull_secrets: Vec::new(),
         runner_middleware: chain::BUILT,
+        allowed_endpoints: Vec::new(),
     };
     let plan = plan_workload(&Inputs {
         workload: &workload,

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    AuthParameters, OidcConfig, Parameters, ParseError, PermissionProfile,
+    AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError, PermissionProfile,
     auth::AUTH,
     duration,
     members::{Members, wrong_type},
@@ -127,6 +127,12 @@ pub struct RunConfig {
     /// Replicas of the backend and their shared session store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_config: Option<ScalingConfig>,
+    /// Headers that are added to each request for a remote MCP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_forward: Option<HeaderForward>,
+    /// Whether `remote_url` may lead to a private network.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_private_endpoint: bool,
     /// Members this version does not act on.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -239,6 +245,8 @@ impl RunConfig {
         })?;
         let proxy_mode = members.word("proxy_mode", &PROXY_MODES)?;
         let profile = members.value("permission_profile");
+        let headers = members.value("header_forward");
+        let headers_path = members.path("header_forward");
         let oidc = members.value("oidc_config");
         let oidc_path = members.path("oidc_config");
         let scaling = members.value("scaling_config");
@@ -286,6 +294,8 @@ impl RunConfig {
             mutating_webhooks: webhooks(&mut members, "mutating_webhooks")?,
             endpoint_prefix: members.string("endpoint_prefix")?.unwrap_or_default(),
             scaling_config: scaling.map(ScalingConfig::from_value).transpose()?,
+            header_forward: headers.map(|value| HeaderForward::from_value(value, &headers_path)).transpose()?,
+            allow_private_endpoint: members.boolean("allow_private_endpoint")?,
             extra: members.rest(),
         };
         config.repeat_login()?;

@@ -1,17 +1,22 @@
 //! The kinds of this operator, a folder and a line each.
 
 mod mcp_server;
+mod remote_proxy;
 mod tool_config;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPToolConfig},
+    v1beta1::{MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 
 use crate::controllers::Registry;
 
 /// Every kind, registered.
 pub fn all() -> Registry {
-    Registry::default().workload::<MCPServer>().config::<MCPToolConfig>().config::<MCPWebhookConfig>()
+    Registry::default()
+        .workload::<MCPServer>()
+        .workload::<MCPRemoteProxy>()
+        .config::<MCPToolConfig>()
+        .config::<MCPWebhookConfig>()
 }

@@ -16,6 +16,7 @@ mod contract;
 mod guards;
 mod network;
 mod policy;
+mod remote_proxy;
 mod restart;
 mod rollout;
 mod rules;

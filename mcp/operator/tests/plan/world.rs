@@ -69,6 +69,7 @@ impl World {
                 proxy_host: "0.0.0.0".into(),
                 default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::BUILT,
+                allowed_endpoints: Vec::new(),
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }
