@@ -133,6 +133,8 @@ pub mod reason {
     pub const OIDC_CONFIG_REF_NOT_FOUND: &str = "OIDCConfigRefNotFound";
     /// `OIDCConfigRefValidated=False`: the MCPOIDCConfig is not valid.
     pub const OIDC_CONFIG_REF_NOT_VALID: &str = "OIDCConfigRefNotValid";
+    /// `OIDCConfigRefValidated=False`: a Secret or ConfigMap that the MCPOIDCConfig names is missing or cannot be used.
+    pub const OIDC_CONFIG_REF_ERROR: &str = "OIDCConfigRefError";
     /// `CABundleRefValidated=True`.
     pub const CA_BUNDLE_REF_VALID: &str = "CABundleRefValid";
     /// `CABundleRefValidated=False`: no such ConfigMap.

@@ -53,7 +53,7 @@ pub fn webhook<K: Subject>(judging: &Judging) -> Validate<K> {
 impl<K: Subject> Validator<K> for Rules {
     async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
         let Judging { admission, known, settings } = &self.0;
-        let verdict = admission.judge(new.problems().into_iter().chain(new.endpoint_problems(settings)));
+        let verdict = admission.judge(new.every_problem(settings).into_iter());
         if !verdict.is_allowed() {
             return verdict;
         }

@@ -27,6 +27,11 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
         Vec::new()
     }
 
+    /// Every rule that it breaks under the operator's settings.
+    fn every_problem(&self, settings: &Settings) -> Vec<Problem> {
+        self.problems().into_iter().chain(self.endpoint_problems(settings)).collect()
+    }
+
     /// What is valid and does less than its author may think.
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let _ = settings;

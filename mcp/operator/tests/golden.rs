@@ -14,7 +14,7 @@ use std::{
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPRemoteProxy, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
     config::{Config, ConfigInputs, ConfigKind, Guarded, Terms, plan_config},
@@ -27,17 +27,17 @@ use mcp_operator::{
 use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
 use serde_json::Value;
 
-const CASES: [&str; 5] = ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks"];
+const CASES: [&str; 7] =
+    ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks", "06-oidc", "07-remote"];
+
+/// Cases that lie in the namespace of another, and refer to what that one brings.
+const BESIDE: [(&str, &str); 1] = [("07-remote", "06-oidc")];
 
 /// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
-const PENDING: [(&str, &str); 3] = [
-    ("06-oidc", "the kind MCPOIDCConfig and the guard spec.oidcConfigRef"),
-    ("07-remote", "the guard spec.oidcConfigRef"),
-    ("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits"),
-];
+const PENDING: [(&str, &str); 1] = [("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits")];
 
 /// Leaves that ToolHive's objects have because the API server filled them in; we do not own them.
-const DEFAULTS: [&str; 26] = [
+const DEFAULTS: [&str; 28] = [
     "Deployment/*: spec.progressDeadlineSeconds = 600",
     "Deployment/*: spec.replicas = 1",
     "Deployment/*: spec.revisionHistoryLimit = 10",
@@ -64,10 +64,12 @@ const DEFAULTS: [&str; 26] = [
     "Service/mcp-*-headless: spec.sessionAffinity = \"None\"",
     "MCPServer/*: status.observedGeneration = 1",
     "MCPServer/*: status.phase = \"Pending\"",
+    "MCPRemoteProxy/*: status.observedGeneration = 1",
+    "MCPRemoteProxy/*: status.phase = \"Pending\"",
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 32] = [
+const DIFFERENCES: [(&str, &str); 45] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -100,6 +102,22 @@ const DIFFERENCES: [(&str, &str); 32] = [
     ("+ StatefulSet/sse: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
     ("- MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
     ("+ MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
+    ("- MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ Deployment/oidc-*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    (
+        "+ Deployment/oidc-inline: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *",
+        SECRETS,
+    ),
+    ("+ StatefulSet/oidc-*: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-oidc-*: *", RUNNER_DID_NOT_RUN),
+    ("- RunConfig:*ResourceURL = *", RESOURCE),
+    ("+ RunConfig:*ResourceURL = *", RESOURCE),
+    ("- MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    ("- Deployment/remote: metadata.annotations[toolhive.stacklok.io/podtemplatespec-hash] = *", TEMPLATE_HASH),
 ];
 
 const GENERATION: &str = "it fences outdated runners off the workload; here the operator owns the workload, and an edit \
@@ -117,6 +135,10 @@ const GATE: &str = "tells which guards the running proxy has, the older versions
 const DOCUMENT: &str = "a container that starts anew in an old pod does not run on a newer document";
 const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
 const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
+const RESOURCE: &str =
+    "the default names the Service that there is; clients compare it with the address that they called";
+const TEMPLATE_HASH: &str =
+    "a changed template is a changed document, which is applied as it is: nothing is compared by a hash";
 const CONFIG_HASH: &str = "hash values are opaque";
 
 #[test]
@@ -147,12 +169,16 @@ fn every_default_that_is_left_to_the_api_server_is_one_it_set() {
 }
 
 #[test]
-fn run_configs_are_upstreams_to_the_byte_but_for_the_generation() {
+fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_the_service() {
     for case in CASES {
         for (name, planned) in &cluster(case).planned {
             let upstream = file(case, &format!("{name}.runconfig.json"));
             let document = planned.run_config.as_deref().unwrap();
-            assert_eq!(document, upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1), "{case}");
+            let upstream = upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1);
+            // `http://SERVICE.golden.svc…`
+            let service = planned.status["url"].as_str().and_then(|url| url.split(['/', '.']).nth(2)).unwrap();
+            let (theirs, ours) = (format!("//{name}.golden.svc"), format!("//{service}.golden.svc"));
+            assert_eq!(document, upstream.replace(&theirs, &ours), "{case}");
         }
     }
 }
@@ -197,7 +223,8 @@ fn a_valid_config_reports_what_upstream_reports() {
     let config = inputs.into_iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap();
     let config: MCPWebhookConfig = serde_json::from_value(config).unwrap();
     let referrer = Referrer { kind: "MCPServer".to_owned(), name: "gated".to_owned() };
-    let plan = plan_config(&ConfigInputs { config: &config, referrers: &[referrer], now: now() });
+    let plan =
+        plan_config(&ConfigInputs { config: &config, referrers: &[referrer], settings: &settings(), now: now() });
     let condition = &plan.report.conditions.unwrap()[0];
     let theirs = documents(&file("05-webhooks", "objects.yaml"));
     let theirs = &theirs.iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap()["status"]["conditions"][0];
@@ -235,16 +262,31 @@ fn now() -> jiff::Timestamp {
     "2026-11-21T00:00:00Z".parse().unwrap()
 }
 
+fn settings() -> Settings {
+    Settings {
+        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+        proxy_host: "0.0.0.0".into(),
+        default_image_pull_secrets: Vec::new(),
+        runner_middleware: chain::BUILT,
+        allowed_endpoints: Vec::new(),
+    }
+}
+
 fn cluster(case: &str) -> Cluster {
     let inputs = documents(&file(case, "input.yaml"));
+    let beside =
+        BESIDE.iter().filter(|(of, _)| *of == case).flat_map(|(_, other)| documents(&file(other, "input.yaml")));
+    let there: Vec<Value> = inputs.iter().cloned().chain(beside).collect();
     let (mut configs, mut data) = (Configs::new(), Data::default());
     let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
-    for object in &inputs {
+    for object in &there {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
             "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
             "MCPToolConfig" => configs.extend([config::<MCPToolConfig>(name, object)]),
-            "Secret" => _ = data.secrets.insert(name, values(object)),
+            "MCPOIDCConfig" => configs.extend([config::<MCPOIDCConfig>(name, object)]),
+            "ConfigMap" => _ = data.config_maps.insert(name, values(&object["data"])),
+            "Secret" => _ = data.secrets.insert(name, values(&object["stringData"])),
             _ => {}
         }
     }
@@ -253,7 +295,7 @@ fn cluster(case: &str) -> Cluster {
         let planned = match object["kind"].as_str().unwrap() {
             "MCPServer" => plan::<MCPServer>(object, &configs, &data),
             "MCPRemoteProxy" => plan::<MCPRemoteProxy>(object, &configs, &data),
-            "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
+            "MCPOIDCConfig" | "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
             unknown => {
                 found.unplanned.push(format!("{unknown} {name}"));
                 continue;
@@ -269,8 +311,8 @@ fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'st
     ((K::kind(&()), name), Arc::new(config))
 }
 
-/// ToolHive looks at no value of a Secret; here, what is called a certificate or a key has to be one.
-fn values(secret: &Value) -> BTreeMap<String, Entry> {
+/// ToolHive looks at no value of a Secret or ConfigMap; here, what is called a certificate or a key has to be one.
+fn values(written: &Value) -> BTreeMap<String, Entry> {
     let pair = pem::client();
     let real = |written: &str| match written {
         "CA" => pem::authority(),
@@ -279,7 +321,7 @@ fn values(secret: &Value) -> BTreeMap<String, Entry> {
         other => other.to_owned(),
     };
     let key = DigestKey::new(b"the key of tests");
-    let values = secret["stringData"].as_object().unwrap().iter();
+    let values = written.as_object().unwrap().iter();
     values.map(|(name, value)| (name.clone(), Entry::of(real(value.as_str().unwrap()).as_bytes(), &key))).collect()
 }
 
@@ -288,13 +330,6 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
     object["metadata"]["uid"] = "u".into();
     object["metadata"]["generation"] = 1.into();
     let workload: W = serde_json::from_value(object).unwrap();
-    let settings = Settings {
-        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
-        proxy_host: "0.0.0.0".into(),
-        default_image_pull_secrets: Vec::new(),
-        runner_middleware: chain::BUILT,
-        allowed_endpoints: Vec::new(),
-    };
     let plan = plan_workload(&Inputs {
         workload: &workload,
         configs,
@@ -303,7 +338,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],
-        settings: &settings,
+        settings: &settings(),
         now: now(),
     });
     let document = plan.children.iter().find(|child| child.reference.kind == ChildKind::ConfigMap);
@@ -324,7 +359,7 @@ fn ours(case: &str) -> BTreeSet<String> {
         }
         let document = run_config.as_deref().unwrap();
         flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
-        for key in ["url", "webhookConfigHash"] {
+        for key in ["url", "oidcConfigHash", "webhookConfigHash"] {
             flatten(&status[key], &format!("{kind}/{name}: status.{key}"), &mut leaves);
         }
     }

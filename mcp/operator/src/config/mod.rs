@@ -4,6 +4,7 @@
 //! one admission webhook for all of them.
 
 mod plan;
+mod terms;
 
 use std::fmt::Debug;
 
@@ -16,10 +17,12 @@ use crate::{
     digest::digest,
     problem::Problem,
     reference::{MountedFile, Reference, Referrer, SecretVariable},
+    settings::Settings,
     subject::Subject,
 };
 
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
+pub use terms::{Guarded, Terms};
 
 /// Length of `status.configHash`: enough to tell two specs apart, short enough to read.
 const HASH_LENGTH: usize = 16;
@@ -84,9 +87,9 @@ pub struct Words {
     /// Reason: its spec breaks a rule.
     pub not_valid: &'static str,
     /// Reason: a Secret, a ConfigMap or a key that it names does not exist.
-    pub secret_not_found: &'static str,
+    pub data_not_found: &'static str,
     /// Reason: what one of those holds cannot be used.
-    pub secret_not_valid: &'static str,
+    pub data_not_valid: &'static str,
     /// How they speak of the CA bundle that it names in a ConfigMap, for a kind that can.
     pub bundle: Option<BundleWords>,
 }
@@ -104,26 +107,6 @@ pub struct BundleWords {
     pub not_valid: &'static str,
 }
 
-/// What a workload's reference to a configuration says beside the name. A kind of configuration reads what concerns it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Terms {
-    /// The audience that tokens must be issued for.
-    pub audience: String,
-    /// The scopes that tokens need.
-    pub scopes: Vec<String>,
-    /// The address by which clients know the workload, where it is not the one of its Service.
-    pub resource_url: Option<String>,
-}
-
-/// The workload that a configuration guards.
-#[derive(Clone, Copy, Debug)]
-pub struct Guarded<'a> {
-    /// Where clients inside the cluster reach it, as its status says.
-    pub url: &'a str,
-    /// What its reference to the configuration says.
-    pub terms: &'a Terms,
-}
-
 /// What a controller of configurations reports, whatever the kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigReport {
@@ -139,8 +122,8 @@ pub struct ConfigReport {
 
 /// A configuration whose kind does not matter.
 pub trait Config: Debug + Send + Sync {
-    /// See [`Subject::problems`].
-    fn problems(&self) -> Vec<Problem>;
+    /// See [`Subject::problems`] and [`Subject::endpoint_problems`].
+    fn problems(&self, settings: &Settings) -> Vec<Problem>;
     /// See [`Subject::references`].
     fn references(&self) -> Vec<Reference>;
     /// See [`ConfigKind::hash`].
@@ -156,8 +139,8 @@ pub trait Config: Debug + Send + Sync {
 }
 
 impl<K: ConfigKind> Config for K {
-    fn problems(&self) -> Vec<Problem> {
-        Subject::problems(self)
+    fn problems(&self, settings: &Settings) -> Vec<Problem> {
+        self.every_problem(settings)
     }
 
     fn references(&self) -> Vec<Reference> {
@@ -182,16 +165,6 @@ impl<K: ConfigKind> Config for K {
 
     fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
         ConfigKind::enforce(self, guarded, document);
-    }
-}
-
-// === impl Terms ===
-
-impl Terms {
-    /// A digest of what they say; none where they say nothing.
-    pub fn digest(&self) -> Option<String> {
-        let told = *self != Self::default();
-        told.then(|| short_digest(self))
     }
 }
 

@@ -7,7 +7,7 @@ use mcp_api::names::{condition, reason};
 use portcullis::controller::{Conditions, EventType, PlannedEvent};
 
 use super::{ConfigKind, ConfigReport};
-use crate::{problem::sentences, reference::Referrer};
+use crate::{problem::sentences, reference::Referrer, settings::Settings};
 
 /// Everything [`plan_config`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub struct ConfigInputs<'a, K> {
     pub config: &'a K,
     /// The objects of its namespace that refer to it now, in any order.
     pub referrers: &'a [Referrer],
+    /// What the operator was started with.
+    pub settings: &'a Settings,
     /// The time, for conditions that change.
     pub now: Timestamp,
 }
@@ -37,7 +39,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let previous = config.status();
     let mut conditions = Conditions::after(previous.and_then(K::conditions), metadata.generation, inputs.now);
 
-    let problems = config.problems();
+    let problems = config.every_problem(inputs.settings);
     let valid = problems.is_empty();
     if valid {
         conditions.set(condition::VALID, true, K::VALIDITY.0, "Spec validation passed");

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use portcullis::controller::{Cleanup, ControllerError, Leaving, Next, Pass};
 
 use super::Stores;
-use crate::config::{ConfigInputs, ConfigKind, plan_config};
+use crate::{
+    config::{ConfigInputs, ConfigKind, plan_config},
+    settings::Settings,
+};
 
 /// Keeps the status of configurations.
 pub(super) struct ConfigController {
     stores: Arc<Stores>,
+    settings: Settings,
 }
 
 // === impl ConfigController ===
 
 impl ConfigController {
-    pub(super) fn new(stores: Arc<Stores>) -> Self {
-        Self { stores }
+    pub(super) fn new(stores: Arc<Stores>, settings: Settings) -> Self {
+        Self { stores, settings }
     }
 
     /// Writes the status.
@@ -37,7 +41,12 @@ impl ConfigController {
     /// Returns whether it may go. Nobody reads the status of what is about to be gone.
     async fn settle<K: ConfigKind>(&self, pass: &Pass<K>) -> Result<bool, ControllerError> {
         let referrers = self.stores.referrers(&K::kind(&()), &pass.key);
-        let inputs = ConfigInputs { config: &*pass.object, referrers: &referrers, now: jiff::Timestamp::now() };
+        let inputs = ConfigInputs {
+            config: &*pass.object,
+            referrers: &referrers,
+            settings: &self.settings,
+            now: jiff::Timestamp::now(),
+        };
         let plan = plan_config(&inputs);
         if !plan.may_go && pass.status(&K::status_of(plan.report)).await? {
             pass.publish(&plan.events).await;

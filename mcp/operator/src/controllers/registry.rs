@@ -199,7 +199,7 @@ impl<K: ConfigKind> Registered for Config<K> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let work = Arc::new(ConfigController::new(building.stores.clone()));
+        let work = Arc::new(ConfigController::new(building.stores.clone(), building.settings.clone()));
         let (released, on) = (work.clone(), building.wake.clone());
         let mut controller =
             named::<K>().stored_in(self.store.clone()).found_by(subject::tokens::<K>).on_change(move |change| {

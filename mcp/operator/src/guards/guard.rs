@@ -131,14 +131,14 @@ impl GuardRef {
     }
 
     /// Whether it can be enforced with these configurations and what they need.
-    pub(super) fn look_up(self, configs: &Configs, data: &Data) -> Guard {
+    pub(super) fn look_up(self, configs: &Configs, data: &Data, settings: &Settings) -> Guard {
         let words = self.words;
         let what = format!("{} {:?}", self.kind, self.name);
         let condition = |good, reason, message| GuardCondition { type_: words.condition, good, reason, message };
         let unusable =
             |reason, message: String| (State::Unusable(message.clone()), vec![condition(false, reason, message)]);
         let config = configs.get(&(self.kind.clone(), self.name.clone()));
-        let problems = config.map(|config| config.problems()).unwrap_or_default();
+        let problems = config.map(|config| config.problems(settings)).unwrap_or_default();
         let (state, mut conditions) = match config {
             None => unusable(words.not_found, format!("{what} does not exist")),
             Some(_) if !problems.is_empty() => {
@@ -152,11 +152,11 @@ impl GuardRef {
                     needs.iter().filter_map(|need| data.problem(&need.source, &need.key, &need.content)).collect();
                 if !missing.is_empty() {
                     let message = format!("{what} needs what does not exist: {}", missing.join(", "));
-                    unusable(words.secret_not_found, message)
+                    unusable(words.data_not_found, message)
                 } else if !broken.is_empty() {
                     let broken: Vec<_> = broken.into_iter().collect();
                     let message = format!("{what} needs what cannot be used: {}", broken.join("; "));
-                    unusable(words.secret_not_valid, message)
+                    unusable(words.data_not_valid, message)
                 } else {
                     let valid = condition(true, words.valid, format!("{what} is valid"));
                     let usable = Usable { hash: config.hash(), config: config.clone(), files, variables };

@@ -79,7 +79,7 @@ impl Guards {
     pub fn look_up(asked: Asked, configs: &Configs, data: &Data, settings: &Settings) -> Self {
         let Asked { configs: asked, mut unbuilt } = asked;
         unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
-        let guards = asked.into_iter().map(|asked| asked.look_up(configs, data)).collect();
+        let guards = asked.into_iter().map(|asked| asked.look_up(configs, data, settings)).collect();
         Self { guards, unbuilt }
     }
 

@@ -1,13 +1,14 @@
 //! The kinds of this operator, a folder and a line each.
 
 mod mcp_server;
+mod oidc_config;
 mod remote_proxy;
 mod tool_config;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPRemoteProxy, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 
 use crate::controllers::Registry;
@@ -17,6 +18,7 @@ pub fn all() -> Registry {
     Registry::default()
         .workload::<MCPServer>()
         .workload::<MCPRemoteProxy>()
+        .config::<MCPOIDCConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()
 }

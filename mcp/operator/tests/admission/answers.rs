@@ -115,7 +115,8 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
             (labelled(&name("secret"), secret), "Secret \"absent-secret\""),
             (labelled(&name("profile"), profile), "it has no effect"),
             (webhook_config(&name("hmac"), json!({"hmacSecretRef": reference})), "Secret \"absent-secret\""),
-            (labelled(&name("guard"), json!({"oidcConfigRef": {"name": "o", "audience": "a"}})), "spec.oidcConfigRef"),
+            (labelled(&name("guard"), json!({"externalAuthConfigRef": {"name": "e"}})), "spec.externalAuthConfigRef"),
+            (labelled(&name("login"), json!({"oidcConfigRef": {"name": "o", "audience": "a"}})), "MCPOIDCConfig \"o\""),
         ];
         for (object, words) in cases {
             let answer = gate.objects.post(object, false).await;

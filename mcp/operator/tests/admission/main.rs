@@ -10,6 +10,7 @@ mod support;
 mod answers;
 mod certificates;
 mod deletion;
+mod remote_proxy;
 mod tool_config;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;

@@ -39,8 +39,8 @@ async fn what_does_not_exist_or_has_no_effect_is_admitted_with_a_warning() {
     let missing =
         "spec.toolConfigRef: MCPToolConfig \"absent\" does not exist yet; without it the server gets no proxy";
     // The config alone would not do: neither warning promises a proxy.
-    let refused = "spec.oidcConfigRef cannot be enforced by this version: the server gets no proxy";
-    let both = json!({"toolConfigRef": {"name": "absent"}, "oidcConfigRef": {"name": "idp", "audience": "a"}});
+    let refused = "spec.externalAuthConfigRef cannot be enforced by this version: the server gets no proxy";
+    let both = json!({"toolConfigRef": {"name": "absent"}, "externalAuthConfigRef": {"name": "idp"}});
     let cases = [
         (labelled("missing", json!({"toolConfigRef": {"name": "absent"}})), vec![missing]),
         (labelled("both", both), vec![refused, missing]),

@@ -29,7 +29,6 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
     let place = Place::new("unbuilt").await;
     let _operator = place.operator();
     let guards = [
-        ("oidc", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}}), "spec.oidcConfigRef"),
         ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
         ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
         ("authz", json!({"authzConfigRef": {"name": "x"}}), "spec.authzConfigRef"),
@@ -59,7 +58,7 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
         assert!(place.objects.get(ChildKind::Deployment, name).await.is_null(), "{name}");
         assert!(place.objects.get(ChildKind::StatefulSet, name).await.is_null(), "{name}");
     }
-    assert!(place.objects.events("MCPServer", "oidc").await.contains(&"Warning GuardNotBuilt".to_owned()));
+    assert!(place.objects.events("MCPServer", "external").await.contains(&"Warning GuardNotBuilt".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,10 +69,10 @@ async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs
     place.objects.has_children("web", &children_of("web")).await;
     ready_pods(&place.objects, "web").await;
     place.objects.phase("web", "Ready").await;
-    place.objects.edit("web", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}})).await;
+    place.objects.edit("web", json!({"externalAuthConfigRef": {"name": "x"}})).await;
     no_proxy(&place, "web").await;
     place.objects.phase("web", "Failed").await;
-    place.objects.edit("web", json!({"oidcConfigRef": null})).await;
+    place.objects.edit("web", json!({"externalAuthConfigRef": null})).await;
     place.objects.has_children("web", &children_of("web")).await;
 }
 

@@ -13,6 +13,7 @@ mod obstacles;
 mod offline;
 mod policy;
 mod recorder;
+mod remote_proxy;
 mod repair;
 mod rest;
 mod rollout;

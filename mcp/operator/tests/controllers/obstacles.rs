@@ -83,7 +83,7 @@ async fn a_proxy_whose_owner_reference_was_stripped_still_goes_when_a_guard_is_m
     objects.phase("web", "Ready").await;
     operator.kill().await;
     objects.merge("apps/v1", "Deployment", "web", json!({"metadata": {"ownerReferences": null}})).await;
-    objects.edit("web", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}})).await;
+    objects.edit("web", json!({"externalAuthConfigRef": {"name": "x"}})).await;
 
     let _operator = place.operator();
     objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;

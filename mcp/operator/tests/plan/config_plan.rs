@@ -5,6 +5,9 @@ use mcp_operator::{
     reference::Referrer,
 };
 use portcullis::controller::PlannedEvent;
+use serde_json::json;
+
+use crate::world::World;
 
 pub(crate) struct ConfigPlan<K: ConfigKind> {
     pub(crate) may_go: bool,
@@ -20,7 +23,8 @@ pub(crate) fn now() -> jiff::Timestamp {
 pub(crate) fn plan<K: ConfigKind>(config: &K, referrers: &[(&str, &str)]) -> ConfigPlan<K> {
     let referrer = |(kind, name): &(&str, &str)| Referrer { kind: (*kind).to_owned(), name: (*name).to_owned() };
     let referrers: Vec<_> = referrers.iter().map(referrer).collect();
-    let plan = plan_config(&ConfigInputs { config, referrers: &referrers, now: now() });
+    let settings = World::of(json!({"image": "x:1"})).settings;
+    let plan = plan_config(&ConfigInputs { config, referrers: &referrers, settings: &settings, now: now() });
     ConfigPlan { may_go: plan.may_go, status: K::status_of(plan.report), events: plan.events }
 }
 

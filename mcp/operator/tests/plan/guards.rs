@@ -36,7 +36,6 @@ fn assert_left_alone(world: &World, why: &str) {
 #[test]
 fn a_server_whose_guard_is_not_built_never_runs_without_it() {
     let guards = [
-        ("oidcConfigRef", json!({"name": "o", "audience": "a"})),
         ("externalAuthConfigRef", json!({"name": "e"})),
         ("externalAuthConfigRef", json!({"name": ""})),
         ("authServerRef", json!({"name": "s", "kind": "MCPExternalAuthConfig"})),

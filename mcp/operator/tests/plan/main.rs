@@ -15,6 +15,7 @@ mod config_plan;
 mod contract;
 mod guards;
 mod network;
+mod oidc_config;
 mod policy;
 mod remote_proxy;
 mod restart;

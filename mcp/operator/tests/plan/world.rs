@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPServerStatus, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig},
 };
 use mcp_operator::{
     config::Config,
@@ -32,6 +32,7 @@ pub(crate) struct Plan {
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) server: MCPServer,
+    pub(crate) oidc_config: Option<MCPOIDCConfig>,
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
     pub(crate) tool_config: Option<MCPToolConfig>,
     pub(crate) data: Data,
@@ -57,6 +58,7 @@ impl World {
     pub(crate) fn around(server: Value) -> Self {
         Self {
             server: serde_json::from_value(server).unwrap(),
+            oidc_config: None,
             webhook_config: None,
             tool_config: None,
             data: Data::default(),
@@ -92,6 +94,23 @@ impl World {
         world
     }
 
+    /// A streamable-HTTP server whose callers log in as the configuration `idp` says, which needs a Secret and a ConfigMap.
+    pub(crate) fn login() -> Self {
+        let mut world = Self::of(json!({
+            "image": "x:1", "transport": "streamable-http", "oidcConfigRef": {"name": "idp", "audience": "fetch"},
+        }));
+        world.oidc_config = Some(oidc_config(
+            "idp",
+            inline(json!({
+                "clientId": "mcp", "clientSecretRef": {"name": "client", "key": "secret"},
+                "caBundleRef": {"configMapRef": {"name": "idp-ca", "key": ""}},
+            })),
+        ));
+        world.secret("client", "secret", "hunter2");
+        world.config_map("idp-ca", "ca.crt", &crate::pem::authority());
+        world
+    }
+
     /// A pod of the Deployment as it is now, in this state.
     pub(crate) fn pod_of_now(&self, phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
         let spec = self.deployment.as_ref().and_then(|live| live.spec.clone()).expect("the proxy exists");
@@ -104,12 +123,19 @@ impl World {
         self.data.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
 
+    pub(crate) fn config_map(&mut self, name: &str, key: &str, value: &str) {
+        self.data.config_maps.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
+    }
+
     pub(crate) fn plan(&self) -> Plan {
         let pods: Vec<&Pod> = self.pods.iter().collect();
         let mut configs = Configs::new();
         let mut known = |kind: &'static str, name: Option<String>, config: Option<Arc<dyn Config>>| {
             configs.extend(name.zip(config).map(|(name, config)| ((kind.into(), name), config)));
         };
+        let login = self.oidc_config.clone();
+        let name = login.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPOIDCConfig", name, login.map(|config| Arc::new(config) as Arc<dyn Config>));
         let webhooks = self.webhook_config.clone();
         let name = webhooks.as_ref().and_then(|config| config.metadata.name.clone());
         known("MCPWebhookConfig", name, webhooks.map(|config| Arc::new(config) as Arc<dyn Config>));
@@ -160,6 +186,21 @@ pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {
         "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
     }))
     .unwrap()
+}
+
+pub(crate) fn oidc_config(name: &str, spec: Value) -> MCPOIDCConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPOIDCConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The spec of a provider, changed.
+pub(crate) fn inline(change: Value) -> Value {
+    let mut inline = json!({"issuer": "https://idp.example.com"});
+    inline.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    json!({"type": "inline", "inline": inline})
 }
 
 pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use mcp_api::{
     names::{annotation, condition, finalizer, label},
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{self, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
+    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
 use mcp_runconfig::ProxyMode;
 use portcullis::controller::{EventType, PlannedEvent};
@@ -84,14 +84,15 @@ impl Workload for MCPServer {
 
     fn guards(&self) -> Asked {
         let spec = &self.spec;
+        let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let configs = [
+            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.oidcConfigRef", &it.name).on(it.into())),
             webhooks.map(|it| GuardRef::to::<MCPWebhookConfig>("spec.webhookConfigRef", &it.name)),
             tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
         ];
         let unbuilt = [
-            ("spec.oidcConfigRef", spec.oidc_config_ref.is_some()),
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
             ("spec.authzConfig", spec.authz_config.is_some()),
@@ -202,6 +203,7 @@ impl Workload for MCPServer {
 
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
+            oidc_config_hash: report.hash("MCPOIDCConfig"),
             tool_config_hash: report.hash("MCPToolConfig"),
             webhook_config_hash: report.hash("MCPWebhookConfig"),
             conditions: report.conditions,

@@ -7,6 +7,7 @@ use mcp_runconfig::duration;
 
 use super::{environment, names};
 use crate::{
+    config::Terms,
     problem::Problem,
     workload::{
         overrides::{self, is_dns_label, is_variable, variable_message},
@@ -23,6 +24,8 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
     }
     environment_problems(spec, &mut problems);
     volume_problems(spec, &mut problems);
+    let login = spec.oidc_config_ref.as_ref().map(Terms::from);
+    problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
     problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));
     if let Some(Err(message)) = spec.proxy_read_timeout.as_deref().map(read_timeout) {

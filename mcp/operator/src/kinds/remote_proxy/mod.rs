@@ -8,7 +8,7 @@ mod rules;
 
 use mcp_api::{
     names::{condition, label, reason},
-    v1beta1::{MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
 };
 
 use crate::{
@@ -79,19 +79,20 @@ impl Workload for MCPRemoteProxy {
 
     fn guards(&self) -> Asked {
         let spec = &self.spec;
+        let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
+        let configs = [
+            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.oidcConfigRef", &it.name).on(it.into())),
+            tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
+        ];
         let unbuilt = [
-            ("spec.oidcConfigRef", spec.oidc_config_ref.is_some()),
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
             ("spec.authzConfig", spec.authz_config.is_some()),
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
         Asked {
-            configs: tools
-                .map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name))
-                .into_iter()
-                .collect(),
+            configs: configs.into_iter().flatten().collect(),
             unbuilt: unbuilt.iter().filter(|(_, asked)| *asked).map(|(field, _)| *field).collect(),
         }
     }

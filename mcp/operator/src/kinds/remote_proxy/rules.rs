@@ -5,6 +5,7 @@ use mcp_runconfig::endpoint::EndpointPolicy;
 
 use super::{headers, names};
 use crate::{
+    config::Terms,
     problem::Problem,
     settings::Settings,
     workload::{
@@ -25,6 +26,8 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
         problems.push(Problem::new("metadata.name", message));
     }
     let spec = &proxy.spec;
+    let login = spec.oidc_config_ref.as_ref().map(Terms::from);
+    problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(headers::problems(spec));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
     problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));

@@ -70,8 +70,8 @@ impl ConfigKind for MCPToolConfig {
         not_found: reason::TOOL_CONFIG_NOT_FOUND,
         not_valid: reason::TOOL_CONFIG_NOT_VALID,
         // It names no Secret.
-        secret_not_found: reason::TOOL_CONFIG_NOT_VALID,
-        secret_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_found: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_valid: reason::TOOL_CONFIG_NOT_VALID,
         bundle: None,
     };
     const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];

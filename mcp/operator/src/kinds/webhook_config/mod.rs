@@ -40,8 +40,8 @@ impl ConfigKind for MCPWebhookConfig {
         valid: "WebhookConfigValid",
         not_found: "WebhookConfigNotFound",
         not_valid: "WebhookConfigNotValid",
-        secret_not_found: "WebhookSecretNotFound",
-        secret_not_valid: "WebhookSecretNotValid",
+        data_not_found: "WebhookSecretNotFound",
+        data_not_valid: "WebhookSecretNotValid",
         bundle: None,
     };
     const ANNOTATION: Option<&'static str> = Some(annotation::WEBHOOK_CONFIG);

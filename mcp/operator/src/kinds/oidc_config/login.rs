@@ -1,0 +1,114 @@
+//! What the proxy reads of an MCPOIDCConfig (toolhive-auth §2.1), and what it needs for it.
+
+use std::borrow::Cow;
+
+use mcp_api::v1beta1::{KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType, SecretKeyRef};
+use mcp_runconfig::OidcConfig;
+
+use crate::{
+    config::Guarded,
+    reference::{Content, MountedFile, Source},
+};
+
+/// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The cluster as an issuer.
+const CLUSTER: &str = "https://kubernetes.default.svc";
+/// Where CA bundles are mounted.
+const BUNDLES: &str = "/config/certs";
+/// The key of a CA bundle where none is named.
+const BUNDLE_KEY: &str = "ca.crt";
+
+/// What the proxy of a workload reads.
+pub(super) fn login(spec: &MCPOIDCConfigSpec, guarded: &Guarded<'_>) -> OidcConfig {
+    let terms = guarded.terms;
+    let login = OidcConfig {
+        audience: terms.audience.clone(),
+        resource_url: terms.resource_url.clone().unwrap_or_else(|| origin(guarded.url).to_owned()),
+        scopes: terms.scopes.clone(),
+        ..OidcConfig::default()
+    };
+    match (spec.kind, &spec.inline) {
+        (OidcConfigType::KubernetesServiceAccount, _) => {
+            let cluster = cluster(spec);
+            let own = |file: &str| format!("{ACCOUNT}/{file}");
+            let (ca, token) = if uses_account(&cluster) { (own("ca.crt"), own("token")) } else { Default::default() };
+            OidcConfig {
+                issuer: issuer(&cluster).to_owned(),
+                jwks_url: cluster.jwks_url.clone().unwrap_or_default(),
+                introspection_url: cluster.introspection_url.clone().unwrap_or_default(),
+                ca_cert_path: ca,
+                auth_token_file: token,
+                // The address of the API server is a private one.
+                allow_private_ip: uses_account(&cluster),
+                ..login
+            }
+        }
+        (OidcConfigType::Inline, None) => login,
+        (OidcConfigType::Inline, Some(inline)) => OidcConfig {
+            issuer: inline.issuer.clone(),
+            jwks_url: inline.jwks_url.clone().unwrap_or_default(),
+            introspection_url: inline.introspection_url.clone().unwrap_or_default(),
+            client_id: inline.client_id.clone().unwrap_or_default(),
+            ca_cert_path: ca_bundle(spec).map(|file| file.path()).unwrap_or_default(),
+            auth_token_file: inline.jwks_auth_token_path.clone().unwrap_or_default(),
+            allow_private_ip: inline.jwks_allow_private_ip,
+            insecure_allow_http: inline.insecure_allow_http,
+            ..login
+        },
+    }
+}
+
+/// The block for the cluster as an issuer; one that is left out says what an empty one says.
+pub(super) fn cluster(spec: &MCPOIDCConfigSpec) -> Cow<'_, KubernetesServiceAccountConfig> {
+    spec.kubernetes_service_account.as_ref().map_or_else(Cow::default, Cow::Borrowed)
+}
+
+/// The issuer of the cluster's tokens.
+pub(super) fn issuer(cluster: &KubernetesServiceAccountConfig) -> &str {
+    if cluster.issuer.is_empty() { CLUSTER } else { &cluster.issuer }
+}
+
+/// Whether keys are fetched with the CA and the token of the proxy's pod.
+pub(super) fn uses_account(cluster: &KubernetesServiceAccountConfig) -> bool {
+    cluster.use_cluster_auth != Some(false)
+}
+
+/// Whether the proxy reads files of its pod's ServiceAccount.
+pub(super) fn needs_account(spec: &MCPOIDCConfigSpec) -> bool {
+    match spec.kind {
+        OidcConfigType::KubernetesServiceAccount => uses_account(&cluster(spec)),
+        OidcConfigType::Inline => {
+            let path = spec.inline.as_ref().and_then(|inline| inline.jwks_auth_token_path.as_deref());
+            path.is_some_and(|path| path.strip_prefix(ACCOUNT).is_some_and(|rest| rest.starts_with('/')))
+        }
+    }
+}
+
+/// The client secret that it names.
+pub(super) fn client_secret(spec: &MCPOIDCConfigSpec) -> Option<&SecretKeyRef> {
+    let inline = spec.inline.as_ref().filter(|_| spec.kind == OidcConfigType::Inline)?;
+    inline.client_secret_ref.as_ref()
+}
+
+/// The CA bundle that it names. A name that cannot be a volume's has dashes for its dots: `kube-root-ca.crt`.
+pub(super) fn ca_bundle(spec: &MCPOIDCConfigSpec) -> Option<MountedFile> {
+    let inline = spec.inline.as_ref().filter(|_| spec.kind == OidcConfigType::Inline)?;
+    let map = inline.ca_bundle_ref.as_ref()?.config_map_ref.as_ref()?;
+    let key = if map.key.is_empty() { BUNDLE_KEY } else { &map.key };
+    Some(MountedFile {
+        source: Source::ConfigMap(map.name.clone()),
+        key: key.to_owned(),
+        content: Content::Authorities,
+        volume: format!("oidc-ca-bundle-{}", map.name.replace('.', "-")),
+        directory: format!("{BUNDLES}/{}", map.name),
+        file: key.to_owned().into(),
+    })
+}
+
+/// The scheme, host and port of a URL. As the name of a resource it covers every path of the proxy.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+    &url[..end]
+}

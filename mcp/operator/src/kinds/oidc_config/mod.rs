@@ -1,0 +1,105 @@
+//! MCPOIDCConfig: whose tokens open a workload, and how they are checked.
+
+mod login;
+mod rules;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use mcp_api::{
+    names::{condition, environment, finalizer, reason},
+    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, WorkloadRef},
+};
+use mcp_runconfig::{RunConfig, chain};
+
+use crate::{
+    config::{BundleWords, ConfigKind, ConfigReport, Guarded, Words},
+    problem::Problem,
+    reference::{MountedFile, Reference, Referrer, SecretVariable, Source},
+    settings::Settings,
+    subject::Subject,
+};
+
+impl Subject for MCPOIDCConfig {
+    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_OIDC_CONFIG);
+    const RESOURCES: [&'static str; 3] = ["mcpoidcconfigs", "mcpoidcconfigs/status", "mcpoidcconfigs/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        let secret = login::client_secret(&self.spec)
+            .map(|it| Reference::to_source("spec.inline.clientSecretRef", &Source::Secret(it.name.clone())));
+        let bundle = login::ca_bundle(&self.spec)
+            .map(|file| Reference::to_source("spec.inline.caBundleRef.configMapRef", &file.source));
+        secret.into_iter().chain(bundle).collect()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        rules::problems(&self.spec)
+    }
+
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        rules::endpoint_problems(&self.spec, settings)
+    }
+
+    fn warnings(&self, _: &Settings) -> Vec<String> {
+        rules::warnings(&self.spec)
+    }
+}
+
+impl ConfigKind for MCPOIDCConfig {
+    const WORDS: Words = Words {
+        condition: condition::OIDC_CONFIG_REF_VALIDATED,
+        valid: reason::OIDC_CONFIG_REF_VALID,
+        not_found: reason::OIDC_CONFIG_REF_NOT_FOUND,
+        not_valid: reason::OIDC_CONFIG_REF_NOT_VALID,
+        data_not_found: reason::OIDC_CONFIG_REF_ERROR,
+        data_not_valid: reason::OIDC_CONFIG_REF_ERROR,
+        bundle: Some(BundleWords {
+            condition: condition::CA_BUNDLE_REF_VALIDATED,
+            valid: reason::CA_BUNDLE_REF_VALID,
+            not_found: reason::CA_BUNDLE_REF_NOT_FOUND,
+            not_valid: reason::CA_BUNDLE_REF_INVALID,
+        }),
+    };
+    const VALIDITY: (&'static str, &'static str) = (reason::CONFIG_VALID, reason::CONFIG_INVALID);
+    const MIDDLEWARE: &'static [&'static str] = &[chain::AUTH];
+
+    fn files(&self) -> Vec<MountedFile> {
+        login::ca_bundle(&self.spec).into_iter().collect()
+    }
+
+    fn variables(&self) -> Vec<SecretVariable> {
+        let secret = login::client_secret(&self.spec).map(|it| SecretVariable {
+            name: environment::OIDC_CLIENT_SECRET.into(),
+            secret: it.name.clone(),
+            key: it.key.clone(),
+        });
+        secret.into_iter().collect()
+    }
+
+    fn needs_account(&self) -> bool {
+        login::needs_account(&self.spec)
+    }
+
+    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
+        // It fails for a chain without `auth`, which every proxy has. The login stands in the document even then, and the
+        // proxy refuses to start on what does not repeat it.
+        let _ = document.require_login(login::login(&self.spec, guarded));
+    }
+
+    fn conditions(status: &MCPOIDCConfigStatus) -> Option<&Vec<Condition>> {
+        status.conditions.as_ref()
+    }
+
+    fn last_hash(status: &MCPOIDCConfigStatus) -> Option<&str> {
+        status.config_hash.as_deref()
+    }
+
+    fn status_of(report: ConfigReport) -> MCPOIDCConfigStatus {
+        let workloads: Vec<_> =
+            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
+        MCPOIDCConfigStatus {
+            conditions: report.conditions,
+            config_hash: report.config_hash,
+            observed_generation: report.observed_generation,
+            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+        }
+    }
+}

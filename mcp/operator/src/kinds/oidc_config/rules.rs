@@ -1,0 +1,190 @@
+//! The rules of an MCPOIDCConfig that its schema cannot say, in ToolHive's words where it has them (toolhive-auth §2).
+
+use http::Uri;
+use mcp_api::v1beta1::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType};
+use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
+
+use super::login;
+use crate::{problem::Problem, settings::Settings};
+
+/// Longest name of a ConfigMap with a CA bundle: it is part of the name of a volume.
+const MAX_BUNDLE_NAME: usize = 48;
+
+/// What the URL of the issuer is called in messages.
+const ISSUER: &str = "OIDC issuer URL";
+/// What the URL of its keys is called in messages.
+const KEYS: &str = "JWKS URL";
+/// The names of the Kubernetes API inside its cluster.
+const API: [&str; 2] = ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+
+/// An address that the proxy calls to check tokens.
+struct Address<'a> {
+    field: &'static str,
+    /// What it is called in messages.
+    what: &'static str,
+    url: &'a str,
+    /// Whether it may be one of http; `None` where no field can allow that.
+    http: Option<bool>,
+}
+
+/// Every rule that the configuration breaks; empty when workloads may refer to it.
+pub(super) fn problems(spec: &MCPOIDCConfigSpec) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    match (spec.kind, &spec.inline) {
+        (OidcConfigType::KubernetesServiceAccount, _) => {
+            problems.extend(of_cluster(&login::cluster(spec)).iter().filter_map(Address::problem));
+        }
+        (OidcConfigType::Inline, Some(inline)) => {
+            problems.extend(of_provider(inline).iter().filter_map(Address::problem));
+            provider_problems(inline, &mut problems);
+        }
+        (OidcConfigType::Inline, None) => {
+            problems.push(Problem::new("spec.inline", "is missing; name the issuer of the tokens there"));
+        }
+    }
+    problems
+}
+
+/// What its URLs say of addresses that a proxy may not call. The Kubernetes API is allowed where the proxy has an account
+/// for it, and an issuer that is only a name: where the keys have an address of their own.
+pub(super) fn endpoint_problems(spec: &MCPOIDCConfigSpec, settings: &Settings) -> Vec<Problem> {
+    let cluster = login::cluster(spec);
+    let (addresses, own, allow_private) = match (spec.kind, &spec.inline) {
+        (OidcConfigType::KubernetesServiceAccount, _) => {
+            let own = login::uses_account(&cluster);
+            (of_cluster(&cluster), own, own)
+        }
+        (OidcConfigType::Inline, Some(inline)) => (of_provider(inline), false, inline.jwks_allow_private_ip),
+        (OidcConfigType::Inline, None) => return Vec::new(),
+    };
+    let policy = EndpointPolicy::new(allow_private, settings.allowed_endpoints.clone());
+    let has_keys = addresses.iter().any(|address| address.what == KEYS);
+    let called = addresses.iter().filter(|address| !(address.what == ISSUER && has_keys || own && is_api(address.url)));
+    called.filter_map(|address| address.endpoint_problem(&policy)).collect()
+}
+
+/// What is valid and does less than its author may think, or lets in more.
+pub(super) fn warnings(spec: &MCPOIDCConfigSpec) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |field: &str, message: &str| warnings.push(format!("{field}: {message}"));
+    match (spec.kind, &spec.inline) {
+        (OidcConfigType::KubernetesServiceAccount, _) => {
+            let cluster = login::cluster(spec);
+            for (name, value) in [("namespace", &cluster.namespace), ("serviceAccount", &cluster.service_account)] {
+                if value.as_deref().is_some_and(|value| !value.is_empty()) {
+                    let message = "is not checked: every ServiceAccount with a token for the audience may call";
+                    warn(&format!("spec.kubernetesServiceAccount.{name}"), message);
+                }
+            }
+        }
+        (OidcConfigType::Inline, Some(inline)) => {
+            if inline.insecure_allow_http {
+                warn("spec.inline.insecureAllowHTTP", "whoever is on the way to the provider can forge its keys");
+            }
+            if inline.client_secret_ref.is_some() && inline.client_id.as_deref().is_none_or(str::is_empty) {
+                warn("spec.inline.clientSecretRef", "has no effect without clientId");
+            }
+            if inline.protected_resource_allow_private_ip {
+                warn("spec.inline.protectedResourceAllowPrivateIP", "has no effect in this version");
+            }
+        }
+        (OidcConfigType::Inline, None) => {}
+    }
+    warnings
+}
+
+fn of_cluster(cluster: &KubernetesServiceAccountConfig) -> Vec<Address<'_>> {
+    let issuer = Some(login::issuer(cluster));
+    let all = [
+        ("spec.kubernetesServiceAccount.issuer", ISSUER, issuer),
+        ("spec.kubernetesServiceAccount.jwksUrl", KEYS, written(cluster.jwks_url.as_ref())),
+        (
+            "spec.kubernetesServiceAccount.introspectionUrl",
+            "introspection URL",
+            written(cluster.introspection_url.as_ref()),
+        ),
+    ];
+    let written = all.into_iter().filter_map(|(field, what, url)| Some(Address { field, what, url: url?, http: None }));
+    written.collect()
+}
+
+fn of_provider(inline: &InlineOidcConfig) -> Vec<Address<'_>> {
+    let http = Some(inline.insecure_allow_http);
+    let all = [
+        ("spec.inline.issuer", ISSUER, Some(&*inline.issuer)),
+        ("spec.inline.jwksUrl", KEYS, written(inline.jwks_url.as_ref())),
+        ("spec.inline.introspectionUrl", "introspection URL", written(inline.introspection_url.as_ref())),
+    ];
+    all.into_iter().filter_map(|(field, what, url)| Some(Address { field, what, url: url?, http })).collect()
+}
+
+/// Whether it is the Kubernetes API of the cluster, by the name that every pod knows.
+fn is_api(url: &str) -> bool {
+    let uri = url.parse::<Uri>().ok();
+    uri.as_ref().and_then(Uri::host).is_some_and(|host| API.contains(&host))
+}
+
+/// An empty URL is the same as none.
+fn written(url: Option<&String>) -> Option<&str> {
+    url.map(String::as_str).filter(|url| !url.is_empty())
+}
+
+fn provider_problems(inline: &InlineOidcConfig, problems: &mut Vec<Problem>) {
+    if let Some(secret) = &inline.client_secret_ref
+        && (secret.name.is_empty() || secret.key.is_empty())
+    {
+        problems.push(Problem::new("spec.inline.clientSecretRef", "names no Secret or no key of it; set both"));
+    }
+    if let Some(bundle) = &inline.ca_bundle_ref {
+        let field = "spec.inline.caBundleRef.configMapRef.name";
+        let name = bundle.config_map_ref.as_ref().map_or("", |map| &map.name);
+        if name.is_empty() {
+            problems.push(Problem::new(field, "is empty; name the ConfigMap with the CA bundle"));
+        } else if name.len() > MAX_BUNDLE_NAME {
+            let message = format!(
+                "configMapRef.name {name:?} is too long ({} chars); maximum is {MAX_BUNDLE_NAME} characters to fit in Kubernetes volume name",
+                name.len()
+            );
+            problems.push(Problem::new(field, message));
+        }
+    }
+    if let Some(path) = written(inline.jwks_auth_token_path.as_ref()).filter(|path| !path.starts_with('/')) {
+        let message = format!("{path:?} is not an absolute path; name a file in the proxy's container");
+        problems.push(Problem::new("spec.inline.jwksAuthTokenPath", message));
+    }
+}
+
+// === impl Address ===
+
+impl Address<'_> {
+    /// Why the proxy may not call it, where its text is a URL.
+    fn endpoint_problem(&self, policy: &EndpointPolicy) -> Option<Problem> {
+        let Self { field, what, url, http } = *self;
+        if self.problem().is_some() {
+            return None;
+        }
+        let message = match (policy.check_url(url).err()?, http) {
+            (EndpointError::Private(host), Some(_)) => format!(
+                "{what} {url:?} host {host:?} is in a private network; name a public provider or set jwksAllowPrivateIP: true"
+            ),
+            (error, _) => format!("{what} {url:?} {error}"),
+        };
+        Some(Problem::new(field, message))
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        let Self { field, what, url, http } = *self;
+        let uri = url.parse::<Uri>().ok();
+        let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host().filter(|host| !host.is_empty())?)));
+        let message = match (parts.map(|(scheme, _)| scheme), http) {
+            (Some("https"), _) | (Some("http"), Some(true)) => return None,
+            (None, _) => format!("{what} {url:?} is malformed: missing scheme or host"),
+            (Some("http"), Some(false)) => format!(
+                "{what} {url:?} uses HTTP scheme, which is insecure; use HTTPS or set insecureAllowHTTP: true for development only"
+            ),
+            (Some("http"), None) => format!("{what} {url:?} uses HTTP scheme, which is insecure; use HTTPS"),
+            (Some(scheme), _) => format!("{what} {url:?} has unsupported scheme {scheme:?}; must be http or https"),
+        };
+        Some(Problem::new(field, message))
+    }
+}
