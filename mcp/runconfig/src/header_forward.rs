@@ -1,14 +1,13 @@
-//! Headers that a proxy adds to each request for a remote MCP server (toolhive-runner §2.19).
+//! Headers that the proxy adds to what it sends to a remote MCP server (toolhive-runner §2.19, toolhive-operator §2.5).
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{MiddlewareConfig, ParseError, members::Members};
-
-/// Middleware `type` that adds headers to each request for the MCP server.
-pub const HEADER_FORWARD: &str = "header-forward";
+use crate::chain::HEADER_FORWARD;
+use crate::members::Members;
+use crate::{MiddlewareConfig, Parameters, ParseError};
 
 /// Headers of a connection, headers that say who calls (toolhive-runner §2.19, toolhive-0.63 §4.3), and the two by which MCP
 /// knows a client's session: added to each request, one would stand for every client.
@@ -37,13 +36,13 @@ pub fn is_reserved_header(name: &str) -> bool {
     RESERVED.contains(&&*name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The document's member `header_forward`.
+/// The member `header_forward` of the document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeaderForward {
-    /// Headers and their values.
+    /// Values by the names of headers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub add_plaintext_headers: BTreeMap<String, String>,
-    /// Headers whose values are secrets, with the identifier of each: the variable `TOOLHIVE_SECRET_<identifier>` holds it.
+    /// Identifiers of secrets by the names of headers. A value is in the proxy's environment, as `TOOLHIVE_SECRET_<identifier>`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub add_headers_from_secret: BTreeMap<String, String>,
     /// Members this version does not know.
@@ -52,8 +51,8 @@ pub struct HeaderForward {
 }
 
 impl HeaderForward {
-    pub(crate) fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
+    pub(crate) fn from_value(value: Value) -> Result<Self, ParseError> {
+        let mut members = Members::of(value, "header_forward")?;
         Ok(Self {
             add_plaintext_headers: members.string_map("add_plaintext_headers")?,
             add_headers_from_secret: members.string_map("add_headers_from_secret")?,
@@ -61,33 +60,28 @@ impl HeaderForward {
         })
     }
 
-    /// The entry of the chain. It tells the plain headers only: a secret value is in no document.
-    pub fn middleware(&self) -> MiddlewareConfig {
-        MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": self.add_plaintext_headers}))
+    /// The entry that an operator writes into the chain: it has the values that are no secrets, and is left out where there are none.
+    pub fn middleware(&self) -> Option<MiddlewareConfig> {
+        let headers = &self.add_plaintext_headers;
+        (!headers.is_empty()).then(|| MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": headers})))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::RunConfig;
+/// Parameters of `header-forward`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderForwardParameters {
+    /// Values by the names of headers.
+    pub add_headers: BTreeMap<String, String>,
+    /// Identifiers of secrets by the names of headers. Documents have them in [`HeaderForward`] alone.
+    pub add_headers_from_secret: BTreeMap<String, String>,
+}
 
-    #[test]
-    fn a_document_keeps_its_headers_and_names_one_that_is_no_text() {
-        let document = |headers: Value| {
-            let document = json!({"name": "n", "transport": "streamable-http", "header_forward": headers});
-            RunConfig::parse(document.to_string().as_bytes())
-        };
-        let headers = json!({
-            "add_plaintext_headers": {"X-Tenant": "acme"},
-            "add_headers_from_secret": {"X-Api-Key": "HEADER_FORWARD_X_API_KEY_REMOTE"}, "later": 1,
-        });
-        let read = document(headers.clone()).unwrap();
-        let written: Value = serde_json::from_str(&read.to_json()).unwrap();
-        assert_eq!(written["header_forward"], headers);
-        let entry = read.header_forward.unwrap().middleware();
-        assert_eq!((&*entry.kind, entry.parameters), ("header-forward", json!({"add_headers": {"X-Tenant": "acme"}})));
-        let error = document(json!({"add_plaintext_headers": {"X": 1}})).unwrap_err();
-        assert_eq!(error.field, "header_forward.add_plaintext_headers.X");
+impl Parameters for HeaderForwardParameters {
+    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
+        let mut members = Members::of(value, path)?;
+        Ok(Self {
+            add_headers: members.string_map("add_headers")?,
+            add_headers_from_secret: members.string_map("add_headers_from_secret")?,
+        })
     }
 }
