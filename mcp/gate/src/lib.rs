@@ -10,6 +10,7 @@
 
 mod auth;
 mod bodylimit;
+mod header_forward;
 mod origin;
 mod parser;
 mod recovery;
@@ -33,6 +34,7 @@ pub fn registry() -> Registry {
         .register(webhooks::MUTATING, webhook::Mutating::new)
         .register(webhooks::VALIDATING, webhook::Validating::new)
         .register(chain::USAGE_METRICS, |parameters, _| Ok(usage_metrics::UsageMetrics::new(parameters)))
+        .register(chain::HEADER_FORWARD, header_forward::HeaderForward::new)
         .register(chain::RECOVERY, |parameters, _| Ok(recovery::Recovery::new(parameters)));
     registry
 }

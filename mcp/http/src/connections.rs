@@ -55,7 +55,7 @@ pub enum Failure {
 }
 
 /// How connections are made.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Connecting {
     /// TLS, for a server behind https; without it the server is behind http.
     pub tls: Option<ClientConfig>,
@@ -156,6 +156,9 @@ impl Connections {
                 Some(connection) => (connection, true),
                 None => (self.connect(address).await?, false),
             };
+            // A server may close a connection that nobody uses just when a request goes out on it. Whether it has acted on the request,
+            // nobody knows, and for some methods it is all the same (RFC 9110 §9.2.2).
+            let again = (reused && request.method().is_idempotent()).then(|| request.clone());
             let peer = connection.peer;
             let mut answer = std::pin::pin!(connection.sender.try_send_request(request));
             let driver = &mut connection.driver;
@@ -170,7 +173,10 @@ impl Connections {
                     // The server closed the connection while nobody used it, or at once: nothing was sent.
                     Some(unsent) if reused => request = unsent,
                     Some(_) => return Err(Failure::Unreachable(error.into_error().into())),
-                    None => return Err(Failure::Broken(error.into_error().into())),
+                    None => match again {
+                        Some(again) => request = again,
+                        None => return Err(Failure::Broken(error.into_error().into())),
+                    },
                 },
             }
         }

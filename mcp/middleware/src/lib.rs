@@ -42,9 +42,11 @@ mod door;
 mod network;
 mod registry;
 pub mod response_filter;
+mod secrets;
 
 pub use bodies::read_message;
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, RequestContext};
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
+pub use secrets::Secrets;

@@ -13,6 +13,7 @@ use rustls::crypto::CryptoProvider;
 use serde_json::Value;
 
 use crate::chain::{Chain, Middleware};
+use crate::secrets::Secrets;
 
 type Build = Box<dyn Fn(Value, &BuildContext<'_>) -> Result<Box<dyn Middleware>, BuildError> + Send + Sync>;
 
@@ -41,6 +42,8 @@ pub struct ProxySettings {
     pub provider: Arc<CryptoProvider>,
     /// Networks that middleware may call whatever else they refuse.
     pub exempt_endpoints: Vec<IpNet>,
+    /// The secrets that the document may name. `None` without a provider of secrets.
+    pub secrets: Option<Secrets>,
 }
 
 /// A middleware that a document asks for, and where it does.
@@ -89,7 +92,7 @@ pub struct BuildError {
 
 impl ProxySettings {
     /// The settings of a proxy that listens at `address`: without names and without a root for files, with the user `local`, half a
-    /// minute for a body, and no exempt networks.
+    /// minute for a body, no exempt networks and no secrets.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         Self {
             server_name: String::new(),
@@ -100,6 +103,7 @@ impl ProxySettings {
             local_user: "local".to_owned(),
             provider,
             exempt_endpoints: Vec::new(),
+            secrets: None,
         }
     }
 }

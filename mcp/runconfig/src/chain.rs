@@ -14,6 +14,8 @@ pub const BODY_LIMIT: &str = "bodylimit";
 pub const PARSER: &str = "mcp-parser";
 /// `type` of what reports to ToolHive's vendor: accepted, and does nothing.
 pub const USAGE_METRICS: &str = "usagemetrics";
+/// `type` of what adds headers to requests to a remote server.
+pub const HEADER_FORWARD: &str = "header-forward";
 /// `type` of the middleware that answers for one that panicked.
 pub const RECOVERY: &str = "recovery";
 
@@ -54,7 +56,7 @@ const TABLE: [Row; 19] = [
     built(USAGE_METRICS),
     later("authorization"),
     later("awssts"),
-    later("header-forward"),
+    built(HEADER_FORWARD),
     built(RECOVERY),
 ];
 

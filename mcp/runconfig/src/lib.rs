@@ -23,6 +23,7 @@ mod document;
 pub mod duration;
 pub mod endpoint;
 mod error;
+mod header_forward;
 mod members;
 mod parameters;
 mod profile;
@@ -34,6 +35,7 @@ pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
+pub use header_forward::{HeaderForward, HeaderForwardParameters, is_reserved_header};
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

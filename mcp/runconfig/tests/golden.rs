@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mcp_runconfig::{
-    MiddlewareConfig, Parameters as _, PermissionProfile, ProxyMode, RunConfig, ScalingConfig, SessionRedis,
-    SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride, Transport,
+    HeaderForward, MiddlewareConfig, Parameters as _, PermissionProfile, ProxyMode, RunConfig, ScalingConfig,
+    SessionRedis, SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride, Transport,
 };
 use serde_json::{Value, json};
 
@@ -196,15 +196,23 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         tools_override: [("echo".into(), ToolOverride { name: "say".into(), ..ToolOverride::default() })].into(),
         ..ToolFilterParameters::default()
     };
+    let headers = HeaderForward {
+        add_plaintext_headers: [("X-Tenant".into(), "acme".into())].into(),
+        add_headers_from_secret: [("X-Api-Key".into(), "HEADER_FORWARD_X_API_KEY_X".into())].into(),
+        ..HeaderForward::default()
+    };
     let config = RunConfig {
         schema_version: mcp_runconfig::SCHEMA_VERSION.into(),
+        remote_url: "https://far.example".into(),
+        allow_private_endpoint: true,
         name: "x".into(),
         session_ttl: Some(Duration::from_hours(1)),
         max_request_body_size: 1 << 20,
         proxy_read_timeout: Some(Duration::from_mins(1)),
         tools_filter: tools.filter_tools.clone(),
         tools_override: tools.tools_override.clone(),
-        middleware_configs: tools.middleware(),
+        middleware_configs: tools.middleware().into_iter().chain(headers.middleware()).collect(),
+        header_forward: Some(headers),
         scaling_config: Some(ScalingConfig {
             session_redis: Some(SessionRedis {
                 address: "redis:6379".into(),
@@ -222,10 +230,14 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         )
     };
     let document = [
-        r#"{"schema_version":"v0.1.0","image":"","name":"x","transport":"stdio","host":"","port":0,"permission_profile":null,"#,
+        r#"{"schema_version":"v0.1.0","image":"","remote_url":"https://far.example","allow_private_endpoint":true,"#,
+        r#""name":"x","transport":"stdio","host":"","port":0,"permission_profile":null,"#,
         r#""session_ttl":"1h0m0s","max_request_body_size":1048576,"proxy_read_timeout":"1m0s","proxy_mode":"streamable-http","#,
         r#""tools_filter":["say","add"],"tools_override":{"echo":{"name":"say"}},"#,
-        &format!(r#""middleware_configs":[{},{}],"#, entry("tool-filter"), entry("tool-call-filter")),
+        &format!(r#""middleware_configs":[{},{},"#, entry("tool-filter"), entry("tool-call-filter")),
+        r#"{"type":"header-forward","parameters":{"add_headers":{"X-Tenant":"acme"}}}],"#,
+        r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
+        r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
         r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}}}"#,
     ]
     .concat();

@@ -4,9 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_http::Connecting;
+use mcp_http::client::{ClientError, ClientTls};
+use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
+
+use rustls::crypto::CryptoProvider;
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};
@@ -23,7 +28,7 @@ pub(crate) struct Plan {
 
 #[derive(Debug)]
 enum Server {
-    Http(ProxyConfig),
+    Http(Box<ProxyConfig>),
     Stdio(Process, StreamableConfig),
 }
 
@@ -33,10 +38,10 @@ pub(crate) fn plan(
     config: &RunConfig,
     options: &RunOptions,
     environment: &Environment,
+    provider: &Arc<CryptoProvider>,
 ) -> Result<Plan, RunError> {
-    let refuse = |field: &str, problem: String| {
-        Err(RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem })
-    };
+    let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
+    let refuse = |field: &str, problem: String| Err(refusal(field, problem));
     if config.transport == Transport::Sse || config.proxy_mode == ProxyMode::Sse {
         let field = if config.transport == Transport::Sse { "transport" } else { "proxy_mode" };
         return refuse(
@@ -55,12 +60,6 @@ pub(crate) fn plan(
     if let Some((field, _)) = config.extra.iter().find(|(name, value)| is_remote_login(name) && !value.is_null()) {
         return refuse(field, "logging in at a remote MCP server is not built yet; remove it".to_owned());
     }
-    if !config.remote_url.is_empty() {
-        return refuse(
-            "remote_url",
-            "remote MCP servers are not built yet; remove it and use --backend URL".to_owned(),
-        );
-    }
     let session_ttl = config.session_ttl.unwrap_or(SESSION_TTL);
     if !options.server.is_empty() {
         let mut process = Process::new(&options.server);
@@ -74,6 +73,14 @@ pub(crate) fn plan(
     }
     let url = match &options.backend {
         Some(url) => url.clone(),
+        None if !config.remote_url.is_empty() => {
+            let policy = EndpointPolicy::new(config.allow_private_endpoint, options.allow_endpoint_cidr.clone());
+            let proxy = remote(&config.remote_url, policy, provider);
+            let mut proxy = proxy.map_err(|problem| refusal("remote_url", problem))?;
+            proxy.stateless = config.stateless;
+            proxy.checked = environment.remote_health_checks;
+            return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
+        }
         None if config.transport == Transport::Stdio => {
             let problem = "attaching to a server in another container is not built yet; start the server with \
                  `-- COMMAND…`, or use a streamable-http server";
@@ -86,7 +93,20 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
-    Ok(Plan { session_ttl, server: Server::Http(proxy) })
+    Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
+}
+
+/// How to call the remote server at `url`, or why it cannot be. Its text is judged now, so that a document that cannot work does not start; the
+/// addresses that its name has are judged at each connection.
+fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> Result<ProxyConfig, String> {
+    policy.check_url(url).map_err(|error| error.to_string())?;
+    let roots = |ClientError { problem, .. }| {
+        format!("cannot be trusted: a CA bundle {problem}; install one, or name one with SSL_CERT_FILE")
+    };
+    let https = url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+    let tls = https.then(|| ClientTls::default().config(provider)).transpose().map_err(roots)?;
+    let how = Connecting { tls, policy: Some(Arc::new(policy)), ..Connecting::default() };
+    ProxyConfig::remote(url, how).map_err(|error| error.to_string())
 }
 
 fn is_remote_login(name: &str) -> bool {
@@ -104,7 +124,7 @@ impl Plan {
     pub(crate) async fn start(self) -> Result<Box<dyn Backend>, RunError> {
         let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
         Ok(match self.server {
-            Server::Http(config) => Box::new(Proxy::new(config, sessions)),
+            Server::Http(config) => Box::new(Proxy::new(*config, sessions)),
             Server::Stdio(process, config) => Box::new(Streamable::start(Arc::new(process), config, sessions).await?),
         })
     }

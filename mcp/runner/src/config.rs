@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
-    AuthParameters, MiddlewareConfig, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain,
+    AuthParameters, HeaderForward, MiddlewareConfig, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -20,14 +20,13 @@ const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runco
 const MAX_DOCUMENT: u64 = 4 << 20;
 /// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
 /// guard that is not built must not be left out in silence.
-const GUARDS: [&str; 10] = [
+const GUARDS: [&str; 9] = [
     "audit_config",
     "audit_config_path",
     "authz_config",
     "authz_config_path",
     "aws_sts_config",
     "embedded_auth_server_config",
-    "header_forward",
     "rate_limit_config",
     "token_exchange_config",
     "upstream_swap_config",
@@ -109,7 +108,8 @@ pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry
         });
     }
     let end = chain.iter().rposition(|entry| entry.config.kind == chain::RECOVERY).unwrap_or(chain.len());
-    chain.splice(end..end, Entry::list("additional_middleware_configs", &config.additional_middleware_configs));
+    let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
+    chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
     Ok(entries)
 }
@@ -131,6 +131,18 @@ fn default_chain(config: &RunConfig) -> Vec<Entry> {
     }
     chain::sort(&mut entries);
     entries.into_iter().map(|config| Entry { place: Place::Members(sources(&config.kind)), config }).collect()
+}
+
+/// What adds the headers that the document asks for. An entry of the chain may have some of them already, and never those whose values are secret.
+fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }: &HeaderForward) -> Entry {
+    let parameters = json!({"add_headers": add_plaintext_headers, "add_headers_from_secret": add_headers_from_secret});
+    Entry {
+        config: MiddlewareConfig::new(chain::HEADER_FORWARD, parameters),
+        place: Place::Members(&[
+            ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),
+            ("parameters.add_headers", "header_forward.add_plaintext_headers"),
+        ]),
+    }
 }
 
 /// Of which members of the document an entry of the default chain is made.
@@ -214,6 +226,14 @@ mod tests {
                 r#","middleware_configs":[{"type":"auth"},{"type":"recovery"}],"additional_middleware_configs":[{"type":"x"}]"#.into(),
                 vec!["auth", "x", "recovery"],
             ),
+            (
+                r#","header_forward":{"add_plaintext_headers":{"X-A":"1"}},"additional_middleware_configs":[{"type":"x"}]"#.into(),
+                vec!["bodylimit", "auth", "mcp-parser", "header-forward", "x", "recovery"],
+            ),
+            (
+                r#","header_forward":{"add_headers_from_secret":{"X-A":"ID"}},"middleware_configs":[{"type":"header-forward"},{"type":"recovery"}]"#.into(),
+                vec!["header-forward", "header-forward", "recovery"],
+            ),
         ] {
             assert_eq!(kinds(&members), expected, "{members}");
         }
@@ -294,6 +314,14 @@ mod tests {
             (format!(r#","validating_webhooks":{bad}"#), "validating_webhooks[0].url"),
             (format!(r#","validating_webhooks":{good},"mutating_webhooks":{bad}"#), "mutating_webhooks[0].url"),
             (same.to_owned(), "tools_override.b.name"),
+            (
+                r#","header_forward":{"add_plaintext_headers":{"Host":"x"}}"#.to_owned(),
+                "header_forward.add_plaintext_headers.Host",
+            ),
+            (
+                r#","header_forward":{"add_headers_from_secret":{"X-Key":"ID"}}"#.to_owned(),
+                "header_forward.add_headers_from_secret.X-Key",
+            ),
             (r#","middleware_configs":[{"type":"auth"},{"type":"x"}]"#.to_owned(), "middleware_configs[1].type"),
             (
                 format!(

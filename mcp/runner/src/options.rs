@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use mcp_middleware::Secrets;
 use mcp_runconfig::duration;
 use mcp_runconfig::endpoint::IpNet;
 
@@ -160,6 +161,10 @@ pub struct Environment {
     pub health_check_interval: Option<Duration>,
     /// `TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT`, a Go duration: how long the server may take to answer a check.
     pub health_check_ping_timeout: Option<Duration>,
+    /// `TOOLHIVE_REMOTE_HEALTHCHECKS=true`: remote servers are checked as well.
+    pub remote_health_checks: bool,
+    /// `TOOLHIVE_SECRET_<identifier>`, where `TOOLHIVE_SECRETS_PROVIDER=environment`: the values of secrets that the document names.
+    pub secrets: Option<Secrets>,
     /// `UNSTRUCTURED_LOGS=false`: log JSON.
     pub json_logs: bool,
     /// `USER`: the local user whom requests are attributed to where nobody has to log in.
@@ -184,12 +189,21 @@ impl Environment {
             answer_timeout: time("TOOLHIVE_PROXY_REQUEST_TIMEOUT"),
             health_check_interval: time("TOOLHIVE_HEALTH_CHECK_INTERVAL"),
             health_check_ping_timeout: time("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT"),
+            remote_health_checks: is("TOOLHIVE_REMOTE_HEALTHCHECKS", "true") || is("TOOLHIVE_REMOTE_HEALTHCHECKS", "1"),
+            secrets: is("TOOLHIVE_SECRETS_PROVIDER", "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
             run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
             log_filter: text("RUST_LOG"),
         }
     }
+}
+
+fn secrets() -> Secrets {
+    // A value that is no text could be no header.
+    let text =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    text.filter_map(|(name, value)| Some((name.strip_prefix("TOOLHIVE_SECRET_")?.to_owned(), value))).collect()
 }
 
 #[cfg(test)]

@@ -69,11 +69,12 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             exempt_endpoints: options.allow_endpoint_cidr.clone(),
+            secrets: environment.secrets.clone(),
         };
         let chain = mcp_gate::registry()
             .build_entries(&entries, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let plan = plan(&path, &config, &options, &environment)?;
+        let plan = plan(&path, &config, &options, &environment, &settings.provider)?;
         let forwards = plan.forwards();
         let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
         let backend = plan.start().await?;

@@ -1,7 +1,7 @@
 //! What carries MCP between clients and one server.
 //!
-//! A [`Transport`] is what the request gate wraps. There are two: [`Proxy`] stands before a server that speaks streamable HTTP and
-//! passes bytes both ways; [`Streamable`] serves streamable HTTP in front of a server that speaks over a [`Pipe`], such as the standard
+//! A [`Transport`] is what the request gate wraps. There are two: [`Proxy`] stands before a server that speaks streamable HTTP, beside it
+//! or remote, and passes bytes both ways; [`Streamable`] serves streamable HTTP in front of a server that speaks over a [`Pipe`], such as the standard
 //! input and output of a [`Process`]. A crate of its own can add a transport, or a pipe under the fronts that are here.
 //! Facts: toolhive-runner §1.10, §1.11.
 //!
@@ -14,7 +14,7 @@
 //! let proxy = Proxy::new(ProxyConfig::new("http://mcp-weather:8080")?, sessions);
 //! let service = proxy.service();
 //! # drop(service);
-//! assert!(ProxyConfig::new("https://example.com").is_err(), "remote servers are not built yet");
+//! assert!(ProxyConfig::new("https://example.com").is_err(), "that is a remote server: see ProxyConfig::remote");
 //! # Ok::<(), mcp_transport::BackendError>(())
 //! ```
 

@@ -1,4 +1,4 @@
-//! The transparent proxy in front of one streamable-HTTP server (toolhive-runner §1.10).
+//! The transparent proxy in front of one streamable-HTTP server, beside it or remote (toolhive-runner §1.10).
 //!
 //! Bytes in, bytes out. What it adds: the refusals that keep policy whole (batches, broken Modern requests, unknown
 //! sessions), headers of its own hop, and sessions that outlive a restart of the server.
@@ -9,14 +9,13 @@ mod rejoin;
 mod upstream;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use mcp_http::{Body, BoxService, is_type, json};
+use mcp_http::{Body, BoxService, Connecting, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
@@ -24,7 +23,7 @@ use tower::service_fn;
 
 pub use self::headers::names_hop_by_hop_only;
 use self::recovery::Reopening;
-use self::upstream::{Outgoing, Upstream, UpstreamError};
+use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
 use crate::{BoxFuture, Transport, carriers};
@@ -37,7 +36,7 @@ pub enum BackendError {
     #[error("backend {0:?} is not a URL such as http://127.0.0.1:3001")]
     NotAUrl(String),
     /// Its scheme is not served.
-    #[error("backend {0:?} must begin with http://; servers behind https are remote servers, which are not built yet")]
+    #[error("backend {0:?} must begin with http://; a server behind https is a remote server, which remote_url names")]
     Scheme(String),
 }
 
@@ -45,8 +44,11 @@ pub enum BackendError {
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     backend: Uri,
+    remote: Option<Connecting>,
     /// The server knows POST only and is asked for its health by `ping`. Default: no.
     pub stateless: bool,
+    /// The server is asked for its health. Default: a server beside the proxy is, a remote one is not.
+    pub checked: bool,
 }
 
 impl ProxyConfig {
@@ -59,7 +61,22 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self { backend: uri, stateless: false })
+        Ok(Self { backend: uri, remote: None, stateless: false, checked: true })
+    }
+
+    /// Defaults for the remote server at `url`, with or without TLS as its scheme says. Connections are made as `how` says, and its `tls` is
+    /// used for https alone. A path and a query in the URL are used as [`new`](Self::new) does.
+    ///
+    /// # Errors
+    /// A URL that is not one of http or https, or of https without `tls`.
+    pub fn remote(url: &str, how: Connecting) -> Result<Self, BackendError> {
+        let uri: Uri = url.parse().map_err(|_| BackendError::NotAUrl(url.to_owned()))?;
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
+            Some("https") if how.tls.is_some() => how.tls,
+            _ => return Err(BackendError::Scheme(url.to_owned())),
+        };
+        Ok(Self { backend: uri, remote: Some(Connecting { tls, ..how }), stateless: false, checked: false })
     }
 }
 
@@ -76,6 +93,7 @@ struct Inner {
     sessions: Arc<dyn SessionStore>,
     reopening: Reopening,
     stateless: bool,
+    checked: bool,
 }
 
 impl Proxy {
@@ -85,7 +103,8 @@ impl Proxy {
             sessions,
             reopening: Reopening::default(),
             stateless: config.stateless,
-            upstream: Upstream::new(&config.backend),
+            checked: config.checked,
+            upstream: Upstream::new(&config.backend, config.remote),
         }))
     }
 }
@@ -103,9 +122,12 @@ impl Transport for Proxy {
         self.0.sessions.len()
     }
 
-    /// The server counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to
+    /// A server that is checked counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to
     /// 499.
     fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), String>>> {
+        if !self.0.checked {
+            return None;
+        }
         Some(Box::pin(async move {
             let probe = self.0.upstream.probe(self.0.stateless);
             match tokio::time::timeout(timeout, probe).await {
@@ -175,7 +197,7 @@ impl Inner {
 
     async fn initialize(&self, parts: Parts, body: Bytes, id: Option<&str>) -> Response<Body> {
         let sender = Sender::of(&parts.extensions);
-        let outgoing = outgoing(parts, body);
+        let outgoing = self.outgoing(parts, body);
         let (response, from) = match self.upstream.send(&outgoing).await {
             Ok(answer) => answer,
             Err(error) => return refusal(&error, id),
@@ -187,7 +209,7 @@ impl Inner {
         {
             // Text of its own: a slice of what was read would keep all of that alive.
             let mut record = SessionRecord::new(name, principal);
-            record.backend_address = Some(from);
+            record.backend_address = from;
             let handshake = std::str::from_utf8(&outgoing.body).ok();
             record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
             match self.sessions.insert(record, &sender.client).await {
@@ -211,7 +233,7 @@ impl Inner {
         session: Option<Arc<SessionRecord>>,
         id: Option<&str>,
     ) -> Response<Body> {
-        let mut outgoing = outgoing(parts, body);
+        let mut outgoing = self.outgoing(parts, body);
         let Some(session) = session else {
             let answer = self.upstream.send(&outgoing).await;
             return answer.map_or_else(|error| refusal(&error, id), |(response, _)| response);
@@ -245,6 +267,12 @@ impl Inner {
         }
     }
 
+    fn outgoing(&self, mut parts: Parts, body: Bytes) -> Outgoing {
+        let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
+        headers::prepare(&mut parts.headers, &parts.uri, client, self.upstream.remote_scheme());
+        Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body, to: None }
+    }
+
     /// Sends a session's request to the address that opened the session. Where that has lost it, or is gone, the session is opened anew and
     /// the request sent once more.
     async fn send(
@@ -252,7 +280,7 @@ impl Inner {
         outgoing: &mut Outgoing,
         session: &SessionRecord,
         id: Option<&str>,
-    ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+    ) -> Result<Answer, UpstreamError> {
         let mut answer = self.upstream.send(outgoing).await;
         let gone = matches!(answer, Err(UpstreamError::Unreachable(_))) && outgoing.to.is_some();
         if outgoing.method != Method::DELETE {
@@ -295,12 +323,6 @@ fn name_no_session(parts: &mut Parts) {
     if let Some(uri) = carriers::rename(&parts.uri, None) {
         parts.uri = uri;
     }
-}
-
-fn outgoing(mut parts: Parts, body: Bytes) -> Outgoing {
-    let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
-    headers::prepare(&mut parts.headers, &parts.uri, client);
-    Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body, to: None }
 }
 
 /// What the client is told when there is no answer to pass on.

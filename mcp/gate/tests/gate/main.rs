@@ -5,6 +5,7 @@ mod build;
 mod chain;
 mod denials;
 mod endpoint;
+mod headers;
 mod outcomes;
 mod reviews;
 mod rotation;

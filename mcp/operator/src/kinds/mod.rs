@@ -2,12 +2,13 @@
 
 mod mcp_server;
 mod oidc_config;
+mod remote_proxy;
 mod tool_config;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 
 use crate::controllers::Registry;
@@ -16,6 +17,7 @@ use crate::controllers::Registry;
 pub fn all() -> Registry {
     Registry::default()
         .workload::<MCPServer>()
+        .workload::<MCPRemoteProxy>()
         .config::<MCPOIDCConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()

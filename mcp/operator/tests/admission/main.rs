@@ -11,6 +11,7 @@ mod answers;
 mod certificates;
 mod deletion;
 mod oidc_config;
+mod remote_proxy;
 mod tool_config;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;

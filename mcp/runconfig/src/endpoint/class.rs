@@ -144,11 +144,12 @@ fn class_v6(address: Ipv6Addr) -> AddressClass {
 
 /// The IPv4 address that `address` leads to.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [_, _, a, b, c, d, .., w, x, y, z] = address.octets();
+    let joined = |high, low| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    let [_, second, third, .., seventh, eighth]: [u16; 8] = address.segments();
     if SIX_TO_FOUR.contains(&address) {
-        Some(Ipv4Addr::new(a, b, c, d))
+        joined(second, third)
     } else if EMBEDDING.iter().any(|network| network.contains(&address)) {
-        Some(Ipv4Addr::new(w, x, y, z))
+        joined(seventh, eighth)
     } else {
         None
     }

@@ -104,7 +104,41 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ("sse", document("sse", &json!({})), &[], &["transport", "not built", "streamable-http"]),
         ("sse front", document("stdio", &json!({"proxy_mode": "sse"})), &["--", "cat"], &["proxy_mode", "not built"]),
         ("attach", document("stdio", &json!({})), &[], &["transport", "attaching", "-- COMMAND"]),
-        ("remote", http(json!({"remote_url": "https://far.example"})), &[], &["remote_url", "--backend URL"]),
+        (
+            "remote over SSE",
+            document("sse", &json!({"remote_url": "https://far.example"})),
+            &[],
+            &["transport", "not built"],
+        ),
+        ("remote, no URL", http(json!({"remote_url": "far.example/mcp"})), &[], &["remote_url: is not a URL"]),
+        (
+            "remote on this machine",
+            http(json!({"remote_url": "https://localhost:1/", "allow_private_endpoint": true})),
+            &[],
+            &["remote_url: host \"localhost\"", "name another server"],
+        ),
+        (
+            "remote in a private network",
+            http(json!({"remote_url": "https://10.0.0.1/"})),
+            &["--allow-endpoint-cidr", "127.0.0.0/8,192.168.0.0/16"],
+            &["remote_url: host \"10.0.0.1\" is in a private network", "allow private endpoints"],
+        ),
+        (
+            "a header that is the proxy's own",
+            http(
+                json!({"remote_url": "https://far.example", "header_forward": {"add_plaintext_headers": {"Host": "x"}}}),
+            ),
+            &[],
+            &["header_forward.add_plaintext_headers.Host", "remove it"],
+        ),
+        (
+            "a header from a secret without a provider",
+            http(
+                json!({"remote_url": "https://far.example", "header_forward": {"add_headers_from_secret": {"X-Key": "ID"}}}),
+            ),
+            &[],
+            &["header_forward.add_headers_from_secret.X-Key", "TOOLHIVE_SECRETS_PROVIDER=environment"],
+        ),
         (
             "sessions in Redis",
             http(json!({"scaling_config": {"backend_replicas": 2, "session_redis": {"address": "redis:6379"}}})),

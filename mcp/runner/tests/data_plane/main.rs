@@ -19,6 +19,8 @@ mod pairs;
 mod places;
 mod pods;
 mod recovery;
+mod remote;
+mod remote_streams;
 mod stdio;
 mod stdio_faults;
 mod stdio_modern;

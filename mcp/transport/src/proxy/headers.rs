@@ -26,8 +26,9 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// Makes a client's headers those of our own request: without what was meant for this hop, with what a server behind a
-/// proxy is told. `Host` is left to the client library, which writes the backend's.
-pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketAddr>) {
+/// proxy is told. `Host` is written with the request, and is the server's. A remote server, called by the scheme `remote`, is not told by which
+/// name the proxy was called: that is one of a network that it is not in.
+pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketAddr>, remote: Option<&str>) {
     remove_hop_by_hop(headers);
     // What the client claims about its way here is not believed.
     let claimed: Vec<HeaderName> =
@@ -38,10 +39,11 @@ pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketA
     headers.remove(FORWARDED);
     let host = headers.remove(HOST);
     let host = host.or_else(|| HeaderValue::from_str(uri.authority()?.as_str()).ok());
-    if let Some(host) = host {
+    if let Some(host) = host.filter(|_| remote.is_none()) {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    let scheme = if remote == Some("https") { "https" } else { "http" };
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
     if let Some(address) = client.and_then(|client| HeaderValue::from_str(&client.ip().to_canonical().to_string()).ok())
     {
         headers.insert(X_FORWARDED_FOR, address);
@@ -104,36 +106,41 @@ mod tests {
 
     #[test]
     fn a_request_loses_what_was_meant_for_this_hop_and_gains_what_a_proxy_says() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("host", "gateway.example"),
-            ("connection", "keep-alive, X-Secret-Hop"),
-            ("x-secret-hop", "1"),
-            ("keep-alive", "timeout=5"),
-            ("te", "trailers"),
-            ("transfer-encoding", "chunked"),
-            ("upgrade", "h2c"),
-            ("proxy-authorization", "Basic eA=="),
-            ("x-forwarded-for", "10.0.0.1"),
-            ("x-forwarded-prefix", "/admin"),
-            ("forwarded", "for=10.0.0.1"),
-            ("authorization", "Bearer t"),
-            ("mcp-param-region", "eu"),
-        ] {
-            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        prepare(&mut headers, &Uri::from_static("/mcp"), Some("[::ffff:192.0.2.7]:4711".parse().unwrap()));
-        let mut left: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        left.sort_unstable();
-        assert_eq!(
-            left,
-            [
+        let told = |remote: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [
+                ("host", "gateway.example"),
+                ("connection", "keep-alive, X-Secret-Hop"),
+                ("x-secret-hop", "1"),
+                ("keep-alive", "timeout=5"),
+                ("te", "trailers"),
+                ("transfer-encoding", "chunked"),
+                ("upgrade", "h2c"),
+                ("proxy-authorization", "Basic eA=="),
+                ("x-forwarded-for", "10.0.0.1"),
+                ("x-forwarded-prefix", "/admin"),
+                ("forwarded", "for=10.0.0.1"),
                 ("authorization", "Bearer t"),
                 ("mcp-param-region", "eu"),
-                ("x-forwarded-for", "192.0.2.7"),
-                ("x-forwarded-host", "gateway.example"),
-                ("x-forwarded-proto", "http"),
-            ]
-        );
+            ] {
+                headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            let client = "[::ffff:192.0.2.7]:4711".parse().unwrap();
+            prepare(&mut headers, &Uri::from_static("/mcp"), Some(client), remote);
+            let mut left: Vec<_> =
+                headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+            left.sort_unstable();
+            left
+        };
+        let [authorization, region, client] =
+            ["authorization: Bearer t", "mcp-param-region: eu", "x-forwarded-for: 192.0.2.7"];
+        for (remote, host, proto) in [
+            (None, Some("x-forwarded-host: gateway.example"), "x-forwarded-proto: http"),
+            (Some("http"), None, "x-forwarded-proto: http"),
+            (Some("https"), None, "x-forwarded-proto: https"),
+        ] {
+            let expected: Vec<_> = [authorization, region, client].into_iter().chain(host).chain([proto]).collect();
+            assert_eq!(told(remote), expected);
+        }
     }
 }

@@ -169,20 +169,20 @@ pub(super) async fn recover(
         let (id, address) = opened.ok().flatten()?;
         let mut reopened = SessionRecord::clone(&current);
         reopened.backend_id = Some(id.to_str().ok()?.into());
-        reopened.backend_address = Some(address);
+        reopened.backend_address = address;
         store.replace(reopened.clone()).await.ok()?;
-        tracing::info!(%address, "the MCP server had lost a session; it was opened anew");
+        tracing::info!(?address, "the MCP server had lost a session; it was opened anew");
         Some(Arc::new(reopened))
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
 }
 
-/// The server's id for a new session, and the address that knows it; `None` when there is an answer that is neither.
+/// The server's id for a new session, and the address to go on with; `None` when the answer opens no session.
 async fn open(
     upstream: &Upstream,
     handshake: Bytes,
     like: &Outgoing,
-) -> Result<Option<(HeaderValue, SocketAddr)>, UpstreamError> {
+) -> Result<Option<(HeaderValue, Option<SocketAddr>)>, UpstreamError> {
     let mut headers = like.headers.clone();
     for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, HeaderName::from_static("last-event-id")] {
         headers.remove(name);
@@ -201,7 +201,7 @@ async fn open(
         return Ok(None);
     }
     headers.insert(mcp::SESSION_ID, id.clone());
-    let (accepted, _) = upstream.send(&post(headers, Bytes::from_static(INITIALIZED), Some(from))).await?;
+    let (accepted, _) = upstream.send(&post(headers, Bytes::from_static(INITIALIZED), from)).await?;
     let fine = accepted.status().is_success();
     // At most a few bytes; the connection can be used again once they are read.
     let _ = tokio::time::timeout(Duration::from_secs(1), accepted.into_body().collect()).await;

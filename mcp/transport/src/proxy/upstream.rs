@@ -65,10 +65,17 @@ pub(super) struct Outgoing {
     pub(super) to: Option<SocketAddr>,
 }
 
+/// The head of an answer with the body to come, and the address of the server to go on with.
+pub(super) type Answer = (Response<Body>, Option<SocketAddr>);
+
 /// The server, as a place to send requests to.
 #[derive(Debug)]
 pub(super) struct Upstream {
     connections: Connections,
+    /// Whether it is somebody else's server, behind addresses that are nobody's business here: which one has a session, the name's owner
+    /// decides at every request.
+    remote: bool,
+    scheme: Scheme,
     authority: Authority,
     host: HeaderValue,
     /// A path that replaces the request's.
@@ -77,25 +84,34 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(backend: &Uri) -> Self {
+    /// The server at `backend`; to a remote one, connections are made as `remote` says.
+    pub(super) fn new(backend: &Uri, remote: Option<Connecting>) -> Self {
         let authority = backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost"));
         let path = Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned);
-        let how = Connecting { timeout: Some(CONNECT), ..Connecting::default() };
+        let is_remote = remote.is_some();
+        let how = Connecting { timeout: Some(CONNECT), ..remote.unwrap_or_default() };
         // Without a user and a password, which are no part of a Host.
         let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
         Self {
             // An authority is a header's value always.
             host: HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
             connections: Connections::new(backend.clone(), how),
+            remote: is_remote,
+            scheme: backend.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority,
             path,
             query: backend.query().filter(|query| !query.is_empty()).map(str::to_owned),
         }
     }
 
-    /// Sends a request and returns the head of its answer with the body to come, and who gave it. Dropping the future, or the
-    /// body of the answer, ends the connection: that is how a client's leaving reaches the server.
-    pub(super) async fn send(&self, outgoing: &Outgoing) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+    /// What a remote server is told of the scheme that it is called by.
+    pub(super) fn remote_scheme(&self) -> Option<&str> {
+        self.remote.then(|| self.scheme.as_str())
+    }
+
+    /// Sends a request and returns the head of its answer with the body to come, and the address where what it opens has to stay: none of a
+    /// remote server. Dropping the future, or the body of the answer, ends the connection: that is how a client's leaving reaches the server.
+    pub(super) async fn send(&self, outgoing: &Outgoing) -> Result<Answer, UpstreamError> {
         // A GET opens a stream, and some servers send its head with the first event only.
         if outgoing.method == Method::GET {
             return self.follow(outgoing).await;
@@ -103,7 +119,7 @@ impl Upstream {
         tokio::time::timeout(ANSWER, self.follow(outgoing)).await.map_err(|_| UpstreamError::Timeout)?
     }
 
-    async fn follow(&self, outgoing: &Outgoing) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+    async fn follow(&self, outgoing: &Outgoing) -> Result<Answer, UpstreamError> {
         let mut path = self.path(&outgoing.target);
         for _ in 0..=MAX_REDIRECTS {
             let (response, from) = self.connected(outgoing, &path).await?;
@@ -118,11 +134,7 @@ impl Upstream {
 
     /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are repeated
     /// once: a session should not be lost with one connection that is refused, and another address may answer sooner than that one is back.
-    async fn connected(
-        &self,
-        outgoing: &Outgoing,
-        path: &PathAndQuery,
-    ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+    async fn connected(&self, outgoing: &Outgoing, path: &PathAndQuery) -> Result<Answer, UpstreamError> {
         let pauses = if outgoing.to.is_some() { 1 } else { CONNECT_PAUSES.len() };
         let mut pauses = CONNECT_PAUSES.into_iter().take(pauses);
         loop {
@@ -144,7 +156,7 @@ impl Upstream {
         mut headers: HeaderMap,
         body: Bytes,
         to: Option<SocketAddr>,
-    ) -> Result<(Response<Body>, SocketAddr), UpstreamError> {
+    ) -> Result<Answer, UpstreamError> {
         headers.insert(HOST, self.host.clone());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
@@ -158,7 +170,7 @@ impl Upstream {
             Ok((mut response, from)) => {
                 remove_hop_by_hop(response.headers_mut());
                 response.extensions_mut().clear();
-                Ok((response, from))
+                Ok((response, (!self.remote).then_some(from)))
             }
             Err(Failure::Unreachable(error)) => Err(UpstreamError::Unreachable(error)),
             Err(Failure::Forbidden(error)) => Err(UpstreamError::Forbidden(error)),
@@ -199,16 +211,18 @@ impl Upstream {
         let uri: Uri = location.parse().ok()?;
         match (uri.scheme(), uri.authority()) {
             (None, None) if location.starts_with('/') && !location.starts_with("//") => uri.path_and_query().cloned(),
-            (Some(scheme), Some(authority)) if *scheme == Scheme::HTTP && same(authority, &self.authority) => {
+            (Some(scheme), Some(authority)) if *scheme == self.scheme && self.is_authority(authority) => {
                 Some(uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")))
             }
             _ => None,
         }
     }
-}
 
-fn same(a: &Authority, b: &Authority) -> bool {
-    a.host().eq_ignore_ascii_case(b.host()) && a.port_u16().unwrap_or(80) == b.port_u16().unwrap_or(80)
+    fn is_authority(&self, other: &Authority) -> bool {
+        let port =
+            |authority: &Authority| authority.port_u16().unwrap_or(if self.scheme == Scheme::HTTPS { 443 } else { 80 });
+        self.authority.host().eq_ignore_ascii_case(other.host()) && port(&self.authority) == port(other)
+    }
 }
 
 /// Says that both forms of an answer are understood.
@@ -230,7 +244,7 @@ mod tests {
     use super::*;
 
     fn upstream(backend: &'static str) -> Upstream {
-        Upstream::new(&Uri::from_static(backend))
+        Upstream::new(&Uri::from_static(backend), None)
     }
 
     #[test]
@@ -247,20 +261,28 @@ mod tests {
     }
 
     #[test]
-    fn redirects_stay_on_the_host() {
-        let upstream = upstream("http://b:80");
-        for (location, expected) in [
-            ("/mcp/", Some("/mcp/")),
-            ("http://B/mcp/", Some("/mcp/")),
-            ("https://b/mcp", None),
-            ("http://b:81/mcp", None),
-            ("http://other/mcp", None),
-            ("//other/mcp", None),
-            ("mcp/", None),
-            ("", None),
+    fn redirects_stay_on_the_scheme_the_host_and_the_port() {
+        for (backend, location, expected) in [
+            ("http://b:80", "/mcp/", Some("/mcp/")),
+            ("http://b:80", "http://B/mcp/", Some("/mcp/")),
+            ("http://b:80", "https://b/mcp", None),
+            ("http://b:80", "https://b:80/mcp", None),
+            ("http://b:80", "http://b:81/mcp", None),
+            ("http://b:80", "http://other/mcp", None),
+            ("http://b:80", "//other/mcp", None),
+            ("http://b:80", "mcp/", None),
+            ("http://b:80", "", None),
+            ("https://b/base", "/mcp/?k=v", Some("/mcp/?k=v")),
+            ("https://b/base", "https://b:443/mcp/", Some("/mcp/")),
+            ("https://b:8443", "https://b:8443", Some("/")),
+            ("https://b:8443", "https://b/mcp", None),
+            ("https://b", "http://b:443/mcp", None),
+            ("https://b", "http://b/mcp", None),
+            ("https://b", "https://b.evil/mcp", None),
+            ("https://b", "https://b@evil/mcp", None),
         ] {
-            let followed = upstream.same_host(location).map(|path| path.to_string());
-            assert_eq!(followed.as_deref(), expected, "{location}");
+            let followed = upstream(backend).same_host(location).map(|path| path.to_string());
+            assert_eq!(followed.as_deref(), expected, "{backend} {location}");
         }
     }
 }

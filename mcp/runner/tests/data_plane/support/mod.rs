@@ -4,13 +4,15 @@ mod process;
 mod recorder;
 mod runner;
 mod sdk;
+mod tls;
 
 use std::time::Duration;
 
 pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};
-pub(crate) use self::recorder::Recorder;
+pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};
 pub(crate) use self::sdk::SdkClient;
+pub(crate) use self::tls::TlsFront;
 
 /// Nothing in these tests takes longer, on a machine that is busy with other things.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);

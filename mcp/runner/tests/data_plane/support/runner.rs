@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::{eventually, signal, within};
+use super::{TlsFront, eventually, signal, within};
 
 /// A RunConfig as the operator writes it, with `members` over it.
 pub(crate) fn document(transport: &str, members: &Value) -> String {
@@ -95,6 +95,31 @@ impl Runner {
         let mut arguments = vec![OsString::from("--")];
         arguments.extend_from_slice(command);
         Self::start("stdio", members, &arguments, environment).await
+    }
+
+    /// In front of the remote server behind `front`, at this path and query there; networks in `allowed` may be called.
+    pub(crate) async fn remote(
+        front: &TlsFront,
+        path: &str,
+        allowed: &str,
+        members: &Value,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        Self::remote_at(&format!("https://{}{path}", front.address), &front.ca(), allowed, members, environment).await
+    }
+
+    /// In front of the remote server at `url`, whose certificate is of the authority in the file `ca`.
+    pub(crate) async fn remote_at(
+        url: &str,
+        ca: &Path,
+        allowed: &str,
+        members: &Value,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let mut members = members.clone();
+        members["remote_url"] = url.into();
+        let environment = [&[("SSL_CERT_FILE", ca.to_str().unwrap())], environment].concat();
+        Self::start("streamable-http", &members, &["--allow-endpoint-cidr".into(), allowed.into()], &environment).await
     }
 
     async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {

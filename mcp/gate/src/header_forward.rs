@@ -1,0 +1,62 @@
+//! `header-forward`: headers that requests to a remote server get (toolhive-runner §2.19).
+
+use futures::future::BoxFuture;
+use http::{HeaderName, HeaderValue, Request, Response};
+use mcp_http::Body;
+use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
+use mcp_runconfig::{HeaderForwardParameters, is_reserved_header};
+
+/// Sets headers of each request, in place of the client's of the same name.
+pub(crate) struct HeaderForward(Vec<(HeaderName, HeaderValue)>);
+
+impl HeaderForward {
+    pub(crate) fn new(parameters: HeaderForwardParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        let mut headers = Vec::new();
+        for (name, value) in &parameters.add_headers {
+            headers.push(header(name, value, "add_headers", context)?);
+        }
+        for (name, identifier) in &parameters.add_headers_from_secret {
+            let member = format!("parameters.add_headers_from_secret.{name}");
+            let Some(secrets) = &context.settings.secrets else {
+                let fix = "set TOOLHIVE_SECRETS_PROVIDER=environment";
+                return Err(context.error(&member, "asks for a secret, and there is no provider of secrets", fix));
+            };
+            let Some(value) = secrets.get(identifier) else {
+                let problem = format!("names the secret {identifier:?}, which is not there");
+                return Err(context.error(&member, problem, format!("set TOOLHIVE_SECRET_{identifier}")));
+            };
+            // Files that Secrets are made of end with a line break more often than not.
+            let value = value.trim_end_matches(['\r', '\n']);
+            headers.push(header(name, value, "add_headers_from_secret", context)?);
+        }
+        Ok(Self(headers))
+    }
+}
+
+/// A header of the document, whose errors do not show its value.
+fn header(
+    name: &str,
+    value: &str,
+    list: &str,
+    context: &BuildContext<'_>,
+) -> Result<(HeaderName, HeaderValue), BuildError> {
+    let error = |problem: &str, fix: &str| context.error(&format!("parameters.{list}.{name}"), problem, fix);
+    let header: HeaderName =
+        name.parse().map_err(|_| error("is not the name of a header", "use letters, digits and -"))?;
+    if is_reserved_header(header.as_str()) {
+        return Err(error("is a header of the connection or of each client, which nobody can add", "remove it"));
+    }
+    let mut value: HeaderValue =
+        value.parse().map_err(|_| error("has a value that no header can have", "use printable ASCII on one line"))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}
+
+impl Middleware for HeaderForward {
+    fn call<'a>(&'a self, mut request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        for (name, value) in &self.0 {
+            request.headers_mut().insert(name, value.clone());
+        }
+        next.call(request)
+    }
+}

@@ -1,0 +1,94 @@
+//! TLS in front of a server that has none, under an authority of its own.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::{Ca, CertificateParams, Usage};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// Takes TLS off each connection and leads it to the server behind; ends when it is dropped.
+pub(crate) struct TlsFront {
+    pub(crate) address: SocketAddr,
+    directory: TempDir,
+    /// The names that clients asked for in their handshakes.
+    names: Arc<Mutex<Vec<Option<String>>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl TlsFront {
+    /// For 127.0.0.1 and `localhost`.
+    pub(crate) async fn before(server: SocketAddr) -> Self {
+        let now = Timestamp::now();
+        let (not_before, not_after) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(12));
+        let ca = Ca::generate("remote", not_before, not_after).unwrap();
+        let pair = ca
+            .issue(&CertificateParams {
+                common_name: "remote",
+                organizations: &[],
+                dns_names: &["localhost".to_owned()],
+                ip_addresses: &[IpAddr::from([127, 0, 0, 1])],
+                not_before,
+                not_after,
+                usage: Usage::Server,
+            })
+            .unwrap();
+        let certificate = CertificateDer::from_pem_slice(pair.cert_pem.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("ca.crt"), ca.cert_pem()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let names = Arc::new(Mutex::new(Vec::new()));
+        let accepting = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), server, Arc::clone(&names)));
+        Self { address, directory, names, accepting }
+    }
+
+    /// The file with the authority's certificate.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.directory.path().join("ca.crt")
+    }
+
+    pub(crate) fn names(&self) -> Vec<Option<String>> {
+        self.names.lock().unwrap().clone()
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    server: SocketAddr,
+    names: Arc<Mutex<Vec<Option<String>>>>,
+) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (acceptor, names) = (acceptor.clone(), Arc::clone(&names));
+        tokio::spawn(async move {
+            // A client that does not trust the certificate ends it here.
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            names.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
+            let Ok(mut behind) = TcpStream::connect(server).await else { return };
+            let _ = tokio::io::copy_bidirectional(&mut stream, &mut behind).await;
+        });
+    }
+}
+
+impl Drop for TlsFront {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
