@@ -48,6 +48,16 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A whole number of any size; the derive would add the format of the Rust type.
+pub(crate) fn integer(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer"})
+}
+
+/// Any value.
+pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-preserve-unknown-fields": true})
+}
+
 /// An object whose members the API server keeps as they are, because their schema is Kubernetes' own.
 pub(crate) fn open_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})

@@ -3,8 +3,9 @@
 use mcp_api::{
     v1alpha1::{FailurePolicy, MCPWebhookConfig, MCPWebhookConfigStatus},
     v1beta1::{
-        MCPServer, MCPServerSpec, MCPServerStatus, MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, Phase,
-        ProxyMode, SessionAffinity, Transport, WorkloadRef,
+        MCPOIDCConfig, MCPOIDCConfigSpec, MCPRemoteProxy, MCPRemoteProxySpec, MCPServer, MCPServerSpec,
+        MCPServerStatus, MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, Phase, ProxyMode, SessionAffinity,
+        Transport, VirtualMCPServer, VirtualMCPServerSpec, VirtualServerPhase, WorkloadRef,
     },
 };
 use serde_json::{Value, json};
@@ -38,6 +39,70 @@ fn an_object_without_a_spec_decodes_because_the_api_server_admits_it() {
     }))
     .unwrap();
     assert_eq!(tools.spec, MCPToolConfigSpec::default());
+    let oidc: MCPOIDCConfig = serde_json::from_value(bare("MCPOIDCConfig")).unwrap();
+    assert_eq!(oidc.spec, MCPOIDCConfigSpec::default());
+    let proxy: MCPRemoteProxy = serde_json::from_value(bare("MCPRemoteProxy")).unwrap();
+    assert_eq!(proxy.spec, MCPRemoteProxySpec::default());
+    let virtual_server: VirtualMCPServer = serde_json::from_value(bare("VirtualMCPServer")).unwrap();
+    assert_eq!(virtual_server.spec, VirtualMCPServerSpec::default());
+}
+
+fn bare(kind: &str) -> Value {
+    json!({"apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": kind, "metadata": {"name": "bare"}})
+}
+
+#[test]
+fn members_that_the_schema_of_a_virtual_server_s_config_does_not_know_are_kept() {
+    let mut object = bare("VirtualMCPServer");
+    let config = json!({
+        "aggregation": {"conflictResolution": "prefix"}, "experimental": {"deep": [1, 2]}, "name": "all",
+    });
+    object["spec"] = json!({"groupRef": {"name": "g"}, "incomingAuth": {"type": "anonymous"}, "config": config});
+    let server: VirtualMCPServer = serde_json::from_value(object).unwrap();
+    assert_eq!(server.spec.config.as_ref().unwrap().unknown.keys().collect::<Vec<_>>(), ["experimental"]);
+    assert_eq!(serde_json::to_value(&server.spec).unwrap()["config"], config);
+}
+
+#[test]
+fn a_virtual_server_s_defaults_are_those_of_the_schema() {
+    let mut object = bare("VirtualMCPServer");
+    object["spec"] = json!({
+        "groupRef": {"name": "g"}, "incomingAuth": {"type": "anonymous"},
+        "config": {
+            "audit": {}, "codeMode": {}, "optimizer": {}, "telemetry": {}, "aggregation": {},
+            "operational": {"failureHandling": {"circuitBreaker": {}}, "timeouts": {}},
+        },
+    });
+    object["status"] = json!({"phase": "Sleeping"});
+    let server: VirtualMCPServer = serde_json::from_value(object).unwrap();
+    assert_eq!(server.status.unwrap().phase, None::<VirtualServerPhase>);
+    let spec = serde_json::to_value(&server.spec).unwrap();
+    let expected = json!({
+        "groupRef": {"name": "g"}, "incomingAuth": {"type": "anonymous"},
+        "serviceType": "ClusterIP", "sessionAffinity": "ClientIP",
+        "config": {
+            "aggregation": {"conflictResolution": "prefix"},
+            "audit": {
+                "detectApplicationErrors": true, "enabled": false, "includeRequestData": false,
+                "includeResponseData": false, "maxDataSize": 1024, "maxDelegationDepth": 10,
+            },
+            "codeMode": {"parallelMaxConcurrency": 10, "stepLimit": 100_000, "toolCallTimeout": "30s"},
+            "operational": {
+                "failureHandling": {
+                    "circuitBreaker": {"enabled": false, "failureThreshold": 5, "timeout": "60s"},
+                    "healthCheckInterval": "30s", "healthCheckTimeout": "10s", "partialFailureMode": "fail",
+                    "statusReportingInterval": "30s", "unhealthyThreshold": 3,
+                },
+                "timeouts": {"default": "30s"},
+            },
+            "optimizer": {"embeddingProvider": "tei", "embeddingServiceTimeout": "30s"},
+            "telemetry": {
+                "enablePrometheusMetricsPath": false, "insecure": false, "metricsEnabled": false,
+                "samplingRate": "0.05", "tracingEnabled": false, "useLegacyAttributes": true,
+            },
+        },
+    });
+    assert_eq!(spec, expected);
 }
 
 #[test]

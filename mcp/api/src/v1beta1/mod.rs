@@ -1,6 +1,8 @@
 //! Kinds that are stored as `v1beta1`, and what they share.
 
 mod auth;
+pub mod auth_server;
+pub mod composite_tool;
 mod oidc_config;
 mod overrides;
 mod rate_limit;
@@ -8,6 +10,7 @@ mod remote_proxy;
 mod server;
 mod session_storage;
 mod tool_config;
+pub mod virtual_server;
 
 pub use self::{
     auth::{
@@ -33,5 +36,6 @@ pub use self::{
     },
     session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
     tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
+    virtual_server::{VirtualMCPServer, VirtualMCPServerSpec, VirtualMCPServerStatus, VirtualServerPhase},
 };
 pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};

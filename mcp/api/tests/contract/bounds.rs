@@ -1,11 +1,11 @@
-//! Every constraint that is a value in the contract, rather than a rule, is kept by the API server: for each, an object
-//! at the bound is admitted, and one just past it is refused in these words.
+//! Every constraint of the contract but its rules is kept by the API server: for each, an object at the bound is admitted,
+//! and one just past it is refused in these words.
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     api_server::Judge,
-    document::{Contract, KINDS, field, locate},
+    document::{Contract, KINDS, field, is_about, locate},
     examples,
 };
 
@@ -22,7 +22,7 @@ struct Probe {
 }
 
 #[tokio::test]
-async fn every_bound_enum_and_required_member_of_the_contract_admits_one_object_and_refuses_another() {
+async fn every_bound_enum_pattern_format_and_required_member_of_the_contract_admits_one_object_and_refuses_another() {
     let judge = Judge::in_namespace("bounds").await;
     let mut problems = Vec::new();
     for kind in KINDS {
@@ -42,8 +42,9 @@ async fn every_bound_enum_and_required_member_of_the_contract_admits_one_object_
             let field = complaint.split(": ").next().unwrap_or_default();
             match judge.judge(kind, &path, &object).await {
                 Ok(_) => problems.push(format!("{kind} {path} {what}: admitted")),
-                // The empty string may offend a pattern too; another field must not be offended.
-                Err(said) if said.contains(&complaint) && said.iter().all(|text| text.starts_with(field)) => {}
+                // The empty string may offend a pattern too, and the rules of what it lies in; another field must not be
+                // offended.
+                Err(said) if said.contains(&complaint) && said.iter().all(|text| is_about(text, field)) => {}
                 Err(said) => {
                     problems.push(format!("{kind} {path} {what}:\n  expected {complaint}\n  said     {said:?}"));
                 }
@@ -58,8 +59,9 @@ fn the_examples_have_every_member_that_the_contract_knows() {
     for kind in KINDS {
         let examples = examples::of(kind);
         for path in Contract::of(kind).stored_fields().keys() {
+            let refused = examples::REFUSED.iter().any(|(of, refused)| *of == kind && path.starts_with(refused));
             let found = examples.iter().any(|example| !locate(example, path).is_empty());
-            assert!(found, "no example of {kind} has {path}");
+            assert!(found != refused, "no example of {kind} has {path}");
         }
     }
 }
@@ -119,7 +121,9 @@ fn probes(kind: &str) -> Vec<Probe> {
         for (what, bound) in says {
             if let Some((at, past, complaint)) = sides(what, bound, &field, says, place.value()) {
                 let complaint = format!("{field}{complaint}");
-                let admitted = at.map(|at| vec![place.with(at)]).unwrap_or_default();
+                // The second also where others refer to this one by its value.
+                let admitted =
+                    at.map(|at| vec![place.with(at.clone()), place.with_everywhere(&at)]).unwrap_or_default();
                 probe(what.clone(), admitted, Some((place.with(past), complaint)));
             }
         }
@@ -137,7 +141,12 @@ fn sides(
 ) -> Option<(Option<Value>, Value, String)> {
     // A status is checked on its own, and the bound's text names the field from there.
     let body = field.strip_prefix("status.").unwrap_or(field);
-    let length = |difference: i64| json!("a".repeat(usize::try_from(bound.as_i64().unwrap() + difference).unwrap()));
+    let length = |difference: i64| {
+        // A pattern is kept by what is there already, made longer.
+        let start = now.as_str().filter(|_| says.contains_key("pattern")).unwrap_or_default();
+        let missing = usize::try_from(bound.as_i64().unwrap() + difference).unwrap().saturating_sub(start.len());
+        json!(format!("{start}{}", "a".repeat(missing)))
+    };
     let number = |difference: i64| json!(bound.as_i64().unwrap() + difference);
     let sides = match what {
         "enum" => {
@@ -157,7 +166,8 @@ fn sides(
         }
         "minLength" => {
             let said = format!(": Invalid value: \"\": {body} in body should be at least {bound} chars long");
-            (Some(length(0)), length(-1), said)
+            let at = if says.contains_key("pattern") { now.clone() } else { length(0) };
+            (Some(at), json!(""), said)
         }
         "maxLength" => (Some(length(0)), length(1), format!(": Too long: may not be more than {bound} bytes")),
         "minItems" => (
@@ -165,6 +175,29 @@ fn sides(
             json!([]),
             format!(": Invalid value: 0: {body} in body should have at least {bound} items"),
         ),
+        "maxItems" => {
+            let past = bound.as_u64().unwrap() + 1;
+            let items = vec![now[0].clone(); usize::try_from(past).unwrap()];
+            (Some(now.clone()), json!(items), format!(": Too many: {past}: must have at most {bound} items"))
+        }
+        "maxProperties" => {
+            let past = bound.as_u64().unwrap() + 1;
+            let members: Map<String, Value> = (0..past).map(|index| (format!("name{index}"), json!("value"))).collect();
+            (Some(now.clone()), Value::Object(members), format!(": Too many: {past}: must have at most {bound} items"))
+        }
+        "pattern" | "format" if says["type"] == "string" => {
+            let (at, past) = either_side(bound.as_str().unwrap());
+            let said = match what {
+                "pattern" => {
+                    format!(": Invalid value: {past:?}: {body} in body should match '{}'", bound.as_str().unwrap())
+                }
+                _ => format!(
+                    ": Invalid value: {past:?}: {body} in body must be of type {}: {past:?}",
+                    bound.as_str().unwrap()
+                ),
+            };
+            (Some(json!(at)), json!(past), said)
+        }
         "listType" if bound == "map" => {
             let [item] = &now.as_array().unwrap()[..] else { panic!("{field}: one item is wanted") };
             let keys = says["listMapKeys"].as_array().unwrap();
@@ -179,6 +212,44 @@ fn sides(
         _ => return None,
     };
     Some(sides)
+}
+
+/// For each pattern and format of the contract, a text that keeps it and one that does not.
+const EITHER_SIDE: [(&str, &str, &str); 25] = [
+    ("^([0-9]*[.])?[0-9]+$", ".5", "half"),
+    (r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$", "1h30.5m", "1 day"),
+    (
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        "example.com/Ready",
+        "is it ready",
+    ),
+    (r"^([a-z0-9_]|[a-z0-9_]([a-z0-9_-]|\.[a-z0-9_-])*[a-z0-9_])$", "mesh-1.example", "Mesh.example"),
+    ("^([a-zA-Z_][a-zA-Z0-9_]*)?$", "", "1st"),
+    ("^[A-Za-z0-9._-]+$", "ca-1.crt", "ca/1"),
+    ("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", "Ready_1", "not ready"),
+    ("^[A-Za-z_][A-Za-z0-9_]*$", "_Team1", "1Team"),
+    (r"^[\x21\x23-\x5B\x5D-\x7E]+$", "read:all", "read all"),
+    ("^[^*]+$", "any text", "rob*"),
+    (r"^[^\x00-\x08\x0A-\x1F\x7F]*$", "any text", "two\nlines"),
+    (r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a.b-c", "A.b"),
+    ("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "my-idp", "my-idp-"),
+    ("^https://.*$", "https://idp.example/?a", "http://idp.example"),
+    (r"^https://[^\s?#]+$", "https://a.example/b/", "https://a.example/?b"),
+    (r"^https://[^\s?#]+[^/\s?#]$", "https://a.example/b", "https://a.example/b/"),
+    ("^https?://", "http://a.example", "a.example"),
+    ("^https?://.*$", "http://a.example", "a.example"),
+    ("^https?://[^@#[:space:]]+$", "http://a.example/?b", "https://b@a.example"),
+    ("^https?://[^[:space:]]+$", "http://a.example/?b", "https://a.example/b c"),
+    (r"^https?://[^\s?#]+[^/\s?#]$", "https://a.example/b", "https://a.example/b/"),
+    (r"^spiffe://[a-z0-9._-]+((/[a-zA-Z0-9._-]+)+(/\*)?|/\*)$", "spiffe://mesh.example/ns/*", "spiffe://mesh.example"),
+    ("date-time", "2026-01-02T03:04:05Z", "yesterday"),
+    ("duration", "1500ms", "soon"),
+    ("uri", "https://policy.example:8443/check?x=y", "policy.example"),
+];
+
+fn either_side(constraint: &str) -> (&'static str, &'static str) {
+    let row = EITHER_SIDE.iter().find(|(of, ..)| *of == constraint);
+    row.map(|(_, at, past)| (*at, *past)).unwrap_or_else(|| panic!("no texts for {constraint}"))
 }
 
 /// Where a path of the contract is in an example.
@@ -198,6 +269,14 @@ impl Place<'_> {
         object
     }
 
+    /// With a text instead of the present one, wherever the spec has that, alone or within another text.
+    fn with_everywhere(&self, value: &Value) -> Value {
+        let (Value::String(old), Value::String(new)) = (self.value(), value) else { return self.with(value.clone()) };
+        let mut object = self.example.clone();
+        replace(&mut object["spec"], old, new);
+        object
+    }
+
     fn without(&self, member: &str) -> Value {
         let mut object = self.example.clone();
         object.pointer_mut(&self.pointer).unwrap().as_object_mut().unwrap().remove(member).unwrap();
@@ -206,5 +285,14 @@ impl Place<'_> {
 
     fn field(&self) -> String {
         field(&self.pointer)
+    }
+}
+
+fn replace(value: &mut Value, old: &str, new: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(old, new),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, old, new)),
+        Value::Object(members) => members.values_mut().for_each(|member| replace(member, old, new)),
+        _ => {}
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// The kinds that have a contract here.
-pub(crate) const KINDS: [&str; 5] =
-    ["MCPOIDCConfig", "MCPRemoteProxy", "MCPServer", "MCPToolConfig", "MCPWebhookConfig"];
+pub(crate) const KINDS: [&str; 6] =
+    ["MCPOIDCConfig", "MCPRemoteProxy", "MCPServer", "MCPToolConfig", "MCPWebhookConfig", "VirtualMCPServer"];
 
 /// The contract of one kind.
 pub(crate) struct Contract(pub(crate) Value);
@@ -93,4 +93,9 @@ pub(crate) fn merge(object: &mut Value, over: &Value) {
         }
         (object, over) => *object = over.clone(),
     }
+}
+
+/// Whether a complaint is about `field`, or about something that it lies in.
+pub(crate) fn is_about(complaint: &str, field: &str) -> bool {
+    complaint.starts_with(field) || field.starts_with(complaint.split(": ").next().unwrap_or_default())
 }

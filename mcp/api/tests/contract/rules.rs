@@ -1,4 +1,4 @@
-//! Every CEL rule, pattern and format of the contract admits one object and refuses another, in these words.
+//! Every CEL rule of the contract admits one object and refuses another, in these words.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn every_rule_pattern_and_format_of_the_contract_admits_one_object_and_refuses_another() {
+async fn every_rule_of_the_contract_admits_one_object_and_refuses_another() {
     let judge = Judge::in_namespace("rules").await;
     for kind in KINDS {
         judge.store_example(kind).await;
@@ -30,7 +30,8 @@ async fn every_rule_pattern_and_format_of_the_contract_admits_one_object_and_ref
         }
         match judge.judge(kind, path, &refused).await {
             Ok(_) => problems.push(format!("{kind} {path} {rule}: admitted")),
-            Err(said) if said == [case.complaint(&refused)] => {}
+            // Rules on what it lies in, and beside it, may be broken with it; another field must not be offended.
+            Err(said) if said.contains(&case.complaint(&refused)) && said.iter().all(|text| case.is_about(text)) => {}
             Err(said) => {
                 problems.push(format!(
                     "{kind} {path} {rule}:\n  expected {}\n  said     {said:?}",
@@ -43,15 +44,14 @@ async fn every_rule_pattern_and_format_of_the_contract_admits_one_object_and_ref
 }
 
 #[test]
-fn every_rule_pattern_and_format_of_the_contract_has_a_case() {
+fn every_rule_of_the_contract_has_a_case() {
     let tested: BTreeSet<(String, String, String)> =
         cases::all().into_iter().map(|case| (case.kind.into(), case.path, case.rule.into())).collect();
     let mut contract = BTreeSet::new();
     for kind in KINDS {
         for (path, says) in Contract::of(kind).stored_fields() {
             let rules = says.get("cel").and_then(Value::as_array).into_iter().flatten().map(|rule| &rule["message"]);
-            let texts = [says.get("pattern"), says.get("format")].into_iter().flatten();
-            for text in rules.chain(texts).filter_map(Value::as_str).filter(|text| !text.starts_with("int")) {
+            for text in rules.filter_map(Value::as_str) {
                 contract.insert((kind.to_owned(), path.clone(), text.to_owned()));
             }
         }
@@ -59,7 +59,7 @@ fn every_rule_pattern_and_format_of_the_contract_has_a_case() {
     assert_eq!(tested, contract);
 }
 
-/// The least that is admitted, and for the status one condition.
+/// The least that is admitted.
 fn bare(kind: &str) -> Value {
     let mut object = examples::of(kind).remove(0);
     object["spec"] = match kind {
@@ -67,6 +67,7 @@ fn bare(kind: &str) -> Value {
         "MCPRemoteProxy" => json!({"remoteUrl": "https://mcp.example/mcp"}),
         "MCPServer" => json!({"image": "registry.example/server:1"}),
         "MCPToolConfig" => json!({}),
+        "VirtualMCPServer" => json!({"groupRef": {"name": "group"}, "incomingAuth": {"type": "anonymous"}}),
         _ => json!({"validating": [{"name": "policy", "url": "https://policy.example"}]}),
     };
     object

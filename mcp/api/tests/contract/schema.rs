@@ -164,7 +164,7 @@ fn flatten(path: &str, schema: &Value, into: &mut BTreeMap<String, Map<String, V
                 continue;
             }
             "type" | "required" | "default" | "enum" | "pattern" | "format" | "minLength" | "maxLength" | "minimum"
-            | "maximum" | "minItems" | "maxItems" => key,
+            | "maximum" | "minItems" | "maxItems" | "maxProperties" => key,
             "x-kubernetes-list-type" => "listType",
             "x-kubernetes-list-map-keys" => "listMapKeys",
             "x-kubernetes-map-type" => "mapType",

@@ -168,6 +168,8 @@ async fn kubectl_explain_finds_our_words_in_both_versions() {
         ("v1alpha1", "MCPToolConfig"),
         ("v1beta1", "MCPToolConfig"),
         ("v1alpha1", "MCPWebhookConfig"),
+        ("v1alpha1", "VirtualMCPServer"),
+        ("v1beta1", "VirtualMCPServer"),
     ] {
         let path = format!("/openapi/v3/apis/toolhive.stacklok.dev/{version}");
         let explained =

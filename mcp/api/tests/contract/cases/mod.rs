@@ -1,21 +1,23 @@
-//! The CEL rules, patterns and formats of the contract, each with an object on either side of it.
+//! The CEL rules of the contract, each with an object on either side of it.
 
+mod auth_server;
 mod oidc_config;
 mod remote_proxy;
 mod server;
 mod shared;
+mod virtual_server;
 mod webhook_config;
 
 use serde_json::{Value, json};
 
-use crate::document::{Contract, KINDS, locate};
+use crate::document::{field, is_about, locate};
 
 /// A rule, and objects on both sides of it.
 pub(crate) struct Case {
     pub(crate) kind: &'static str,
     /// The contract's path of the rule.
     pub(crate) path: String,
-    /// The rule's message, the pattern or the format.
+    /// The rule's message.
     pub(crate) rule: &'static str,
     /// What is laid over a bare object as a JSON merge patch.
     pub(crate) admitted: Value,
@@ -25,25 +27,20 @@ pub(crate) struct Case {
 impl Case {
     /// What the API server says about `refused`, laid over a bare object to give `object`.
     pub(crate) fn complaint(&self, object: &Value) -> String {
-        let Self { kind, path, rule, .. } = self;
-        let says = &Contract::of(kind).stored_fields()[path];
+        let Self { path, rule, .. } = self;
         let place = locate(object, path).into_iter().next();
         let pointer = place.unwrap_or_else(|| path.replace('.', "/").replace("[]", "/0"));
-        let field = crate::document::field(&pointer);
-        // A status is checked on its own, and these two texts name the field from there.
-        let body = field.strip_prefix("status.").unwrap_or(&field);
-        let is = |constraint: &str| says.get(constraint).is_some_and(|text| text == rule);
+        let field = field(&pointer);
         match object.pointer(&pointer) {
-            Some(value) if is("pattern") => {
-                format!("{field}: Invalid value: {value}: {body} in body should match '{rule}'")
-            }
-            Some(value) if is("format") => {
-                format!("{field}: Invalid value: {value}: {body} in body must be of type {rule}: {value}")
-            }
             // Objects and lists are not shown.
             Some(Value::String(value)) => format!("{field}: Invalid value: {value:?}: {rule}"),
             _ => format!("{field}: Invalid value: {rule}"),
         }
+    }
+
+    /// Whether a complaint is about what this rule is on, or about something that it lies in.
+    pub(crate) fn is_about(&self, complaint: &str) -> bool {
+        is_about(complaint, &field(&self.path.replace('.', "/").replace("[]", "/0")))
     }
 }
 
@@ -86,7 +83,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(remote_proxy::cases());
     cases.extend(server::cases());
     cases.extend(webhook_config::cases());
-    cases.extend(KINDS.into_iter().flat_map(shared::conditions));
+    cases.extend(virtual_server::cases());
     cases
 }
 

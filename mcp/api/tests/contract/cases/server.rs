@@ -31,12 +31,6 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         spec.case(
             ".proxyReadTimeout",
-            "duration",
-            json!({"proxyReadTimeout": "1m30s"}),
-            json!({"proxyReadTimeout": "soon"}),
-        ),
-        spec.case(
-            ".proxyReadTimeout",
             "proxyReadTimeout must be non-negative",
             json!({"proxyReadTimeout": "0s"}),
             json!({"proxyReadTimeout": "-1ns"}),

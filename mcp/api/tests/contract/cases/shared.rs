@@ -9,9 +9,6 @@ use crate::document::merge;
 pub(super) fn authz(parent: &Block) -> Vec<Case> {
     let config = parent.at(".authzConfig");
     let policies = json!({"policies": ["permit(principal, action, resource);"]});
-    let in_config_map =
-        |member: &str, value: &str| json!({"type": "configMap", "configMap": {"name": "policies"}, member: value});
-    let provider = |name: &str| json!({"type": "inline", "inline": with(&policies, "primaryUpstreamProvider", name)});
     vec![
         parent.case(
             "",
@@ -30,18 +27,6 @@ pub(super) fn authz(parent: &Block) -> Vec<Case> {
             "inline must be set when type is 'inline', and must not be set otherwise",
             json!({"type": "inline", "inline": policies}),
             json!({"configMap": {"name": "policies"}, "inline": policies}),
-        ),
-        config.case(
-            ".groupEntityType",
-            "^[A-Za-z_][A-Za-z0-9_]*$",
-            in_config_map("groupEntityType", "_Team1"),
-            in_config_map("groupEntityType", "1Team"),
-        ),
-        config.case(
-            ".inline.primaryUpstreamProvider",
-            "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-            provider("my-idp"),
-            provider("my-idp-"),
         ),
     ]
 }
@@ -108,30 +93,6 @@ pub(super) fn session_storage(parent: &Block) -> Vec<Case> {
             "tls.caCertSecretRef requires a non-empty name and key",
             with(&redis, "tls", json!({"caCertSecretRef": ca})),
             with(&redis, "tls", json!({"caCertSecretRef": {"name": "redis-ca", "key": ""}})),
-        ),
-    ]
-}
-
-/// The conditions in the status of `kind`.
-pub(super) fn conditions(kind: &'static str) -> Vec<Case> {
-    conditions_of(&Block { kind, path: ".status".into() })
-}
-
-/// The conditions of `parent`, whose example has one.
-pub(super) fn conditions_of(parent: &Block) -> Vec<Case> {
-    let conditions = parent.at(".conditions[]");
-    let case = |below: &str, rule, admitted: &str, refused: &str| {
-        let member = below.trim_start_matches('.');
-        conditions.case(below, rule, json!({member: admitted}), json!({member: refused}))
-    };
-    vec![
-        case(".lastTransitionTime", "date-time", "2026-01-02T03:04:05Z", "yesterday"),
-        case(".reason", "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", "Ready_1", "not ready"),
-        case(
-            ".type",
-            r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-            "example.com/Ready",
-            "is it ready",
         ),
     ]
 }

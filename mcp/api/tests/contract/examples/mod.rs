@@ -1,6 +1,12 @@
 //! Objects that every constraint admits. Together the objects of a kind have every member its schema knows.
 
+mod auth_server;
+mod virtual_server;
+
 use serde_json::{Value, json};
+
+/// Members that the schema knows and a rule refuses.
+pub(crate) const REFUSED: [(&str, &str); 1] = [("VirtualMCPServer", ".spec.config.sessionStorage.tls")];
 
 pub(crate) fn of(kind: &str) -> Vec<Value> {
     match kind {
@@ -9,6 +15,7 @@ pub(crate) fn of(kind: &str) -> Vec<Value> {
         "MCPServer" => mcp_servers(),
         "MCPToolConfig" => vec![mcp_tool_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
+        "VirtualMCPServer" => virtual_server::all(),
         other => panic!("no examples of {other}"),
     }
 }
