@@ -37,12 +37,16 @@ pub mod label {
     pub const COMPONENT_RUN_CONFIG: &str = "run-config";
     /// On the RunConfig's ConfigMap: the name of the MCPServer.
     pub const MCP_SERVER: &str = "toolhive.stacklok.io/mcp-server";
+    /// On the RunConfig's ConfigMap: the name of the MCPRemoteProxy.
+    pub const MCP_REMOTE_PROXY: &str = "toolhive.stacklok.io/mcp-remote-proxy";
     /// On the RunConfig's ConfigMap: who keeps it.
     pub const MANAGED_BY: &str = "toolhive.stacklok.io/managed-by";
     /// The value of [`MANAGED_BY`].
     pub const MANAGED_BY_OPERATOR: &str = "toolhive-operator";
     /// The value of [`APP`] and [`APP_NAME`] for an MCPServer's proxy.
     pub const APP_MCP_SERVER: &str = "mcpserver";
+    /// The value of [`APP`] and [`APP_NAME`] for an MCPRemoteProxy's proxy.
+    pub const APP_MCP_REMOTE_PROXY: &str = "mcpremoteproxy";
     /// The value of [`APP`] and [`APP_NAME`] for a VirtualMCPServer.
     pub const APP_VIRTUAL_MCP_SERVER: &str = "virtualmcpserver";
 }
@@ -87,6 +91,8 @@ pub mod condition {
     pub const STDIO_REPLICA_CAPPED: &str = "StdioReplicaCapped";
     /// MCPServer: `True` warns of several replicas without a session storage they share.
     pub const SESSION_STORAGE_WARNING: &str = "SessionStorageWarning";
+    /// MCPRemoteProxy: the spec keeps the rules, and the Secrets that it names exist.
+    pub const CONFIGURATION_VALID: &str = "ConfigurationValid";
     /// VirtualMCPServer: `spec.groupRef` can be used.
     pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
     /// VirtualMCPServer: `spec.telemetryConfigRef` can be used.
@@ -113,6 +119,16 @@ pub mod reason {
     pub const READY: &str = "Ready";
     /// `Ready=False`.
     pub const NOT_READY: &str = "NotReady";
+    /// `Ready=True` of an MCPRemoteProxy.
+    pub const DEPLOYMENT_READY: &str = "DeploymentReady";
+    /// `Ready=False` of an MCPRemoteProxy.
+    pub const DEPLOYMENT_NOT_READY: &str = "DeploymentNotReady";
+    /// `ConfigurationValid=True`.
+    pub const CONFIGURATION_VALID: &str = "ConfigurationValid";
+    /// `ConfigurationValid=False`: `spec.remoteUrl` may not be called.
+    pub const REMOTE_URL_INVALID: &str = "RemoteURLInvalid";
+    /// `ConfigurationValid=False`: a Secret with the value of a header does not exist.
+    pub const HEADER_SECRET_NOT_FOUND: &str = "HeaderSecretNotFound";
     /// `PodTemplateValid=True`.
     pub const POD_TEMPLATE_VALID: &str = "ValidPodTemplateSpec";
     /// `PodTemplateValid=False`.
@@ -165,6 +181,10 @@ pub mod reason {
 pub mod environment {
     /// The checksum of the RunConfig that the proxy's pod was made for: it refuses to start on another.
     pub const RUN_CONFIG_CHECKSUM: &str = "TOOLHIVE_RUNCONFIG_CHECKSUM";
+    /// Where secrets are looked up by their identifiers: `environment`.
+    pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
+    /// What precedes the identifier of a secret in the name of the variable that holds it.
+    pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
     /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
     pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
 }

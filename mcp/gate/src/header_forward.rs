@@ -4,23 +4,7 @@ use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
-use mcp_runconfig::HeaderForwardParameters;
-
-/// Headers that belong to the connection, to the message or to the proxy itself; and all that begin with one of [`REFUSED_PREFIXES`].
-const REFUSED: [&str; 11] = [
-    "host",
-    "connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "close",
-    "content-length",
-    "forwarded",
-    "x-real-ip",
-];
-const REFUSED_PREFIXES: [&str; 2] = ["proxy-", "x-forwarded-"];
+use mcp_runconfig::{HeaderForwardParameters, is_reserved_header};
 
 /// Sets headers of each request, in place of the client's of the same name.
 pub(crate) struct HeaderForward(Vec<(HeaderName, HeaderValue)>);
@@ -59,10 +43,8 @@ fn header(
     let error = |problem: &str, fix: &str| context.error(&format!("parameters.{list}.{name}"), problem, fix);
     let header: HeaderName =
         name.parse().map_err(|_| error("is not the name of a header", "use letters, digits and -"))?;
-    let is_refused =
-        REFUSED.contains(&header.as_str()) || REFUSED_PREFIXES.iter().any(|prefix| header.as_str().starts_with(prefix));
-    if is_refused {
-        return Err(error("is a header that the proxy writes itself, or that ends at the next hop", "remove it"));
+    if is_reserved_header(header.as_str()) {
+        return Err(error("is a header of the connection or of each client, which nobody can add", "remove it"));
     }
     let mut value: HeaderValue =
         value.parse().map_err(|_| error("has a value that no header can have", "use printable ASCII on one line"))?;

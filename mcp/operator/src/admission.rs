@@ -53,7 +53,7 @@ pub fn webhook<K: Subject>(judging: &Judging) -> Validate<K> {
 impl<K: Subject> Validator<K> for Rules {
     async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
         let Judging { admission, known, settings } = &self.0;
-        let verdict = admission.judge(new.every_problem(settings));
+        let verdict = admission.judge(new.every_problem(settings).into_iter());
         if !verdict.is_allowed() {
             return verdict;
         }
@@ -72,12 +72,10 @@ impl<K: Subject> Validator<K> for Rules {
 
 impl Admission {
     /// The verdict on an object that breaks these rules.
-    fn judge(self, problems: Vec<Problem>) -> Verdict {
+    fn judge(self, problems: impl Iterator<Item = Problem>) -> Verdict {
         match self {
-            Self::Deny => Verdict::of(problems.into_iter().map(|problem| Cause::new(problem.field, problem.message))),
-            Self::Warn => {
-                problems.into_iter().fold(Verdict::allow(), |verdict, problem| verdict.warn(problem.to_string()))
-            }
+            Self::Deny => Verdict::of(problems.map(|problem| Cause::new(problem.field, problem.message))),
+            Self::Warn => problems.fold(Verdict::allow(), |verdict, problem| verdict.warn(problem.to_string())),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
     config::{Config, ConfigInputs, ConfigKind, Guarded, Terms, plan_config},
@@ -27,17 +27,17 @@ use mcp_operator::{
 use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
 use serde_json::Value;
 
-const CASES: [&str; 6] =
-    ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks", "06-oidc"];
+const CASES: [&str; 7] =
+    ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks", "06-oidc", "07-remote"];
+
+/// Cases that lie in the namespace of another, and refer to what that one brings.
+const BESIDE: [(&str, &str); 1] = [("07-remote", "06-oidc")];
 
 /// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
-const PENDING: [(&str, &str); 2] = [
-    ("07-remote", "the kind MCPRemoteProxy"),
-    ("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits"),
-];
+const PENDING: [(&str, &str); 1] = [("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits")];
 
 /// Leaves that ToolHive's objects have because the API server filled them in; we do not own them.
-const DEFAULTS: [&str; 26] = [
+const DEFAULTS: [&str; 28] = [
     "Deployment/*: spec.progressDeadlineSeconds = 600",
     "Deployment/*: spec.replicas = 1",
     "Deployment/*: spec.revisionHistoryLimit = 10",
@@ -64,10 +64,12 @@ const DEFAULTS: [&str; 26] = [
     "Service/mcp-*-headless: spec.sessionAffinity = \"None\"",
     "MCPServer/*: status.observedGeneration = 1",
     "MCPServer/*: status.phase = \"Pending\"",
+    "MCPRemoteProxy/*: status.observedGeneration = 1",
+    "MCPRemoteProxy/*: status.phase = \"Pending\"",
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 40] = [
+const DIFFERENCES: [(&str, &str); 45] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -111,6 +113,11 @@ const DIFFERENCES: [(&str, &str); 40] = [
     ("+ Service/mcp-oidc-*: *", RUNNER_DID_NOT_RUN),
     ("- RunConfig:*ResourceURL = *", RESOURCE),
     ("+ RunConfig:*ResourceURL = *", RESOURCE),
+    ("- MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    ("- Deployment/remote: metadata.annotations[toolhive.stacklok.io/podtemplatespec-hash] = *", TEMPLATE_HASH),
 ];
 
 const GENERATION: &str = "it fences outdated runners off the workload; here the operator owns the workload, and an edit \
@@ -130,6 +137,8 @@ const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
 const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
 const RESOURCE: &str =
     "the default names the Service that there is; clients compare it with the address that they called";
+const TEMPLATE_HASH: &str =
+    "a changed template is a changed document, which is applied as it is: nothing is compared by a hash";
 const CONFIG_HASH: &str = "hash values are opaque";
 
 #[test]
@@ -166,7 +175,9 @@ fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_
             let upstream = file(case, &format!("{name}.runconfig.json"));
             let document = planned.run_config.as_deref().unwrap();
             let upstream = upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1);
-            let (theirs, ours) = (format!("//{name}.golden.svc"), format!("//mcp-{name}-proxy.golden.svc"));
+            // `http://SERVICE.golden.svc…`
+            let service = planned.status["url"].as_str().and_then(|url| url.split(['/', '.']).nth(2)).unwrap();
+            let (theirs, ours) = (format!("//{name}.golden.svc"), format!("//{service}.golden.svc"));
             assert_eq!(document, upstream.replace(&theirs, &ours), "{case}");
         }
     }
@@ -263,9 +274,12 @@ fn settings() -> Settings {
 
 fn cluster(case: &str) -> Cluster {
     let inputs = documents(&file(case, "input.yaml"));
+    let beside =
+        BESIDE.iter().filter(|(of, _)| *of == case).flat_map(|(_, other)| documents(&file(other, "input.yaml")));
+    let there: Vec<Value> = inputs.iter().cloned().chain(beside).collect();
     let (mut configs, mut data) = (Configs::new(), Data::default());
     let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
-    for object in &inputs {
+    for object in &there {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
             "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
@@ -280,6 +294,7 @@ fn cluster(case: &str) -> Cluster {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let planned = match object["kind"].as_str().unwrap() {
             "MCPServer" => plan::<MCPServer>(object, &configs, &data),
+            "MCPRemoteProxy" => plan::<MCPRemoteProxy>(object, &configs, &data),
             "MCPOIDCConfig" | "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
             unknown => {
                 found.unplanned.push(format!("{unknown} {name}"));

@@ -246,9 +246,9 @@ impl RunConfig {
         })?;
         let proxy_mode = members.word("proxy_mode", &PROXY_MODES)?;
         let profile = members.value("permission_profile");
+        let headers = members.value("header_forward");
         let oidc = members.value("oidc_config");
         let oidc_path = members.path("oidc_config");
-        let headers = members.value("header_forward");
         let scaling = members.value("scaling_config");
         let mut config = Self {
             schema_version: schema_version(&mut members)?,

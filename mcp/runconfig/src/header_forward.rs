@@ -9,6 +9,33 @@ use crate::chain::HEADER_FORWARD;
 use crate::members::Members;
 use crate::{MiddlewareConfig, Parameters, ParseError};
 
+/// Headers of a connection, headers that say who calls (toolhive-runner §2.19, toolhive-0.63 §4.3), and the two by which MCP
+/// knows a client's session: added to each request, one would stand for every client.
+const RESERVED: [&str; 15] = [
+    "close",
+    "connection",
+    "content-length",
+    "forwarded",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "last-event-id",
+    "mcp-session-id",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
+    "x-real-ip",
+];
+const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "x-forwarded-"];
+
+/// Whether a header of this name, in any case, cannot be added to requests.
+pub fn is_reserved_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    RESERVED.contains(&&*name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The member `header_forward` of the document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeaderForward {

@@ -1,4 +1,5 @@
 //! MCPOIDCConfig: how the tokens of callers are checked.
+#![allow(clippy::duplicated_attributes, reason = "printer columns have the same type")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;

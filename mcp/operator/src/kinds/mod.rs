@@ -2,13 +2,14 @@
 
 mod mcp_server;
 mod oidc_config;
+mod remote_proxy;
 mod tool_config;
 mod virtual_mcp_server;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig, VirtualMCPServer},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
 };
 
 use crate::controllers::Registry;
@@ -17,6 +18,7 @@ use crate::controllers::Registry;
 pub fn all() -> Registry {
     Registry::default()
         .workload::<MCPServer>()
+        .workload::<MCPRemoteProxy>()
         .workload::<VirtualMCPServer>()
         .config::<MCPOIDCConfig>()
         .config::<MCPToolConfig>()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcp_api::names::annotation;
-use mcp_runconfig::{RunConfig, chain};
+use mcp_runconfig::{HeaderForward, RunConfig, chain};
 
 use super::{
     child::{Child, ChildKind},
@@ -26,6 +26,7 @@ impl Document {
     pub fn of(mut run_config: RunConfig, guards: &Guards, url: &str) -> Self {
         let limit = Some(run_config.max_request_body_size).filter(|bytes| *bytes > 0);
         run_config.middleware_configs = chain::default_chain(limit);
+        run_config.middleware_configs.extend(run_config.header_forward.as_ref().and_then(HeaderForward::middleware));
         guards.enforce(url, &mut run_config);
         chain::sort(&mut run_config.middleware_configs);
         let text = run_config.to_json();

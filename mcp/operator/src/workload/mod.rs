@@ -126,6 +126,8 @@ pub struct Restart {
 pub struct Findings<'a> {
     /// The conditions of the status under construction.
     pub conditions: Conditions<'a>,
+    /// What the operator was started with.
+    pub settings: &'a Settings,
     blocks: Vec<Block>,
 }
 

@@ -73,7 +73,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         return deleted(workload, inputs.pods, ended, inputs.now);
     }
     let conditions = Conditions::after(previous.conditions, metadata.generation, inputs.now);
-    let mut findings = Findings { conditions, blocks: Vec::new() };
+    let mut findings = Findings { conditions, settings: inputs.settings, blocks: Vec::new() };
     if let Some(problem) = inputs.unreadable {
         // Said first: what the rest says of these is not known to be so.
         findings.block(REFERENCES_READABLE, "ReferenceNotReadable", problem.to_owned());
@@ -128,7 +128,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     };
     findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
 
-    let Findings { conditions, blocks } = findings;
+    let Findings { conditions, blocks, .. } = findings;
     let mut events = events::<W>(&conditions, previous, &state, blocks.first(), stuck);
     if standing == Standing::Missing || !blocks.is_empty() {
         events.extend(removal_event(inputs, &absent));

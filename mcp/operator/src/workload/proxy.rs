@@ -33,6 +33,7 @@ use super::{
 use crate::{
     guards::Guards,
     reference::{Data, MountedFile, SecretVariable},
+    settings::Settings,
 };
 
 /// Name of the port that the probes and the Service use.
@@ -233,6 +234,15 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
         value_from: Some(EnvVarSource { field_ref, ..EnvVarSource::default() }),
     });
     env
+}
+
+/// The arguments of a proxy's process: its own, and the networks that the operator was told to let it call.
+pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
+    let networks: Vec<String> = settings.allowed_endpoints.iter().map(ToString::to_string).collect();
+    if !networks.is_empty() {
+        own.push(format!("--allow-endpoint-cidr={}", networks.join(",")));
+    }
+    own
 }
 
 /// The operator's variables, then the user's, then those that the runner needs and both leave out. For a name that comes

@@ -11,6 +11,7 @@ mod answers;
 mod certificates;
 mod deletion;
 mod oidc_config;
+mod remote_proxy;
 mod tool_config;
 mod virtual_mcp_server;
 

@@ -16,6 +16,7 @@ mod oidc_config;
 mod ownership;
 mod policy;
 mod recorder;
+mod remote_proxy;
 mod repair;
 mod rest;
 mod rollout;

@@ -17,6 +17,7 @@ mod guards;
 mod network;
 mod oidc_config;
 mod policy;
+mod remote_proxy;
 mod restart;
 mod rollout;
 mod rules;

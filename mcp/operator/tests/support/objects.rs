@@ -317,11 +317,38 @@ pub(crate) fn children_of(server: &str) -> Vec<(ChildKind, String)> {
     ]
 }
 
-/// Plays the node: waits for the proxy's pods and says they run and are ready.
+/// A proxy in front of a server that runs elsewhere, with these members in its spec besides.
+pub(crate) fn remote_proxy(name: &str, spec: Value) -> Value {
+    let mut proxy = json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPRemoteProxy", "metadata": {"name": name},
+        "spec": {"remoteUrl": "https://mcp.example.com/mcp"},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        proxy["spec"][key] = value.clone();
+    }
+    proxy
+}
+
+/// The children of such a proxy.
+pub(crate) fn children_of_remote(proxy: &str) -> Vec<(ChildKind, String)> {
+    vec![
+        (ChildKind::ServiceAccount, format!("{proxy}-remote-proxy-runner")),
+        (ChildKind::ConfigMap, format!("{proxy}-runconfig")),
+        (ChildKind::Service, format!("mcp-{proxy}-remote-proxy")),
+        (ChildKind::Deployment, proxy.to_owned()),
+    ]
+}
+
+/// Plays the node: waits for the pods of an MCPServer's proxy and says they run and are ready.
 pub(crate) async fn ready_pods(objects: &Objects, server: &str) {
+    ready_pods_of(objects, "mcpserver", server).await;
+}
+
+/// The same for a workload of the kind whose proxies are labelled `app`.
+pub(crate) async fn ready_pods_of(objects: &Objects, app: &str, workload: &str) {
     let pods: Api<Pod> = objects.api();
-    let selector = ListParams::default().labels(&format!("app=mcpserver,toolhive-name={server}"));
-    let names = wait_until(&format!("pods of {server}"), DEADLINE, || async {
+    let selector = ListParams::default().labels(&format!("app={app},toolhive-name={workload}"));
+    let names = wait_until(&format!("pods of {workload}"), DEADLINE, || async {
         let found = pods.list(&selector).await.unwrap();
         let names: Vec<String> = found.into_iter().filter_map(|pod| pod.metadata.name).collect();
         (!names.is_empty()).then_some(names)

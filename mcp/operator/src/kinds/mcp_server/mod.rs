@@ -240,7 +240,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         owner,
         app: MCPServer::APP,
         image: &settings.runner_image,
-        args: vec!["run".to_owned(), spec.image.clone()],
+        args: proxy::arguments(vec!["run".to_owned(), spec.image.clone()], settings),
         env: proxy::run_environment(Vec::new(), spec.resource_overrides.as_ref()),
         port: spec.proxy_port,
         replicas: server.replicas(),

@@ -1,0 +1,71 @@
+//! What is checked of an MCPRemoteProxy before anything is rendered, and said in its conditions.
+
+use mcp_api::{
+    names::{condition, reason},
+    v1beta1::{MCPRemoteProxy, MCPRemoteProxySpec, RemoteTransport},
+};
+
+use super::{headers, rules};
+use crate::{
+    problem::{Problem, sentences},
+    reference::{Data, Source},
+    workload::{
+        Findings,
+        checks::{self, Unsupported},
+        pod_template::{self, Template},
+        proxy_template::{self, CONTAINER},
+    },
+};
+
+pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
+    let spec = &proxy.spec;
+    check_configuration(proxy, data, findings);
+    checks::pod_template(spec.pod_template_spec.as_ref(), CONTAINER, findings);
+    checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
+    checks::unsupported(&unsupported(spec), findings);
+}
+
+/// What the spec asks for and this version does not do. None of the fields guards anything.
+pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Unsupported {
+    let fields = [
+        ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
+        ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
+        ("spec.groupRef", spec.group_ref.is_some()),
+        ("spec.sessionStorage", spec.session_storage.is_some()),
+    ];
+    let transport = match spec.transport {
+        RemoteTransport::Sse => Some("spec.transport sse"),
+        RemoteTransport::StreamableHttp => None,
+    };
+    Unsupported { fields: fields.iter().filter(|(_, set)| *set).map(|(field, _)| *field).collect(), transport }
+}
+
+/// The user's template for the proxy's pods, read; none where there is none.
+pub(super) fn pod_template(spec: &MCPRemoteProxySpec) -> Option<Result<Template, Problem>> {
+    spec.pod_template_spec.as_ref().map(|template| pod_template::decode(template, CONTAINER))
+}
+
+/// What the author of a template has to know of it.
+pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
+    let Some(Ok(template)) = pod_template(spec) else { return Vec::new() };
+    let kept = proxy_template::kept(&template.known);
+    let kept = kept.into_iter().map(|field| format!("{field} has no effect: the operator sets it"));
+    template.notes().into_iter().chain(kept).collect()
+}
+
+fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
+    const TYPE: &str = condition::CONFIGURATION_VALID;
+    let wanted = headers::from_secrets(&proxy.spec).iter().map(|header| &header.value_secret_ref);
+    let missing = data.missing(wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())));
+    let problems = rules::problems(proxy);
+    if let Some(problem) = rules::remote_url_problem(proxy, findings.settings) {
+        findings.block(TYPE, reason::REMOTE_URL_INVALID, problem.to_string());
+    } else if !problems.is_empty() {
+        findings.block(TYPE, "InvalidSpec", sentences(&problems));
+    } else if !missing.is_empty() {
+        let message = format!("spec.headerForward needs what does not exist: {}", missing.join(", "));
+        findings.block(TYPE, reason::HEADER_SECRET_NOT_FOUND, message);
+    } else {
+        findings.conditions.set(TYPE, true, reason::CONFIGURATION_VALID, "All configuration validations passed");
+    }
+}

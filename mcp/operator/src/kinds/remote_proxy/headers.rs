@@ -1,0 +1,119 @@
+//! `spec.headerForward`: headers that the proxy adds to each request for the remote server.
+//!
+//! The value of a header from a Secret is in no document: the RunConfig holds an identifier, and a variable of the proxy's
+//! container, named after it, the value.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::EnvVar;
+use mcp_api::{
+    names::environment::{SECRET_PREFIX, SECRETS_PROVIDER},
+    v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec},
+};
+use mcp_runconfig::is_reserved_header;
+
+use crate::{problem::Problem, reference::SecretVariable, workload::proxy::variable};
+
+const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
+const PLAIN_FIELD: &str = "spec.headerForward.addPlaintextHeaders";
+
+/// The headers whose values are in Secrets.
+pub(super) fn from_secrets(spec: &MCPRemoteProxySpec) -> &[HeaderFromSecret] {
+    spec.header_forward.as_ref().and_then(|it| it.add_headers_from_secret.as_deref()).unwrap_or_default()
+}
+
+/// The document's member; none where no header is added.
+pub(super) fn document(owner: &str, spec: &MCPRemoteProxySpec) -> Option<mcp_runconfig::HeaderForward> {
+    let HeaderForward { add_plaintext_headers, .. } = spec.header_forward.as_ref()?;
+    let plain = add_plaintext_headers.clone().unwrap_or_default();
+    let secret: BTreeMap<_, _> = from_secrets(spec)
+        .iter()
+        .map(|header| (header.header_name.clone(), identifier(&header.header_name, owner)))
+        .collect();
+    if plain.is_empty() && secret.is_empty() {
+        return None;
+    }
+    Some(mcp_runconfig::HeaderForward {
+        add_plaintext_headers: plain,
+        add_headers_from_secret: secret,
+        ..mcp_runconfig::HeaderForward::default()
+    })
+}
+
+/// The variables with their values, in the order of the spec.
+pub(super) fn variables(owner: &str, spec: &MCPRemoteProxySpec) -> Vec<SecretVariable> {
+    let each = from_secrets(spec).iter().map(|HeaderFromSecret { header_name, value_secret_ref }| SecretVariable {
+        name: format!("{SECRET_PREFIX}{}", identifier(header_name, owner)).into(),
+        secret: value_secret_ref.name.clone(),
+        key: value_secret_ref.key.clone(),
+    });
+    each.collect()
+}
+
+/// The variable that makes the proxy look for them there; none where there are none.
+pub(super) fn provider(spec: &MCPRemoteProxySpec) -> Option<EnvVar> {
+    let wanted = !from_secrets(spec).is_empty();
+    wanted.then(|| variable(SECRETS_PROVIDER, "environment"))
+}
+
+/// The rules that they break.
+pub(super) fn problems(spec: &MCPRemoteProxySpec) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let (mut names, mut identifiers) = (BTreeSet::new(), BTreeSet::new());
+    let plain = spec.header_forward.iter().flat_map(|it| it.add_plaintext_headers.iter().flatten());
+    for (name, value) in plain {
+        let field = format!("{PLAIN_FIELD}[{name}]");
+        problems.extend(name_problem(name).map(|message| Problem::new(&*field, message)));
+        if !is_value(value) {
+            let message = "is not a header's value; write one line of printable ASCII without spaces at its ends";
+            problems.push(Problem::new(&*field, message));
+        }
+        if !names.insert(name.to_ascii_lowercase()) {
+            problems.push(Problem::new(field, format!("{name:?} is there twice in another case; drop one of them")));
+        }
+    }
+    for (at, HeaderFromSecret { header_name, value_secret_ref }) in from_secrets(spec).iter().enumerate() {
+        let field = format!("{SECRET_FIELD}[{at}].headerName");
+        problems.extend(name_problem(header_name).map(|message| Problem::new(&*field, message)));
+        if !names.insert(header_name.to_ascii_lowercase()) {
+            problems.push(Problem::new(field, format!("{header_name:?} is added twice; drop one of them")));
+        } else if !identifiers.insert(shouted(header_name)) {
+            let message = format!(
+                "{header_name:?} differs from another header in special characters only, and their values would be mixed up; drop one of them"
+            );
+            problems.push(Problem::new(field, message));
+        }
+        if value_secret_ref.name.is_empty() || value_secret_ref.key.is_empty() {
+            let field = format!("{SECRET_FIELD}[{at}].valueSecretRef");
+            problems.push(Problem::new(field, "names no Secret or no key of it; set both"));
+        }
+    }
+    problems
+}
+
+/// What the secret of a header is found by: nothing of it is secret.
+fn identifier(header: &str, owner: &str) -> String {
+    format!("HEADER_FORWARD_{}_{}", shouted(header), shouted(owner))
+}
+
+/// As a part of a variable's name.
+fn shouted(text: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_uppercase() } else { '_' };
+    text.chars().map(letter).collect()
+}
+
+fn name_problem(name: &str) -> Option<String> {
+    // RFC 9110 §5.1: a field name is a token.
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some(format!("{name:?} cannot name a header; use letters, digits and -"));
+    }
+    is_reserved_header(name).then(|| {
+        format!("{name:?} is not for others to add: it belongs to the connection or to each client; remove it")
+    })
+}
+
+fn is_value(value: &str) -> bool {
+    let inner = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
+    value.bytes().all(inner) && value.trim() == value
+}

@@ -1,0 +1,223 @@
+//! MCPRemoteProxy: a proxy in front of an MCP server that runs elsewhere.
+
+mod checks;
+mod document;
+mod headers;
+mod names;
+mod rules;
+
+use mcp_api::{
+    names::{condition, label, reason},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
+};
+
+use crate::{
+    guards::{Asked, GuardRef},
+    problem::Problem,
+    reference::{Data, Reference, SECRET},
+    settings::Settings,
+    subject::Subject,
+    workload::{
+        self, Child, ChildKind, ChildRef, Document, Findings, Owner, Phase, Previous, Rendering, Report, Restart,
+        Workload, access, names as shared,
+        proxy::{self, Proxy},
+    },
+};
+
+impl Subject for MCPRemoteProxy {
+    /// There is nothing behind the proxy that has to end before something else does.
+    const FINALIZER: Option<&'static str> = None;
+    const RESOURCES: [&'static str; 3] = ["mcpremoteproxies", "mcpremoteproxies/status", "mcpremoteproxies/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        let spec = &self.spec;
+        let mut all: Vec<_> = self.guards().configs.iter().map(GuardRef::reference).collect();
+        all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
+        all.extend(headers::from_secrets(spec).iter().map(|header| Reference {
+            kind: SECRET.into(),
+            name: header.value_secret_ref.name.clone(),
+            field: "spec.headerForward.addHeadersFromSecret".into(),
+            while_missing: "without it the server gets no proxy",
+        }));
+        all
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        rules::problems(self).into_iter().chain(checks::pod_template(&self.spec).and_then(Result::err)).collect()
+    }
+
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        rules::remote_url_problem(self, settings).into_iter().collect()
+    }
+
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        let spec = &self.spec;
+        let mut warnings = workload::checks::warnings(self, checks::unsupported(spec), settings);
+        warnings.extend(checks::template_notes(spec));
+        if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
+            warnings.push(
+                "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+impl Workload for MCPRemoteProxy {
+    const APP: &'static str = label::APP_MCP_REMOTE_PROXY;
+    const NOUN: &'static str = "Remote proxy";
+    const READY: [&'static str; 2] = [reason::DEPLOYMENT_READY, reason::DEPLOYMENT_NOT_READY];
+    const WARNINGS: &'static [&'static str] = &[
+        condition::SESSION_STORAGE_WARNING,
+        workload::checks::UNSUPPORTED_FIELDS,
+        workload::checks::TRANSPORT_UNSUPPORTED,
+    ];
+
+    fn failure() -> String {
+        format!("{} failed to start", Self::NOUN)
+    }
+
+    fn guards(&self) -> Asked {
+        let spec = &self.spec;
+        let login = spec.oidc_config_ref.as_ref();
+        let tools = spec.tool_config_ref.as_ref();
+        let configs = [
+            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.oidcConfigRef", &it.name).on(it.into())),
+            tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
+        ];
+        let unbuilt = [
+            ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
+            ("spec.authServerRef", spec.auth_server_ref.is_some()),
+            ("spec.authzConfig", spec.authz_config.is_some()),
+            ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
+        ];
+        Asked {
+            configs: configs.into_iter().flatten().collect(),
+            unbuilt: unbuilt.iter().filter(|(_, asked)| *asked).map(|(field, _)| *field).collect(),
+        }
+    }
+
+    fn previous(&self) -> Previous<'_> {
+        let Some(status) = &self.status else { return Previous::default() };
+        Previous {
+            conditions: status.conditions.as_ref(),
+            phase: status.phase.map(|phase| match phase {
+                RemoteProxyPhase::Pending => Phase::Pending,
+                RemoteProxyPhase::Ready => Phase::Ready,
+                RemoteProxyPhase::Failed => Phase::Failed,
+                RemoteProxyPhase::Terminating => Phase::Terminating,
+            }),
+            message: status.message.as_deref(),
+            observed_generation: status.observed_generation,
+        }
+    }
+
+    fn replicas(&self) -> Option<i32> {
+        self.spec.replicas
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        None
+    }
+
+    fn check(&self, data: &Data, findings: &mut Findings<'_>) {
+        checks::check(self, data, findings);
+    }
+
+    fn render(&self, rendering: &Rendering<'_>) -> Vec<Child> {
+        let Rendering { guards, data, settings } = *rendering;
+        let owner = Owner::of(self);
+        let proxy = proxy_of(self, &owner, settings);
+        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
+        let mut children = Vec::new();
+        if own_account(self).is_none() {
+            children.push(access::account(&owner, &proxy.account, proxy.pull_secrets.clone()));
+        }
+        children.push(document.config_map(&owner, document::config_map_labels(owner.name)));
+        children.push(proxy.service(&names::service(owner.name)));
+        children.push(proxy.deployment(guards, data, &document));
+        children
+    }
+
+    fn all_children(&self) -> Vec<ChildRef> {
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let account = names::account(name);
+        vec![
+            ChildRef::new(ChildKind::Deployment, name),
+            ChildRef::new(ChildKind::Service, names::service(name)),
+            ChildRef::new(ChildKind::ConfigMap, shared::run_config(name)),
+            // ToolHive's operator lets its proxies read every Secret of the namespace: that right goes.
+            ChildRef::new(ChildKind::RoleBinding, account.clone()),
+            ChildRef::new(ChildKind::Role, account.clone()),
+            ChildRef::new(ChildKind::ServiceAccount, account),
+        ]
+    }
+
+    fn parents(child: &ChildRef) -> Vec<&str> {
+        names::proxies(child)
+    }
+
+    fn backend(&self) -> Option<ChildRef> {
+        None
+    }
+
+    fn url(&self) -> String {
+        let Owner { name, namespace, .. } = Owner::of(self);
+        format!("http://{}.{namespace}.svc.cluster.local:{}", names::service(name), self.spec.proxy_port)
+    }
+
+    fn status_of(report: Report) -> MCPRemoteProxyStatus {
+        MCPRemoteProxyStatus {
+            oidc_config_hash: report.hash("MCPOIDCConfig"),
+            tool_config_hash: report.hash("MCPToolConfig"),
+            conditions: report.conditions,
+            message: Some(report.message),
+            observed_generation: report.observed_generation,
+            phase: Some(match report.phase {
+                // The contract has no word for it; the message says that it is scaled to zero.
+                Phase::Pending | Phase::Stopped => RemoteProxyPhase::Pending,
+                Phase::Ready => RemoteProxyPhase::Ready,
+                Phase::Failed => RemoteProxyPhase::Failed,
+                Phase::Terminating => RemoteProxyPhase::Terminating,
+            }),
+            url: report.url,
+            ..MCPRemoteProxyStatus::default()
+        }
+    }
+}
+
+/// The ServiceAccount that its author named, if any.
+fn own_account(proxy: &MCPRemoteProxy) -> Option<&str> {
+    proxy.spec.service_account.as_deref().filter(|name| !name.is_empty())
+}
+
+fn proxy_of<'a>(proxy: &'a MCPRemoteProxy, owner: &'a Owner<'a>, settings: &'a Settings) -> Proxy<'a> {
+    let spec = &proxy.spec;
+    let overrides = spec.resource_overrides.as_ref();
+    let resources = spec.resources.as_ref();
+    let mut template = checks::pod_template(spec).and_then(Result::ok).map(|template| template.known);
+    if let (Some(_), Some(pod)) = (own_account(proxy), template.as_mut().and_then(|template| template.spec.as_mut())) {
+        // The field for it is more than its place in a template.
+        pod.service_account_name = None;
+    }
+    let args = ["run", "--foreground=true", "placeholder-for-remote-proxy"].map(str::to_owned);
+    Proxy {
+        owner,
+        app: MCPRemoteProxy::APP,
+        image: &settings.runner_image,
+        args: proxy::arguments(args.into(), settings),
+        env: proxy::run_environment(headers::provider(spec).into_iter().collect(), overrides),
+        port: spec.proxy_port,
+        replicas: spec.replicas,
+        session_affinity: spec.session_affinity.as_str(),
+        resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
+        account: own_account(proxy).map_or_else(|| names::account(owner.name), str::to_owned),
+        needs_api: false,
+        pull_secrets: access::pull_secrets(overrides.and_then(|all| all.proxy_deployment.as_ref()), settings),
+        restart: None,
+        secrets: headers::variables(owner.name, spec),
+        readiness_delay: 15,
+        overrides,
+        template,
+    }
+}
