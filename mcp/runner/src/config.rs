@@ -8,8 +8,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
-    AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER,
-    ToolFilterParameters, chain,
+    AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
+    TOOL_FILTER, ToolFilterParameters, chain,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
