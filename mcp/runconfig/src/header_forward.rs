@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::chain::HEADER_FORWARD;
 use crate::members::Members;
-use crate::{MiddlewareConfig, Parameters, ParseError};
+use crate::{Parameters, ParseError};
 
 /// The member `header_forward` of the document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -31,12 +30,6 @@ impl HeaderForward {
             add_headers_from_secret: members.string_map("add_headers_from_secret")?,
             extra: members.rest(),
         })
-    }
-
-    /// The entry that an operator writes into the chain: it has the values that are no secrets, and is left out where there are none.
-    pub fn middleware(&self) -> Option<MiddlewareConfig> {
-        let headers = &self.add_plaintext_headers;
-        (!headers.is_empty()).then(|| MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": headers})))
     }
 }
 
