@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 pub use crate::auth::AUTH;
-use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
+use crate::{HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
 
 /// `type` of the check for which web pages a request may come.
 pub const ORIGIN: &str = "origin";
@@ -111,6 +111,14 @@ impl ToolFilterParameters {
         // Strings and maps with string keys always serialize.
         let parameters = serde_json::to_value(self).unwrap_or_default();
         [TOOL_FILTER, TOOL_CALL_FILTER].map(|kind| MiddlewareConfig::new(kind, parameters.clone())).into()
+    }
+}
+
+impl HeaderForward {
+    /// The entry that an operator writes into the chain: it has the values that are no secrets, and is left out where there are none.
+    pub fn middleware(&self) -> Option<MiddlewareConfig> {
+        let headers = &self.add_plaintext_headers;
+        (!headers.is_empty()).then(|| MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": headers})))
     }
 }
 
