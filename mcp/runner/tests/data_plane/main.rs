@@ -14,6 +14,8 @@ mod conformance;
 mod diagnostics;
 mod drain;
 mod limits;
+mod login;
+mod login_faults;
 mod outside_the_gate;
 mod pairs;
 mod places;
