@@ -1,5 +1,7 @@
 //! Which logins start: a bad document stops the start, with the member named and the fix.
 
+#![allow(clippy::unwrap_used, reason = "clippy's own exception ends at functions marked as tests")]
+
 use std::sync::Arc;
 
 use mcp_middleware::{BuildError, Chain, ProxySettings, Registry};
