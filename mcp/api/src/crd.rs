@@ -8,12 +8,14 @@ use kube_core::crd::CustomResourceExt;
 use crate::{
     names::AUTO_MIGRATE_STORAGE_VERSION_LABEL,
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 
 /// The definitions of every kind of this crate, sorted by name, ready to be applied.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![
+        with_deprecated_v1alpha1(finished(MCPOIDCConfig::crd())),
+        with_deprecated_v1alpha1(finished(MCPRemoteProxy::crd())),
         with_deprecated_v1alpha1(finished(MCPServer::crd())),
         with_deprecated_v1alpha1(finished(MCPToolConfig::crd())),
         finished(MCPWebhookConfig::crd()),

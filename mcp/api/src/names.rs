@@ -8,6 +8,8 @@ pub const AUTO_MIGRATE_STORAGE_VERSION_LABEL: &str = "toolhive.stacklok.dev/auto
 
 /// Finalizers, by the kind that carries them.
 pub mod finalizer {
+    /// MCPOIDCConfig: no workload may refer to it any more.
+    pub const MCP_OIDC_CONFIG: &str = "mcpoidcconfig.toolhive.stacklok.dev/finalizer";
     /// MCPServer: the children are removed first.
     pub const MCP_SERVER: &str = "mcpserver.toolhive.stacklok.dev/finalizer";
     /// MCPToolConfig: no workload may refer to it any more.
@@ -71,6 +73,10 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// MCPServer: `spec.podTemplateSpec` can be merged.
     pub const POD_TEMPLATE_VALID: &str = "PodTemplateValid";
+    /// Workloads: the MCPOIDCConfig that callers are checked by can be used.
+    pub const OIDC_CONFIG_REF_VALIDATED: &str = "OIDCConfigRefValidated";
+    /// Workloads: the CA bundle of the MCPOIDCConfig can be used.
+    pub const CA_BUNDLE_REF_VALIDATED: &str = "CABundleRefValidated";
     /// MCPServer: `spec.toolConfigRef` can be used.
     pub const TOOL_CONFIG_VALIDATED: &str = "ToolConfigValidated";
     /// MCPServer: `spec.webhookConfigRef` can be used.
@@ -105,6 +111,22 @@ pub mod reason {
     pub const TOOL_CONFIG_NOT_FOUND: &str = "ToolConfigNotFound";
     /// `ToolConfigValidated=False`: the MCPToolConfig is not valid.
     pub const TOOL_CONFIG_NOT_VALID: &str = "ToolConfigNotValid";
+    /// `OIDCConfigRefValidated=True`.
+    pub const OIDC_CONFIG_REF_VALID: &str = "OIDCConfigRefValid";
+    /// `OIDCConfigRefValidated=False`: no such MCPOIDCConfig.
+    pub const OIDC_CONFIG_REF_NOT_FOUND: &str = "OIDCConfigRefNotFound";
+    /// `OIDCConfigRefValidated=False`: the MCPOIDCConfig is not valid.
+    pub const OIDC_CONFIG_REF_NOT_VALID: &str = "OIDCConfigRefNotValid";
+    /// `CABundleRefValidated=True`.
+    pub const CA_BUNDLE_REF_VALID: &str = "CABundleRefValid";
+    /// `CABundleRefValidated=False`: no such ConfigMap.
+    pub const CA_BUNDLE_REF_NOT_FOUND: &str = "CABundleRefNotFound";
+    /// `CABundleRefValidated=False`: the ConfigMap has no such key, or no certificates there.
+    pub const CA_BUNDLE_REF_INVALID: &str = "CABundleRefInvalid";
+    /// `Valid=True` of an MCPOIDCConfig.
+    pub const CONFIG_VALID: &str = "ConfigValid";
+    /// `Valid=False` of an MCPOIDCConfig.
+    pub const CONFIG_INVALID: &str = "ConfigInvalid";
     /// `Valid=True` of an MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
     /// `Valid=False` of an MCPToolConfig or MCPWebhookConfig.
@@ -117,4 +139,6 @@ pub mod reason {
 pub mod environment {
     /// The checksum of the RunConfig that the proxy's pod was made for: it refuses to start on another.
     pub const RUN_CONFIG_CHECKSUM: &str = "TOOLHIVE_RUNCONFIG_CHECKSUM";
+    /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
+    pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
 }

@@ -1,5 +1,10 @@
 //! A macro for enums whose values are strings in manifests.
 
+use serde::{
+    Deserialize, Deserializer,
+    de::{IntoDeserializer, value::Error as ValueError},
+};
+
 /// Declares an enum with the manifest's string beside each variant: serde, the schema and `as_str` all use that one.
 macro_rules! string_enum {
     (
@@ -30,4 +35,11 @@ macro_rules! string_enum {
             }
         }
     };
+}
+
+/// Reads a word that the enum does not have as none: older operators wrote other phases, and an object with one has to be
+/// reconciled too.
+pub(crate) fn known<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let word = Option::<String>::deserialize(deserializer)?;
+    Ok(word.and_then(|word| T::deserialize(word.into_deserializer()).map_err(|_: ValueError| ()).ok()))
 }

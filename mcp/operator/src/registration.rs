@@ -79,8 +79,8 @@ fn writes() -> Access {
     let mut grants = kinds::all().writes();
     grants.extend(CHILDREN.map(|(group, resources)| Grant::new(group, resources, &["create", "patch", "delete"])));
     grants.extend([
-        // What workloads refer to is read for its digest, never written.
-        Grant::new("", &["secrets"], &["get"]),
+        // What workloads and configurations refer to is read for its digest, and whether it can be used.
+        Grant::new("", &["secrets", "configmaps"], &["get"]),
         // Held only because nobody can grant what they do not hold: the proxy of a stdio server attaches to its pod.
         Grant::new("", &["pods/attach"], &["get", "create"]),
         Grant::new("events.k8s.io", &["events"], &["create"]),

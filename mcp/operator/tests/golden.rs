@@ -17,10 +17,10 @@ use mcp_api::{
     v1beta1::{MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
-    config::{Config, ConfigInputs, ConfigKind, plan_config},
+    config::{Config, ConfigInputs, ConfigKind, Guarded, Terms, plan_config},
     digest::DigestKey,
     guards::Configs,
-    reference::{Referrer, SecretValue, Secrets},
+    reference::{Data, Entry, Referrer},
     settings::Settings,
     workload::{ChildKind, Inputs, Workload, plan_workload},
 };
@@ -175,7 +175,7 @@ fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
     let config = inputs.iter().find(|object| object["kind"] == "MCPToolConfig").unwrap();
     let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
     let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
-    ConfigKind::enforce(&config, &mut document);
+    ConfigKind::enforce(&config, &Guarded { url: "", terms: &Terms::default() }, &mut document);
     chain::sort(&mut document.middleware_configs);
     let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
     for member in ["tools_filter", "tools_override"] {
@@ -237,21 +237,21 @@ fn now() -> jiff::Timestamp {
 
 fn cluster(case: &str) -> Cluster {
     let inputs = documents(&file(case, "input.yaml"));
-    let (mut configs, mut secrets) = (Configs::new(), Secrets::new());
+    let (mut configs, mut data) = (Configs::new(), Data::default());
     let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
     for object in &inputs {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
             "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
             "MCPToolConfig" => configs.extend([config::<MCPToolConfig>(name, object)]),
-            "Secret" => _ = secrets.insert(name, values(object)),
+            "Secret" => _ = data.secrets.insert(name, values(object)),
             _ => {}
         }
     }
     for object in &inputs {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let planned = match object["kind"].as_str().unwrap() {
-            "MCPServer" => plan::<MCPServer>(object, &configs, &secrets),
+            "MCPServer" => plan::<MCPServer>(object, &configs, &data),
             "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
             unknown => {
                 found.unplanned.push(format!("{unknown} {name}"));
@@ -269,7 +269,7 @@ fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'st
 }
 
 /// ToolHive looks at no value of a Secret; here, what is called a certificate or a key has to be one.
-fn values(secret: &Value) -> BTreeMap<String, SecretValue> {
+fn values(secret: &Value) -> BTreeMap<String, Entry> {
     let pair = pem::client();
     let real = |written: &str| match written {
         "CA" => pem::authority(),
@@ -279,12 +279,10 @@ fn values(secret: &Value) -> BTreeMap<String, SecretValue> {
     };
     let key = DigestKey::new(b"the key of tests");
     let values = secret["stringData"].as_object().unwrap().iter();
-    values
-        .map(|(name, value)| (name.clone(), SecretValue::of(real(value.as_str().unwrap()).as_bytes(), &key)))
-        .collect()
+    values.map(|(name, value)| (name.clone(), Entry::of(real(value.as_str().unwrap()).as_bytes(), &key))).collect()
 }
 
-fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Planned {
+fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned {
     let mut object = object.clone();
     object["metadata"]["uid"] = "u".into();
     object["metadata"]["generation"] = 1.into();
@@ -298,7 +296,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, secrets: &Secrets) -> Pl
     let plan = plan_workload(&Inputs {
         workload: &workload,
         configs,
-        secrets,
+        data,
         unreadable: None,
         deployment: None,
         children: &BTreeSet::new(),

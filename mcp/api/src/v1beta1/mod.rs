@@ -1,8 +1,10 @@
 //! Kinds that are stored as `v1beta1`, and what they share.
 
 mod auth;
+mod oidc_config;
 mod overrides;
 mod rate_limit;
+mod remote_proxy;
 mod server;
 mod session_storage;
 mod tool_config;
@@ -12,11 +14,19 @@ pub use self::{
         AuthServerKind, AuthServerRef, AuthzConfig, AuthzConfigMapRef, AuthzConfigType, InlineAuthzConfig,
         OidcConfigRef,
     },
+    oidc_config::{
+        InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfig, MCPOIDCConfigSpec, MCPOIDCConfigStatus,
+        OidcConfigType,
+    },
     overrides::{
         EnvVar, ImagePullSecret, MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides,
         ResourceRequirements,
     },
     rate_limit::{RateLimitBucket, RateLimiting, ToolRateLimit},
+    remote_proxy::{
+        HeaderForward, HeaderFromSecret, MCPRemoteProxy, MCPRemoteProxySpec, MCPRemoteProxyStatus, RemoteProxyPhase,
+        RemoteTransport,
+    },
     server::{
         Audit, MCPServer, MCPServerSpec, MCPServerStatus, PermissionProfile, PermissionProfileType, Phase, ProxyMode,
         SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,
@@ -24,4 +34,4 @@ pub use self::{
     session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
     tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
 };
-pub use crate::reference::{LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};
+pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};

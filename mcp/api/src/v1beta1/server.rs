@@ -4,10 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{IntoDeserializer, value::Error as ValueError},
-};
+use serde::{Deserialize, Serialize};
 
 use super::{
     AuthServerRef, AuthzConfig, EnvVar, OidcConfigRef, RateLimiting, ResourceOverrides, ResourceRequirements,
@@ -361,7 +358,7 @@ pub struct MCPServerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config_hash: Option<String>,
     /// The state of the server in one word. A word that this version does not know reads as none.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_phase")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::string_enum::known")]
     pub phase: Option<Phase>,
     /// How many proxy pods serve.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -394,10 +391,4 @@ string_enum! {
         /// It is scaled to zero.
         Stopped = "Stopped",
     }
-}
-
-/// Reads any other word as none: older operators wrote other phases, and an object with one has to be reconciled too.
-fn known_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phase>, D::Error> {
-    let word = Option::<String>::deserialize(deserializer)?;
-    Ok(word.and_then(|word| Phase::deserialize(word.into_deserializer()).map_err(|_: ValueError| ()).ok()))
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     api_server::Judge,
-    document::{Contract, KINDS},
+    document::{Contract, KINDS, field, locate},
     examples,
 };
 
@@ -204,35 +204,7 @@ impl Place<'_> {
         object
     }
 
-    /// The place as the API server writes it.
     fn field(&self) -> String {
-        let parts = self.pointer.split('/').skip(1).map(|part| match part.parse::<usize>() {
-            Ok(index) => format!("[{index}]"),
-            Err(_) => format!(".{part}"),
-        });
-        parts.collect::<String>().trim_start_matches('.').to_owned()
+        field(&self.pointer)
     }
-}
-
-/// The JSON pointers at which `object` has a path of the contract (`.spec.env[].name`, `.labels{}`).
-fn locate(object: &Value, path: &str) -> Vec<String> {
-    let mut found = vec![String::new()];
-    for part in path.split('.').filter(|part| !part.is_empty()) {
-        let name = part.trim_end_matches(['[', ']', '{', '}']);
-        found = found.into_iter().map(|pointer| format!("{pointer}/{name}")).collect();
-        if name != part {
-            found = found.iter().flat_map(|pointer| children(object, pointer)).collect();
-        }
-    }
-    found.retain(|pointer| object.pointer(pointer).is_some());
-    found
-}
-
-fn children(object: &Value, pointer: &str) -> Vec<String> {
-    let names: Vec<String> = match object.pointer(pointer) {
-        Some(Value::Array(items)) => (0..items.len()).map(|index| index.to_string()).collect(),
-        Some(Value::Object(members)) => members.keys().cloned().collect(),
-        _ => Vec::new(),
-    };
-    names.into_iter().map(|name| format!("{pointer}/{name}")).collect()
 }

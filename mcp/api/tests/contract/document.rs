@@ -1,11 +1,12 @@
-//! Reads the contract.
+//! Reads the contract, and finds its paths in objects.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 /// The kinds that have a contract here.
-pub(crate) const KINDS: [&str; 3] = ["MCPServer", "MCPToolConfig", "MCPWebhookConfig"];
+pub(crate) const KINDS: [&str; 5] =
+    ["MCPOIDCConfig", "MCPRemoteProxy", "MCPServer", "MCPToolConfig", "MCPWebhookConfig"];
 
 /// The contract of one kind.
 pub(crate) struct Contract(pub(crate) Value);
@@ -40,5 +41,56 @@ impl Contract {
 
     pub(crate) fn plural(&self) -> &str {
         self.0["names"]["plural"].as_str().unwrap()
+    }
+}
+
+/// The JSON pointers at which `object` has a path of the contract (`.spec.env[].name`, `.labels{}`).
+pub(crate) fn locate(object: &Value, path: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let name = part.trim_end_matches(['[', ']', '{', '}']);
+        found = found.into_iter().map(|pointer| format!("{pointer}/{name}")).collect();
+        if name != part {
+            found = found.iter().flat_map(|pointer| children(object, pointer)).collect();
+        }
+    }
+    found.retain(|pointer| object.pointer(pointer).is_some());
+    found
+}
+
+fn children(object: &Value, pointer: &str) -> Vec<String> {
+    let names: Vec<String> = match object.pointer(pointer) {
+        Some(Value::Array(items)) => (0..items.len()).map(|index| index.to_string()).collect(),
+        Some(Value::Object(members)) => members.keys().cloned().collect(),
+        _ => Vec::new(),
+    };
+    names.into_iter().map(|name| format!("{pointer}/{name}")).collect()
+}
+
+/// A JSON pointer as the API server writes the field.
+pub(crate) fn field(pointer: &str) -> String {
+    let parts = pointer.split('/').skip(1).map(|part| match part.parse::<usize>() {
+        Ok(index) => format!("[{index}]"),
+        Err(_) => format!(".{part}"),
+    });
+    parts.collect::<String>().trim_start_matches('.').to_owned()
+}
+
+/// RFC 7386, but that arrays of one object are merged too.
+pub(crate) fn merge(object: &mut Value, over: &Value) {
+    match (object, over) {
+        (Value::Object(members), Value::Object(over)) => {
+            for (name, over) in over {
+                if over.is_null() {
+                    members.remove(name);
+                } else {
+                    merge(members.entry(name).or_insert(Value::Null), over);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(over)) if items.len() == 1 && over.len() == 1 => {
+            merge(&mut items[0], &over[0]);
+        }
+        (object, over) => *object = over.clone(),
     }
 }

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 pub(crate) fn of(kind: &str) -> Vec<Value> {
     match kind {
+        "MCPOIDCConfig" => mcp_oidc_configs(),
+        "MCPRemoteProxy" => mcp_remote_proxies(),
         "MCPServer" => mcp_servers(),
         "MCPToolConfig" => vec![mcp_tool_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
@@ -11,68 +13,119 @@ pub(crate) fn of(kind: &str) -> Vec<Value> {
     }
 }
 
+fn mcp_oidc_configs() -> Vec<Value> {
+    let inline = json!({
+        "type": "inline",
+        "inline": {
+            "caBundleRef": {"configMapRef": {"name": "provider-ca", "key": "ca.crt", "optional": false}},
+            "clientId": "proxy",
+            "clientSecretRef": {"name": "a-secret", "key": "a-key"},
+            "insecureAllowHTTP": true,
+            "introspectionUrl": "https://idp.example/introspect",
+            "issuer": "https://idp.example",
+            "jwksAllowPrivateIP": true,
+            "jwksAuthTokenPath": "/var/run/secrets/token",
+            "jwksUrl": "https://idp.example/keys",
+            "protectedResourceAllowPrivateIP": true,
+        },
+    });
+    let cluster = json!({
+        "type": "kubernetesServiceAccount",
+        "kubernetesServiceAccount": {
+            "introspectionUrl": "https://idp.example/introspect",
+            "issuer": "https://kubernetes.example",
+            "jwksUrl": "https://kubernetes.example/openid/v1/jwks",
+            "namespace": "demo",
+            "serviceAccount": "caller",
+            "useClusterAuth": true,
+        },
+    });
+    let status = json!({
+        "conditions": [condition()], "configHash": "a", "observedGeneration": 1,
+        "referencingWorkloads": [{"kind": "MCPServer", "name": "server"}],
+    });
+    let api = "toolhive.stacklok.dev/v1beta1";
+    vec![object(api, "MCPOIDCConfig", inline, status), object(api, "MCPOIDCConfig", cluster, json!({}))]
+}
+
 /// One that has every member, but for the choices that exclude each other; the others choose differently.
+fn mcp_remote_proxies() -> Vec<Value> {
+    let full = json!({
+        "allowPrivateEndpoint": true,
+        "audit": {"enabled": true},
+        "authServerRef": {"kind": "MCPExternalAuthConfig", "name": "auth-server"},
+        "authzConfig": authz_config(),
+        "endpointPrefix": "/tools",
+        "externalAuthConfigRef": {"name": "external"},
+        "groupRef": {"name": "group"},
+        "headerForward": {
+            "addHeadersFromSecret": [{"headerName": "X-Api-Key", "valueSecretRef": secret_key()}],
+            "addPlaintextHeaders": {"X-Tenant": "a"},
+        },
+        "oidcConfigRef": oidc_config_ref(),
+        "podTemplateSpec": {"spec": {"containers": [{"name": "toolhive", "anything": {"nested": [1, "two"]}}]}},
+        "proxyPort": 9090,
+        "remoteUrl": "https://mcp.example/mcp",
+        "replicas": 2,
+        "resourceOverrides": resource_overrides(),
+        "resources": resources(),
+        "serviceAccount": "proxy",
+        "sessionAffinity": "None",
+        "sessionStorage": session_storage(),
+        "telemetryConfigRef": {"name": "telemetry", "serviceName": "proxy"},
+        "toolConfigRef": {"name": "tools"},
+        "transport": "sse",
+        "trustProxyHeaders": true,
+    });
+    let status = json!({
+        "authServerConfigHash": "a", "authzConfigHash": "b", "externalAuthConfigHash": "c", "oidcConfigHash": "d",
+        "telemetryConfigHash": "e", "toolConfigHash": "f",
+        "conditions": [condition()], "externalUrl": "https://proxy.example/mcp", "message": "the proxy serves",
+        "observedGeneration": 1, "phase": "Ready", "url": "http://mcp-example-remote-proxy.demo.svc.cluster.local:8080/mcp",
+    });
+    let inline = json!({
+        "remoteUrl": "https://mcp.example/mcp",
+        "authzConfig": inline_authz_config(),
+        "sessionStorage": {"provider": "memory"},
+    });
+    let shared = json!({"remoteUrl": "https://mcp.example/mcp", "authzConfigRef": {"name": "policies"}});
+    let api = "toolhive.stacklok.dev/v1beta1";
+    vec![
+        object(api, "MCPRemoteProxy", full, status),
+        object(api, "MCPRemoteProxy", inline, json!({})),
+        object(api, "MCPRemoteProxy", shared, json!({})),
+    ]
+}
+
+/// As [`mcp_remote_proxies`].
 fn mcp_servers() -> Vec<Value> {
-    let secret_key = json!({"name": "a-secret", "key": "a-key"});
-    let bucket = json!({"maxTokens": 10, "refillPeriod": "1m0s"});
-    let metadata = json!({"annotations": {"note": "a"}, "labels": {"team": "b"}});
-    let env = json!([{"name": "LOG", "value": "debug"}]);
     let full = json!({
         "args": ["--verbose"],
         "audit": {"enabled": true},
         "authServerRef": {"kind": "MCPExternalAuthConfig", "name": "auth-server"},
-        "authzConfig": {
-            "type": "configMap",
-            "configMap": {"name": "policies", "key": "policies.json"},
-            "groupClaimName": "groups",
-            "groupEntityType": "Team",
-            "roleClaimName": "roles",
-        },
+        "authzConfig": authz_config(),
         "backendReplicas": 2,
         "endpointPrefix": "/tools",
-        "env": env,
+        "env": [{"name": "LOG", "value": "debug"}],
         "externalAuthConfigRef": {"name": "external"},
         "groupRef": {"name": "group"},
         "image": "registry.example/server:1",
         "maxRequestBodySize": 1_048_576,
         "mcpPort": 8081,
-        "oidcConfigRef": {
-            "audience": "server", "name": "oidc", "resourceUrl": "https://server.example", "scopes": ["openid"],
-        },
+        "oidcConfigRef": oidc_config_ref(),
         "permissionProfile": {"type": "configmap", "name": "profiles", "key": "profile.json"},
         "podTemplateSpec": {"spec": {"containers": [{"name": "mcp", "anything": {"nested": [1, "two"]}}]}},
         "proxyMode": "sse",
         "proxyPort": 9090,
         "proxyReadTimeout": "1m0s",
-        "rateLimiting": {
-            "perUser": bucket, "shared": bucket, "tools": [{"name": "fetch", "perUser": bucket, "shared": bucket}],
-        },
+        "rateLimiting": rate_limiting(),
         "replicas": 2,
-        "resourceOverrides": {
-            "proxyDeployment": {
-                "affinity": affinity(),
-                "annotations": {"note": "a"},
-                "env": env,
-                "imagePullSecrets": [{"name": "registry"}],
-                "labels": {"team": "b"},
-                "nodeSelector": {"disk": "ssd"},
-                "podTemplateMetadataOverrides": metadata,
-                "tolerations": [
-                    {"effect": "NoExecute", "key": "gpu", "operator": "Equal", "tolerationSeconds": 60, "value": "yes"},
-                ],
-            },
-            "proxyService": metadata,
-        },
-        "resources": {
-            "limits": {"cpu": "500m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"},
-        },
+        "resourceOverrides": resource_overrides(),
+        "resources": resources(),
         "secrets": [{"name": "a-secret", "key": "a-key", "targetEnvName": "TOKEN"}],
         "serviceAccount": "server",
         "sessionAffinity": "None",
-        "sessionStorage": {
-            "provider": "redis", "address": "redis:6379", "db": 1, "keyPrefix": "server", "passwordRef": secret_key,
-            "tls": {"caCertSecretRef": secret_key, "insecureSkipVerify": false},
-        },
+        "sessionStorage": session_storage(),
         "telemetryConfigRef": {"name": "telemetry", "serviceName": "server"},
         "toolConfigRef": {"name": "tools"},
         "transport": "streamable-http",
@@ -88,10 +141,7 @@ fn mcp_servers() -> Vec<Value> {
     });
     let inline = json!({
         "image": "registry.example/server:1",
-        "authzConfig": {
-            "type": "inline",
-            "inline": {"entitiesJson": "[{}]", "policies": ["permit(principal, action, resource);"], "primaryUpstreamProvider": "idp"},
-        },
+        "authzConfig": inline_authz_config(),
         "sessionStorage": {"provider": "memory"},
     });
     let shared = json!({"image": "registry.example/server:1", "authzConfigRef": {"name": "policies"}});
@@ -101,6 +151,67 @@ fn mcp_servers() -> Vec<Value> {
         object(api, "MCPServer", inline, json!({})),
         object(api, "MCPServer", shared, json!({})),
     ]
+}
+
+fn secret_key() -> Value {
+    json!({"name": "a-secret", "key": "a-key"})
+}
+
+fn oidc_config_ref() -> Value {
+    json!({"audience": "server", "name": "oidc", "resourceUrl": "https://server.example", "scopes": ["openid"]})
+}
+
+fn authz_config() -> Value {
+    json!({
+        "type": "configMap",
+        "configMap": {"name": "policies", "key": "policies.json"},
+        "groupClaimName": "groups",
+        "groupEntityType": "Team",
+        "roleClaimName": "roles",
+    })
+}
+
+fn inline_authz_config() -> Value {
+    let policies = ["permit(principal, action, resource);"];
+    json!({
+        "type": "inline",
+        "inline": {"entitiesJson": "[{}]", "policies": policies, "primaryUpstreamProvider": "idp"},
+    })
+}
+
+fn rate_limiting() -> Value {
+    let bucket = json!({"maxTokens": 10, "refillPeriod": "1m0s"});
+    json!({"perUser": bucket, "shared": bucket, "tools": [{"name": "fetch", "perUser": bucket, "shared": bucket}]})
+}
+
+fn session_storage() -> Value {
+    json!({
+        "provider": "redis", "address": "redis:6379", "db": 1, "keyPrefix": "server", "passwordRef": secret_key(),
+        "tls": {"caCertSecretRef": secret_key(), "insecureSkipVerify": false},
+    })
+}
+
+fn resources() -> Value {
+    json!({"limits": {"cpu": "500m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}})
+}
+
+fn resource_overrides() -> Value {
+    let metadata = json!({"annotations": {"note": "a"}, "labels": {"team": "b"}});
+    json!({
+        "proxyDeployment": {
+            "affinity": affinity(),
+            "annotations": {"note": "a"},
+            "env": [{"name": "LOG", "value": "debug"}],
+            "imagePullSecrets": [{"name": "registry"}],
+            "labels": {"team": "b"},
+            "nodeSelector": {"disk": "ssd"},
+            "podTemplateMetadataOverrides": metadata,
+            "tolerations": [
+                {"effect": "NoExecute", "key": "gpu", "operator": "Equal", "tolerationSeconds": 60, "value": "yes"},
+            ],
+        },
+        "proxyService": metadata,
+    })
 }
 
 /// A core/v1 Affinity with every member.

@@ -5,6 +5,7 @@
 
 mod api_server;
 mod bounds;
+mod cases;
 mod document;
 mod examples;
 mod rules;

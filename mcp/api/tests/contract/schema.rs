@@ -43,7 +43,9 @@ fn allowed_differences() -> Vec<Difference> {
         (".status.referencingWorkloads[].name", json!({"type": "string"})),
     ] {
         let reason = "shows what blocks a deletion without reading the log; upstream dropped it";
-        allowed.push(Difference { kind: "MCPToolConfig", path, ours: Some(ours), reason });
+        for kind in ["MCPOIDCConfig", "MCPToolConfig"] {
+            allowed.push(Difference { kind, path, ours: Some(ours.clone()), reason });
+        }
     }
     for kind in KINDS {
         for path in [".apiVersion", ".kind", ".metadata"] {

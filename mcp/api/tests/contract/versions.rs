@@ -159,6 +159,10 @@ async fn a_typed_object_passes_through_the_api_server_unchanged() {
 async fn kubectl_explain_finds_our_words_in_both_versions() {
     let judge = Judge::in_namespace("explain").await;
     for (version, kind) in [
+        ("v1alpha1", "MCPOIDCConfig"),
+        ("v1beta1", "MCPOIDCConfig"),
+        ("v1alpha1", "MCPRemoteProxy"),
+        ("v1beta1", "MCPRemoteProxy"),
         ("v1alpha1", "MCPServer"),
         ("v1beta1", "MCPServer"),
         ("v1alpha1", "MCPToolConfig"),

@@ -40,9 +40,9 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let problems = config.problems();
     let valid = problems.is_empty();
     if valid {
-        conditions.set(condition::VALID, true, reason::VALIDATION_SUCCEEDED, "Spec validation passed");
+        conditions.set(condition::VALID, true, K::VALIDITY.0, "Spec validation passed");
     } else {
-        conditions.set(condition::VALID, false, reason::VALIDATION_FAILED, sentences(&problems));
+        conditions.set(condition::VALID, false, K::VALIDITY.1, sentences(&problems));
     }
 
     let mut referrers = inputs.referrers.to_vec();

@@ -1,8 +1,11 @@
-//! The contents of referenced Secrets, read once for each version, and the key of their digests.
+//! The contents of referenced Secrets and ConfigMaps, read once for each version, and the key of their digests.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{ConfigMap, Secret},
+};
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
@@ -13,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::Stores;
 use crate::{
     digest::DigestKey,
-    reference::{Reference, SecretValue, Secrets},
+    reference::{Data, Entry, Reference, Source},
+    workload::ChildKind,
 };
 
 /// Deadline of one request.
@@ -36,33 +40,65 @@ impl Contents {
         Self { client, stores, key }
     }
 
-    /// The Secrets among `references` that exist: what their values are good for, and the first failure to read one. The
-    /// values themselves are dropped at once.
-    pub(super) async fn secrets(
+    /// The Secrets and ConfigMaps among `references` that exist: what their values are good for, and the first failure to
+    /// read one. The values themselves are dropped at once.
+    pub(super) async fn data(
         &self,
         namespace: &str,
         references: impl Iterator<Item = &Reference>,
-    ) -> (Secrets, Option<ControllerError>) {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let (mut found, mut failed) = (Secrets::new(), None);
-        for Reference { name, .. } in references.filter(|reference| reference.is_secret()) {
-            let Some(trace) = self.stores.secrets().get(namespace, name) else { continue };
-            let content = trace.content.get_or_try_init(|| async {
-                let secret = in_time("read", || format!("Secret {namespace}/{name}"), api.get_opt(name)).await?;
-                Ok::<_, ControllerError>(secret.map(|secret| self.looked_at(secret)))
-            });
-            match content.await {
-                Ok(Some(content)) => _ = found.insert(name.clone(), content.clone()),
+    ) -> (Data, Option<ControllerError>) {
+        let (mut data, mut failed) = (Data::default(), None);
+        for source in references.filter_map(Reference::source) {
+            match self.content(namespace, &source).await {
                 Ok(None) => {}
+                Ok(Some(content)) => {
+                    _ = match source {
+                        Source::Secret(name) => data.secrets.insert(name, content),
+                        Source::ConfigMap(name) => data.config_maps.insert(name, content),
+                    }
+                }
                 Err(error) => _ = failed.get_or_insert(error),
             }
         }
-        (found, failed)
+        (data, failed)
     }
 
-    fn looked_at(&self, secret: Secret) -> BTreeMap<String, SecretValue> {
-        let data = secret.data.unwrap_or_default();
-        data.into_iter().map(|(key, value)| (key, SecretValue::of(&value.0, &self.key))).collect()
+    async fn content(
+        &self,
+        namespace: &str,
+        source: &Source,
+    ) -> Result<Option<BTreeMap<String, Entry>>, ControllerError> {
+        let (store, name) = match source {
+            Source::Secret(name) => (self.stores.secrets(), name),
+            Source::ConfigMap(name) => (self.stores.children(ChildKind::ConfigMap), name),
+        };
+        let Some(trace) = store.get(namespace, name) else { return Ok(None) };
+        let content = trace.content.get_or_try_init(|| async {
+            let object = || format!("{} {namespace}/{name}", source.kind());
+            match source {
+                Source::Secret(_) => {
+                    let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+                    let secret = in_time("read", object, api.get_opt(name)).await?;
+                    Ok(secret.map(|secret| {
+                        self.entries(secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)))
+                    }))
+                }
+                Source::ConfigMap(_) => {
+                    let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+                    let map = in_time("read", object, api.get_opt(name)).await?;
+                    Ok(map.map(|map| {
+                        let text = map.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
+                        let bytes = map.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
+                        self.entries(text.chain(bytes))
+                    }))
+                }
+            }
+        });
+        content.await.cloned()
+    }
+
+    fn entries(&self, values: impl Iterator<Item = (String, Vec<u8>)>) -> BTreeMap<String, Entry> {
+        values.map(|(key, value)| (key, Entry::of(&value, &self.key))).collect()
     }
 }
 

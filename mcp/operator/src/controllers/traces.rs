@@ -21,7 +21,7 @@ use portcullis::controller::{
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use crate::{guards::TEMPLATE_HASH, reference::SecretValue};
+use crate::{guards::TEMPLATE_HASH, reference::Entry};
 
 /// How the children of workloads of this kind are marked. What ToolHive's runner made carries `toolhive: "true"` too,
 /// and is taken over.
@@ -36,7 +36,7 @@ fn made_by_platform(metadata: &ObjectMeta) -> bool {
 /// Annotations, by their keys.
 type Annotations = BTreeMap<String, String>;
 
-/// What is kept of a child, or of a Secret that a workload may refer to.
+/// What is kept of a child, or of a Secret or ConfigMap that something may refer to.
 #[derive(Debug)]
 pub struct Trace {
     namespace: String,
@@ -45,8 +45,8 @@ pub struct Trace {
     pub live: Live,
     /// Of a Deployment: its annotations and those of its pod template, as far as plans read them.
     annotations: Option<Box<(Annotations, Annotations)>>,
-    /// The content of this version of a Secret, once somebody needed it; `None` when it was gone.
-    pub content: OnceCell<Option<BTreeMap<String, SecretValue>>>,
+    /// The content of this version of a Secret or ConfigMap, once somebody needed it; `None` when it was gone.
+    pub content: OnceCell<Option<BTreeMap<String, Entry>>>,
 }
 
 /// As much of a Deployment as is read: a whole one decodes several times as slowly.

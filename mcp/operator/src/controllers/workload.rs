@@ -110,13 +110,13 @@ impl WorkloadController {
         Ok(Cleanup::Done)
     }
 
-    /// The plan, and why a Secret that it looks at cannot be read.
+    /// The plan, and why a Secret or ConfigMap that it looks at cannot be read.
     async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
         let references = workload.references();
         let configs = self.stores.configs(&namespace, &references);
         let theirs: Vec<_> = configs.values().flat_map(|config| config.references()).collect();
-        let (secrets, failed) = contents.secrets(&namespace, references.iter().chain(&theirs)).await;
+        let (data, failed) = contents.data(&namespace, references.iter().chain(&theirs)).await;
         let unreadable = failed.as_ref().map(ToString::to_string);
         let children: BTreeSet<_> =
             workload.all_children().into_iter().filter(|child| self.own(workload, child).is_some()).collect();
@@ -127,7 +127,7 @@ impl WorkloadController {
         let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
-            secrets: &secrets,
+            data: &data,
             unreadable: unreadable.as_deref(),
             deployment: deployment.as_ref(),
             children: &children,

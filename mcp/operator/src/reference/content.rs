@@ -1,4 +1,5 @@
-//! What is kept of a Secret's values: a keyed digest of each, and what it can be used for. The values are dropped.
+//! What is kept of the values of Secrets and ConfigMaps: a keyed digest of each, and what it can be used for. The values
+//! are dropped.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,8 +12,8 @@ use rustls::{
 
 use crate::digest::{DigestKey, digest};
 
-/// Per Secret that exists, by its name: its values, by their keys.
-pub type Secrets = BTreeMap<String, BTreeMap<String, SecretValue>>;
+/// Per Secret or ConfigMap that exists, by its name: its entries, by their keys.
+pub type Entries = BTreeMap<String, BTreeMap<String, Entry>>;
 
 /// What a value is used as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +33,9 @@ pub enum Content {
     },
 }
 
-/// What is known of one value of a Secret.
+/// What is known of one value of a Secret or ConfigMap.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SecretValue {
+pub struct Entry {
     /// A keyed digest of the value.
     pub digest: String,
     empty: bool,
@@ -46,7 +47,7 @@ pub struct SecretValue {
     private_key: Result<String, String>,
 }
 
-impl SecretValue {
+impl Entry {
     /// Looks at a value as the proxy will when it reads the file.
     pub fn of(value: &[u8], key: &DigestKey) -> Self {
         Self {
@@ -78,9 +79,9 @@ impl SecretValue {
     }
 }
 
-impl fmt::Debug for SecretValue {
+impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SecretValue").field("digest", &self.digest).finish_non_exhaustive()
+        f.debug_struct("Entry").field("digest", &self.digest).finish_non_exhaustive()
     }
 }
 
@@ -130,7 +131,7 @@ mod tests {
             secret.to_owned(),
         ];
         for text in values {
-            let value = SecretValue::of(text.as_bytes(), &DigestKey::new(b"key"));
+            let value = Entry::of(text.as_bytes(), &DigestKey::new(b"key"));
             let said = [value.authorities.clone(), value.certificate.clone().err(), value.private_key.clone().err()];
             for said in said.into_iter().flatten() {
                 let bytes = secret.bytes().take(4).map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");

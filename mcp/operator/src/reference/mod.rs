@@ -6,16 +6,20 @@
 //! from that.
 
 mod content;
+mod data;
 mod missing;
-mod secret_file;
+mod mounted_file;
+mod secret_variable;
 
 use std::borrow::Cow;
 
 use kube::Resource;
 
-pub use content::{Content, SecretValue, Secrets};
+pub use content::{Content, Entries, Entry};
+pub use data::{Data, Source};
 pub use missing::{Exists, warnings};
-pub use secret_file::{SecretFile, missing_keys};
+pub use mounted_file::MountedFile;
+pub use secret_variable::SecretVariable;
 
 /// The kind `Secret` of core/v1.
 pub const SECRET: &str = "Secret";
@@ -60,14 +64,24 @@ impl Reference {
         Self { kind: SECRET.into(), name: name.to_owned(), field: field.into(), while_missing }
     }
 
+    /// A reference to a Secret or ConfigMap without which a configuration guards nothing.
+    pub fn to_source(field: impl Into<Cow<'static, str>>, source: &Source) -> Self {
+        let while_missing = "without it the workloads that refer to this get no proxy";
+        Self { kind: source.kind().into(), name: source.name().to_owned(), field: field.into(), while_missing }
+    }
+
     /// A reference to a kind that this version does not have.
     pub fn unbuilt(kind: &'static str, field: &'static str, name: &str) -> Self {
         Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing: "" }
     }
 
-    /// Whether it names a Secret.
-    pub fn is_secret(&self) -> bool {
-        self.kind == SECRET
+    /// The Secret or ConfigMap that it names, if it names one.
+    pub fn source(&self) -> Option<Source> {
+        match &*self.kind {
+            SECRET => Some(Source::Secret(self.name.clone())),
+            CONFIG_MAP => Some(Source::ConfigMap(self.name.clone())),
+            _ => None,
+        }
     }
 
     /// What its holder is found by in a store.

@@ -22,11 +22,11 @@ pub struct Document {
 }
 
 impl Document {
-    /// Renders `run_config` with the chain that every proxy has and what the guards add.
-    pub fn of(mut run_config: RunConfig, guards: &Guards) -> Self {
+    /// Renders `run_config` with the chain that every proxy has and what the guards of the workload at `url` add.
+    pub fn of(mut run_config: RunConfig, guards: &Guards, url: &str) -> Self {
         let limit = Some(run_config.max_request_body_size).filter(|bytes| *bytes > 0);
         run_config.middleware_configs = chain::default_chain(limit);
-        guards.enforce(&mut run_config);
+        guards.enforce(url, &mut run_config);
         chain::sort(&mut run_config.middleware_configs);
         let text = run_config.to_json();
         let checksum = digest(text.as_bytes());

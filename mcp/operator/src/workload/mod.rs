@@ -21,7 +21,7 @@ use portcullis::controller::{Conditions, PlannedEvent};
 
 use crate::{
     guards::{Asked, Guards},
-    reference::Secrets,
+    reference::Data,
     settings::Settings,
     subject::Subject,
 };
@@ -56,7 +56,7 @@ pub trait Workload: Subject {
     fn restart(&self) -> Option<Restart>;
 
     /// Checks what is particular to the kind, before anything is rendered.
-    fn check(&self, secrets: &Secrets, findings: &mut Findings<'_>);
+    fn check(&self, data: &Data, findings: &mut Findings<'_>);
 
     /// The children in the order of their needs.
     fn render(&self, rendering: &Rendering<'_>) -> Vec<Child>;
@@ -116,8 +116,8 @@ pub struct Block {
 pub struct Rendering<'a> {
     /// The guards, all of them usable.
     pub guards: &'a Guards,
-    /// The Secrets that it refers to.
-    pub secrets: &'a Secrets,
+    /// The Secrets and ConfigMaps that it and its guards refer to.
+    pub data: &'a Data,
     /// What the operator was started with.
     pub settings: &'a Settings,
 }

@@ -13,16 +13,16 @@ use super::{
     status::{self, Phase, Previous, Report, State},
 };
 use crate::{
-    guards::{Configs, Guards, InForce, OUTDATED, Standing, belongs_to},
-    reference::Secrets,
+    guards::{Configs, GuardCondition, Guards, InForce, OUTDATED, Standing, belongs_to},
+    reference::Data,
     settings::Settings,
 };
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
 
-/// Condition: the operator can read the Secrets that are referred to. Present only while it cannot.
-const SECRETS_READABLE: &str = "SecretsReadable";
+/// Condition: the operator can read the Secrets and ConfigMaps that are referred to. Present only while it cannot.
+const DATA_READABLE: &str = "SecretsReadable";
 
 /// Everything [`plan_workload`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +31,9 @@ pub struct Inputs<'a, W> {
     pub workload: &'a W,
     /// The configurations that it refers to and that exist.
     pub configs: &'a Configs,
-    /// The Secrets that it and those refer to and that exist.
-    pub secrets: &'a Secrets,
-    /// Why a Secret among those cannot be read, if one cannot.
+    /// The Secrets and ConfigMaps that it and those refer to and that exist.
+    pub data: &'a Data,
+    /// Why one of those cannot be read, if one cannot.
     pub unreadable: Option<&'a str>,
     /// The live proxy Deployment.
     pub deployment: Option<&'a Deployment>,
@@ -75,17 +75,17 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let conditions = Conditions::after(previous.conditions, metadata.generation, inputs.now);
     let mut findings = Findings { conditions, blocks: Vec::new() };
     if let Some(problem) = inputs.unreadable {
-        // Said first: what the rest says of Secrets is not known to be so.
-        findings.block(SECRETS_READABLE, "SecretNotReadable", problem.to_owned());
+        // Said first: what the rest says of these is not known to be so.
+        findings.block(DATA_READABLE, "SecretNotReadable", problem.to_owned());
     }
 
-    let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.secrets, inputs.settings);
+    let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.data, inputs.settings);
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) =
         inputs.pods.iter().partition(|pod| belongs_to(pod, metadata.name.as_deref().unwrap_or_default()));
     let (serving, foreign) = (status::serving(&own), status::serving(&foreign).len());
     let in_force = guards.in_force(inputs.deployment, &serving, foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
-    workload.check(inputs.secrets, &mut findings);
+    workload.check(inputs.data, &mut findings);
 
     let standing = guards.standing(inputs.deployment, inputs.pods);
     let (children, absent, mut state) = match findings.blocks.first() {
@@ -177,19 +177,19 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
         // Said first: nothing else about the workload matters more.
         findings.block(GUARDS_ENFORCED, "GuardNotBuilt", message);
     }
-    for (condition, usable, reason, message) in guards.conditions() {
-        if usable {
-            findings.conditions.set(condition, true, reason, message);
+    for GuardCondition { type_, good, reason, message } in guards.conditions() {
+        if *good {
+            findings.conditions.set(type_, true, reason, message.clone());
         } else {
-            findings.block(condition, reason, message);
+            findings.block(type_, reason, message.clone());
         }
     }
 }
 
 /// The children, and what must not be beside them.
 fn render<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> (Vec<Child>, Vec<ChildRef>) {
-    let Inputs { workload, secrets, settings, .. } = *inputs;
-    let mut children = workload.render(&Rendering { guards, secrets, settings });
+    let Inputs { workload, data, settings, .. } = *inputs;
+    let mut children = workload.render(&Rendering { guards, data, settings });
     // A rolling update keeps old pods until new ones are ready, however long that takes. Where the old ones have to go
     // first, the next plan makes the Deployment anew.
     if standing == Standing::Missing || wants_immediate_restart(inputs) {

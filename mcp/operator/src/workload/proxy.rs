@@ -29,7 +29,10 @@ use super::{
     names,
     owner::{Owner, merged, some},
 };
-use crate::{guards::Guards, reference::SecretFile};
+use crate::{
+    guards::Guards,
+    reference::{Data, MountedFile, SecretVariable},
+};
 
 /// Name of the port that the probes and the Service use.
 const PORT_NAME: &str = "http";
@@ -57,7 +60,7 @@ pub struct Proxy<'a> {
     pub resources: Option<ResourceRequirements>,
     /// ServiceAccount of its pods.
     pub account: String,
-    /// Whether it speaks to the Kubernetes API. One that does not carries no token for it.
+    /// Whether it speaks to the Kubernetes API. One that does not, and has no guard that does, carries no token for it.
     pub needs_api: bool,
     /// Secrets that its image is pulled with.
     pub pull_secrets: Option<Vec<LocalObjectReference>>,
@@ -69,7 +72,7 @@ pub struct Proxy<'a> {
 
 impl Proxy<'_> {
     /// The Deployment of a proxy started with this document, behind these guards.
-    pub fn deployment(&self, guards: &Guards, document: &Document) -> Child {
+    pub fn deployment(&self, guards: &Guards, data: &Data, document: &Document) -> Child {
         let name = self.owner.name;
         let overrides = self.deployment_overrides();
         let labels = names::proxy_labels(self.app, name);
@@ -90,7 +93,7 @@ impl Proxy<'_> {
             metadata: Some(ObjectMeta {
                 labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
                 annotations: some(merged(
-                    self.template_annotations(guards, document),
+                    self.template_annotations(guards, data, document),
                     Some(&user(pods.and_then(|pods| pods.annotations.as_ref()))),
                 )),
                 ..ObjectMeta::default()
@@ -133,11 +136,14 @@ impl Proxy<'_> {
         self.overrides?.proxy_deployment.as_ref()
     }
 
-    fn template_annotations(&self, guards: &Guards, document: &Document) -> BTreeMap<String, String> {
+    fn template_annotations(&self, guards: &Guards, data: &Data, document: &Document) -> BTreeMap<String, String> {
         let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
         let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
+        let variables = guards.variables();
+        let secrets = data.checksum(variables.iter().map(|it| (&*it.secret, &*it.key)));
+        let secrets = secrets.map(|checksum| (annotation::SECRETS_CHECKSUM.to_owned(), checksum));
         let guards = guards.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
-        [Some(checksum), restart, guards].into_iter().flatten().collect()
+        [Some(checksum), restart, secrets, guards].into_iter().flatten().collect()
     }
 
     fn pod(&self, guards: &Guards) -> PodSpec {
@@ -146,7 +152,7 @@ impl Proxy<'_> {
             name: "toolhive".to_owned(),
             image: Some(self.image.to_owned()),
             args: Some(self.args.clone()),
-            env: Some(with_checksum(self.env.clone())),
+            env: Some(with_checksum(with_secrets(self.env.clone(), &guards.variables()))),
             ports: Some(vec![ContainerPort {
                 name: Some(PORT_NAME.to_owned()),
                 container_port: self.port,
@@ -166,7 +172,7 @@ impl Proxy<'_> {
             containers: vec![container],
             volumes: Some(volumes),
             service_account_name: Some(self.account.clone()),
-            automount_service_account_token: if self.needs_api { None } else { Some(false) },
+            automount_service_account_token: if self.needs_api || guards.need_account() { None } else { Some(false) },
             image_pull_secrets: self.pull_secrets.clone(),
             security_context: Some(pod_security()),
             termination_grace_period_seconds: Some(30),
@@ -189,9 +195,16 @@ impl Proxy<'_> {
             ..VolumeMount::default()
         };
         let mut all = vec![(volume, mount)];
-        all.extend(guards.files().into_iter().map(SecretFile::mount));
+        all.extend(guards.files().into_iter().map(MountedFile::mount));
         all
     }
+}
+
+/// Variables, and those of the guards, which no user's variable replaces.
+fn with_secrets(mut env: Vec<EnvVar>, secrets: &[&SecretVariable]) -> Vec<EnvVar> {
+    env.retain(|var| secrets.iter().all(|secret| secret.name != var.name));
+    env.extend(secrets.iter().map(|secret| secret.variable()));
+    env
 }
 
 /// Variables, and the checksum of the document that the pod was made for. The document is one ConfigMap for all pods: a

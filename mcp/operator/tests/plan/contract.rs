@@ -242,7 +242,7 @@ fn a_webhooks_secret_that_its_proxy_could_not_use_reaches_no_proxy() {
         assert!(!message.contains(value.trim()) || value.len() < 4, "{words}: no value is told");
 
         let mut world = running.clone();
-        world.secrets = with_secrets(values).secrets;
+        world.data = with_secrets(values).data;
         let plan = world.plan();
         assert!(plan.children.is_empty() && plan.absent.is_empty(), "{words}: what runs is left");
         assert!(plan.status.message.as_deref().unwrap().ends_with("what runs already is left as it is"), "{words}");

@@ -1,10 +1,7 @@
 //! Builds inputs for plans and looks into what comes out.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::{
@@ -15,7 +12,7 @@ use mcp_operator::{
     config::Config,
     digest::DigestKey,
     guards::Configs,
-    reference::{SecretValue, Secrets},
+    reference::{Data, Entry},
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Inputs, Workload as _, plan_workload},
 };
@@ -37,7 +34,7 @@ pub(crate) struct World {
     pub(crate) server: MCPServer,
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
     pub(crate) tool_config: Option<MCPToolConfig>,
-    pub(crate) secrets: Secrets,
+    pub(crate) data: Data,
     pub(crate) unreadable: Option<String>,
     pub(crate) deployment: Option<Deployment>,
     pub(crate) children: BTreeSet<ChildRef>,
@@ -62,7 +59,7 @@ impl World {
             server: serde_json::from_value(server).unwrap(),
             webhook_config: None,
             tool_config: None,
-            secrets: BTreeMap::new(),
+            data: Data::default(),
             unreadable: None,
             deployment: None,
             children: BTreeSet::new(),
@@ -103,7 +100,7 @@ impl World {
     }
 
     pub(crate) fn secret(&mut self, name: &str, key: &str, value: &str) {
-        self.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
+        self.data.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -121,7 +118,7 @@ impl World {
         let plan = plan_workload(&Inputs {
             workload: &self.server,
             configs: &configs,
-            secrets: &self.secrets,
+            data: &self.data,
             unreadable: self.unreadable.as_deref(),
             deployment: self.deployment.as_ref(),
             children: &self.children,
@@ -152,8 +149,8 @@ impl World {
 }
 
 /// What is known of this value.
-pub(crate) fn secret_value(value: &[u8]) -> SecretValue {
-    SecretValue::of(value, &DigestKey::new(b"the key of tests"))
+pub(crate) fn secret_value(value: &[u8]) -> Entry {
+    Entry::of(value, &DigestKey::new(b"the key of tests"))
 }
 
 pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {

@@ -22,8 +22,7 @@ use mcp_api::{
 
 use super::{document::workload_labels, environment, names};
 use crate::{
-    digest::digest,
-    reference::Secrets,
+    reference::Data,
     workload::{
         Child, ChildKind, Owner, names as shared, network, pod_template,
         proxy::{container_security, pod_security},
@@ -42,8 +41,9 @@ pub(super) struct Backend<'a> {
 
 impl<'a> Backend<'a> {
     /// The MCP server with the pods that follow from its spec, the user's template and the Secrets in its environment.
-    pub(super) fn of(owner: &'a Owner<'a>, spec: &'a MCPServerSpec, secrets: &Secrets) -> Self {
-        let checksum = secrets_checksum(spec, secrets);
+    pub(super) fn of(owner: &'a Owner<'a>, spec: &'a MCPServerSpec, data: &Data) -> Self {
+        let secrets = spec.secrets.iter().flatten().map(|secret| (&*secret.name, &*secret.key));
+        let checksum = data.checksum(secrets);
         let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(labels(owner, spec)),
@@ -198,18 +198,4 @@ fn labels(owner: &Owner<'_>, spec: &MCPServerSpec) -> BTreeMap<String, String> {
     let mut labels = workload_labels(owner.name, spec);
     labels.insert(label::APP.to_owned(), owner.name.to_owned());
     labels
-}
-
-/// What reaches the server as environment reaches it only in a new pod: a changed value rolls the pods.
-fn secrets_checksum(spec: &MCPServerSpec, secrets: &Secrets) -> Option<String> {
-    let wanted = spec.secrets.as_deref().filter(|wanted| !wanted.is_empty())?;
-    let mut lines: Vec<String> = wanted
-        .iter()
-        .map(|secret| {
-            let value = secrets.get(&secret.name).and_then(|keys| keys.get(&secret.key));
-            format!("{}/{}={}\n", secret.name, secret.key, value.map_or("", |value| value.digest.as_str()))
-        })
-        .collect();
-    lines.sort();
-    Some(digest(lines.concat().as_bytes()))
 }

@@ -8,7 +8,7 @@ use mcp_api::{
 use super::{fields, rules};
 use crate::{
     problem::sentences,
-    reference::{Secrets, missing_keys},
+    reference::{Data, Source},
     workload::{Findings, pod_template},
 };
 
@@ -23,7 +23,7 @@ pub(super) const TRANSPORT_UNSUPPORTED: &str = "TransportUnsupported";
 /// Condition: replicas share their sessions as asked. Present only while they cannot.
 const SESSION_STORAGE_READY: &str = "SessionStorageReady";
 
-pub(super) fn check(server: &MCPServer, secrets: &Secrets, findings: &mut Findings<'_>) {
+pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>) {
     let spec = &server.spec;
     let problems = rules::problems(server);
     if !problems.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn check(server: &MCPServer, secrets: &Secrets, findings: &mut Findin
     }
     check_pod_template(spec, findings);
     check_sessions(spec, findings);
-    check_secrets(spec, secrets, findings);
+    check_secrets(spec, data, findings);
 
     let ignored = fields::fields_without_effect(spec);
     if !ignored.is_empty() {
@@ -89,9 +89,9 @@ fn check_sessions(spec: &MCPServerSpec, findings: &mut Findings<'_>) {
     }
 }
 
-fn check_secrets(spec: &MCPServerSpec, secrets: &Secrets, findings: &mut Findings<'_>) {
-    let wanted = spec.secrets.iter().flatten().map(|secret| (&*secret.name, &*secret.key));
-    let missing = missing_keys(wanted, secrets);
+fn check_secrets(spec: &MCPServerSpec, data: &Data, findings: &mut Findings<'_>) {
+    let wanted = spec.secrets.iter().flatten();
+    let missing = data.missing(wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())));
     if !missing.is_empty() {
         let message = format!("the MCP server's pods wait for what does not exist: {}", missing.join(", "));
         findings.conditions.set(SECRET_REFS_VALIDATED, false, "SecretNotFound", message);

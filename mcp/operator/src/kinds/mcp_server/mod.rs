@@ -21,7 +21,7 @@ use portcullis::controller::{EventType, PlannedEvent};
 use crate::{
     guards::{Asked, GuardRef},
     problem::Problem,
-    reference::{Reference, Secrets},
+    reference::{Data, Reference},
     settings::Settings,
     subject::Subject,
     workload::{
@@ -143,16 +143,16 @@ impl Workload for MCPServer {
         Some(Restart { annotation: annotation::RESTARTED_AT, at: at.clone(), immediate })
     }
 
-    fn check(&self, secrets: &Secrets, findings: &mut Findings<'_>) {
-        checks::check(self, secrets, findings);
+    fn check(&self, data: &Data, findings: &mut Findings<'_>) {
+        checks::check(self, data, findings);
     }
 
     fn render(&self, rendering: &Rendering<'_>) -> Vec<Child> {
-        let Rendering { guards, secrets, settings } = *rendering;
+        let Rendering { guards, data, settings } = *rendering;
         let owner = Owner::of(self);
         let proxy = proxy_of(self, &owner, settings);
-        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards);
-        let backend = Backend::of(&owner, &self.spec, secrets);
+        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
+        let backend = Backend::of(&owner, &self.spec, data);
 
         let mut children = vec![access::account(&owner, &proxy.account, proxy.pull_secrets.clone())];
         if backend::own_account(&self.spec).is_none() {
@@ -168,7 +168,7 @@ impl Workload for MCPServer {
         // Before what it closes exists.
         children.push(backend.network_policy(Self::APP));
         children.push(backend.stateful_set());
-        children.push(proxy.deployment(guards, &document));
+        children.push(proxy.deployment(guards, data, &document));
         children
     }
 

@@ -11,7 +11,7 @@ use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParamete
 use serde_json::Map;
 
 use crate::{
-    config::{ConfigKind, ConfigReport, Words},
+    config::{ConfigKind, ConfigReport, Guarded, Words},
     problem::Problem,
     reference::{Reference, Referrer},
     settings::Settings,
@@ -72,10 +72,11 @@ impl ConfigKind for MCPToolConfig {
         // It names no Secret.
         secret_not_found: reason::TOOL_CONFIG_NOT_VALID,
         secret_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        bundle: None,
     };
     const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];
 
-    fn enforce(&self, document: &mut RunConfig) {
+    fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
         let shown = self.spec.tools_override.iter().flatten().map(|(tool, change)| {
             let change = ToolOverride {
                 name: change.name.clone().unwrap_or_default(),

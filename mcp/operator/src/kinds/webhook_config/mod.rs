@@ -14,9 +14,9 @@ use mcp_runconfig::{
 use serde_json::Map;
 
 use crate::{
-    config::{ConfigKind, ConfigReport, Words},
+    config::{ConfigKind, ConfigReport, Guarded, Words},
     problem::Problem,
-    reference::{Reference, SecretFile},
+    reference::{MountedFile, Reference},
     subject::Subject,
 };
 
@@ -42,15 +42,16 @@ impl ConfigKind for MCPWebhookConfig {
         not_valid: "WebhookConfigNotValid",
         secret_not_found: "WebhookSecretNotFound",
         secret_not_valid: "WebhookSecretNotValid",
+        bundle: None,
     };
     const ANNOTATION: Option<&'static str> = Some(annotation::WEBHOOK_CONFIG);
     const MIDDLEWARE: &'static [&'static str] = &[MUTATING, VALIDATING];
 
-    fn files(&self) -> Vec<SecretFile> {
+    fn files(&self) -> Vec<MountedFile> {
         translate::translated(&self.spec).2
     }
 
-    fn enforce(&self, document: &mut RunConfig) {
+    fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
         let (mutating, validating, _) = translate::translated(&self.spec);
         for (kind, webhooks) in [(MUTATING, &mutating), (VALIDATING, &validating)] {
             if !webhooks.is_empty() {

@@ -11,7 +11,7 @@ use mcp_runconfig::{
 use crate::{
     digest::short_hash,
     problem::Problem,
-    reference::{Content, Reference, SecretFile},
+    reference::{Content, MountedFile, Reference, Source},
 };
 
 /// Where the files of webhooks are mounted.
@@ -66,7 +66,7 @@ pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
 ///
 /// # Errors
 /// A timeout that is not a duration.
-pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<SecretFile>), String> {
+pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
     let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
         None => 0,
         Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
@@ -109,7 +109,7 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
 }
 
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
-pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<SecretFile>) {
+pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
     let mut all = Vec::new();
     let mut each = |kind: &str| -> Vec<WebhookConfig> {
         let translated = list(spec, kind).iter().filter_map(|webhook| translate(kind, webhook).ok());
@@ -138,20 +138,20 @@ pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
 
 /// A file with the upper-case identifier that ToolHive gives it, unique per webhook, purpose, Secret and key. The
 /// identifier names directory and volume.
-fn secret_file(purpose: &str, file: &'static str, content: Content, reference: &SecretKeyRef) -> SecretFile {
+fn secret_file(purpose: &str, file: &'static str, content: Content, reference: &SecretKeyRef) -> MountedFile {
     let hash = short_hash(&format!("{}/{}", reference.name, reference.key));
     let identifier: String = format!("WEBHOOK_{purpose}_{hash}")
         .to_ascii_uppercase()
         .chars()
         .map(|c| if c.is_ascii_uppercase() || c.is_ascii_digit() { c } else { '_' })
         .collect();
-    SecretFile {
-        secret: reference.name.clone(),
+    MountedFile {
+        source: Source::Secret(reference.name.clone()),
         key: reference.key.clone(),
         content,
         volume: format!("whsec-{}", short_hash(&identifier)),
         directory: format!("{ROOT}/{}", identifier.to_ascii_lowercase()),
-        file,
+        file: file.into(),
     }
 }
 

@@ -5,32 +5,32 @@
 //! guards it enforces. One function compares what is asked for with what is there ([`Guards::standing`]): where a guard
 //! is missing, old pods go before new ones come; where one has changed or is not asked for any more, the Deployment rolls.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+mod guard;
+mod live;
 
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
 };
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::names::annotation::GUARDS;
 use mcp_runconfig::RunConfig;
 
 use crate::{
-    config::{Config, ConfigKind, Words},
-    problem::sentences,
-    reference::{Reference, SecretFile, Secrets, missing_keys},
+    config::Guarded,
+    reference::{Data, MountedFile, SecretVariable},
     settings::Settings,
 };
 
+pub use guard::{Configs, GuardCondition, GuardRef};
+pub use live::{TEMPLATE_HASH, belongs_to};
+
+use guard::{Guard, State, Usable};
+use live::{Live, annotation, has_ended, parse, template};
+
 /// Reason: a pod that serves enforces an older content of a guard.
 pub const OUTDATED: &str = "PolicyOutdated";
-
-/// Label of a Deployment's pods, which ends the name of their ReplicaSet.
-pub const TEMPLATE_HASH: &str = "pod-template-hash";
-
-/// The configurations that workloads may refer to, by kind and name.
-pub type Configs = BTreeMap<(Cow<'static, str>, String), Arc<dyn Config>>;
 
 /// The guards that a spec asks for.
 #[derive(Clone, Debug, Default)]
@@ -41,46 +41,11 @@ pub struct Asked {
     pub unbuilt: Vec<&'static str>,
 }
 
-/// A reference to a configuration that guards a workload.
-#[derive(Clone, Debug)]
-pub struct GuardRef {
-    /// The field that asks for it.
-    pub field: &'static str,
-    /// The kind of the configuration.
-    pub kind: Cow<'static, str>,
-    /// Its name.
-    pub name: String,
-    words: Words,
-    annotation: Option<&'static str>,
-    middleware: &'static [&'static str],
-}
-
 /// The guards of one workload, looked up.
 #[derive(Clone, Debug)]
 pub struct Guards {
     guards: Vec<Guard>,
     unbuilt: Vec<&'static str>,
-}
-
-#[derive(Clone, Debug)]
-struct Guard {
-    asked: GuardRef,
-    state: State,
-}
-
-#[derive(Clone, Debug)]
-enum State {
-    /// It can be enforced.
-    Usable(Usable),
-    /// It cannot be enforced.
-    Unusable { reason: &'static str, message: String },
-}
-
-#[derive(Clone, Debug)]
-struct Usable {
-    config: Arc<dyn Config>,
-    hash: String,
-    files: Vec<SecretFile>,
 }
 
 /// What a proxy that exists enforces, compared with what is asked for.
@@ -107,78 +72,14 @@ pub struct InForce {
     pub reason: &'static str,
 }
 
-/// The guards of a proxy: the hash of each, where the proxy says it, by kind and name.
-type Live = BTreeMap<(String, String), Option<String>>;
-
-// === impl GuardRef ===
-
-impl GuardRef {
-    /// A reference from `field` to the configuration `name` of the kind `K`.
-    pub fn to<K: ConfigKind>(field: &'static str, name: &str) -> Self {
-        Self {
-            field,
-            kind: K::kind(&()),
-            name: name.to_owned(),
-            words: K::WORDS,
-            annotation: K::ANNOTATION,
-            middleware: K::MIDDLEWARE,
-        }
-    }
-
-    /// The same as a reference of any kind.
-    pub fn reference(&self) -> Reference {
-        Reference {
-            kind: self.kind.clone(),
-            name: self.name.clone(),
-            field: self.field.into(),
-            while_missing: "without it the server gets no proxy",
-        }
-    }
-
-    /// Whether the proxy's image can enforce it.
-    pub fn is_built(&self, settings: &Settings) -> bool {
-        settings.can_run(self.middleware)
-    }
-
-    fn id(&self) -> (String, String) {
-        (self.kind.clone().into_owned(), self.name.clone())
-    }
-
-    fn look_up(&self, configs: &Configs, secrets: &Secrets) -> State {
-        let words = &self.words;
-        let what = format!("{} {:?}", self.kind, self.name);
-        let Some(config) = configs.get(&(self.kind.clone(), self.name.clone())) else {
-            return State::Unusable { reason: words.not_found, message: format!("{what} does not exist") };
-        };
-        let problems = config.problems();
-        if !problems.is_empty() {
-            let problems = sentences(&problems);
-            return State::Unusable { reason: words.not_valid, message: format!("{what} is not valid: {problems}") };
-        }
-        let files = config.files();
-        let missing = missing_keys(files.iter().map(|file| (&*file.secret, &*file.key)), secrets);
-        if !missing.is_empty() {
-            let message = format!("{what} needs what does not exist: {}", missing.join(", "));
-            return State::Unusable { reason: words.secret_not_found, message };
-        }
-        let broken: BTreeSet<String> = files.iter().filter_map(|file| file.problem(secrets)).collect();
-        if !broken.is_empty() {
-            let broken: Vec<_> = broken.into_iter().collect();
-            let message = format!("{what} needs what cannot be used: {}", broken.join("; "));
-            return State::Unusable { reason: words.secret_not_valid, message };
-        }
-        State::Usable(Usable { hash: config.hash(), config: config.clone(), files })
-    }
-}
-
 // === impl Guards ===
 
 impl Guards {
     /// Looks up what `asked` names.
-    pub fn look_up(asked: Asked, configs: &Configs, secrets: &Secrets, settings: &Settings) -> Self {
+    pub fn look_up(asked: Asked, configs: &Configs, data: &Data, settings: &Settings) -> Self {
         let Asked { configs: asked, mut unbuilt } = asked;
         unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
-        let guards = asked.into_iter().map(|asked| Guard { state: asked.look_up(configs, secrets), asked }).collect();
+        let guards = asked.into_iter().map(|asked| asked.look_up(configs, data)).collect();
         Self { guards, unbuilt }
     }
 
@@ -187,15 +88,9 @@ impl Guards {
         &self.unbuilt
     }
 
-    /// Per guard: the type of its condition, whether it can be enforced, and why (a reason and a message).
-    pub fn conditions(&self) -> impl Iterator<Item = (&'static str, bool, &'static str, String)> {
-        self.guards.iter().map(|Guard { asked, state }| match state {
-            State::Usable(_) => {
-                let message = format!("{} {:?} is valid", asked.kind, asked.name);
-                (asked.words.condition, true, asked.words.valid, message)
-            }
-            State::Unusable { reason, message } => (asked.words.condition, false, *reason, message.clone()),
-        })
+    /// What the conditions of the workload say of each.
+    pub fn conditions(&self) -> impl Iterator<Item = &GuardCondition> {
+        self.guards.iter().flat_map(|guard| &guard.conditions)
     }
 
     /// The kinds of the configurations that guard the workload.
@@ -205,8 +100,10 @@ impl Guards {
 
     /// The annotation of a proxy made with these guards; none where there are none.
     pub fn digest(&self) -> Option<String> {
-        let mut all: Vec<String> =
-            self.usable().map(|(asked, usable)| format!("{}/{}/{}", asked.kind, asked.name, usable.hash)).collect();
+        let mut all: Vec<String> = self
+            .usable()
+            .map(|(asked, usable)| format!("{}/{}/{}", asked.kind, asked.name, asked.mark(&usable.hash)))
+            .collect();
         all.sort();
         if all.is_empty() { None } else { Some(all.join(",")) }
     }
@@ -214,21 +111,31 @@ impl Guards {
     /// The annotations of the proxy's Deployment by which older versions know its guards.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let named = self.usable().filter_map(|(asked, usable)| {
-            Some((asked.annotation?.to_owned(), format!("{}/{}", asked.name, usable.hash)))
+            Some((asked.annotation()?.to_owned(), format!("{}/{}", asked.name, usable.hash)))
         });
         named.collect()
     }
 
     /// The files that the proxy needs, in a fixed order, each once.
-    pub fn files(&self) -> Vec<&SecretFile> {
+    pub fn files(&self) -> Vec<&MountedFile> {
         let all = self.usable().flat_map(|(_, usable)| &usable.files).map(|file| (&file.directory, file));
         all.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
-    /// Puts into the proxy's document what it is to enforce.
-    pub fn enforce(&self, document: &mut RunConfig) {
-        for (_, usable) in self.usable() {
-            usable.config.enforce(document);
+    /// The variables that the proxy's process needs, in a fixed order.
+    pub fn variables(&self) -> Vec<&SecretVariable> {
+        self.usable().flat_map(|(_, usable)| &usable.variables).collect()
+    }
+
+    /// Whether the proxy needs the CA and the token of its pod's ServiceAccount.
+    pub fn need_account(&self) -> bool {
+        self.usable().any(|(_, usable)| usable.config.needs_account())
+    }
+
+    /// Puts into the document of the proxy what it is to enforce for the workload at `url`.
+    pub fn enforce(&self, url: &str, document: &mut RunConfig) {
+        for (asked, usable) in self.usable() {
+            usable.config.enforce(&Guarded { url, terms: &asked.terms }, document);
         }
     }
 
@@ -264,7 +171,7 @@ impl Guards {
             }
         }
         let unusable = self.guards.iter().find_map(|guard| match &guard.state {
-            State::Unusable { message, .. } => Some(message),
+            State::Unusable(message) => Some(message),
             State::Usable(_) => None,
         });
         let (asked, reason, message) = if of == 0 {
@@ -287,17 +194,20 @@ impl Guards {
         let guard = self.guards.iter().find(|guard| guard.asked.kind == kind)?;
         let asked = match &guard.state {
             State::Usable(usable) => Some(usable.hash.clone()),
-            State::Unusable { .. } => None,
+            State::Unusable(_) => None,
         };
         let id = guard.asked.id();
-        let live = serving.iter().map(|pod| self.of_pod(pod, deployment, false).get(&id).cloned().flatten());
+        let live = serving.iter().map(|pod| {
+            let mark = self.of_pod(pod, deployment, false).remove(&id).flatten()?;
+            Some(mark.split('/').next().unwrap_or_default().to_owned())
+        });
         live.into_iter().find(|hash| *hash != asked).unwrap_or(asked)
     }
 
     fn usable(&self) -> impl Iterator<Item = (&GuardRef, &Usable)> {
-        self.guards.iter().filter_map(|Guard { asked, state }| match state {
+        self.guards.iter().filter_map(|Guard { asked, state, .. }| match state {
             State::Usable(usable) => Some((asked, usable)),
-            State::Unusable { .. } => None,
+            State::Unusable(_) => None,
         })
     }
 
@@ -310,10 +220,12 @@ impl Guards {
         if !self.unbuilt.is_empty() {
             return Standing::Missing;
         }
-        let each = self.guards.iter().map(|Guard { asked, state }| match (state, live.get(&asked.id())) {
+        let each = self.guards.iter().map(|Guard { asked, state, .. }| match (state, live.get(&asked.id())) {
             (_, None) => Standing::Missing,
-            (State::Usable(usable), Some(hash)) if hash.as_deref() != Some(&*usable.hash) => Standing::Outdated,
-            (State::Usable(_) | State::Unusable { .. }, Some(_)) => Standing::Current,
+            (State::Usable(usable), Some(mark)) if mark.as_deref() != Some(&*asked.mark(&usable.hash)) => {
+                Standing::Outdated
+            }
+            (State::Usable(_) | State::Unusable(_), Some(_)) => Standing::Current,
         });
         each.max().unwrap_or(Standing::Current)
     }
@@ -330,41 +242,10 @@ impl Guards {
     fn before_the_digest(&self, deployment: Option<&Deployment>, with_hash: bool) -> Live {
         let Some(deployment) = deployment else { return Live::new() };
         let told = self.guards.iter().filter_map(|Guard { asked, .. }| {
-            let (name, hash) = annotation(&deployment.metadata, asked.annotation?)?.split_once('/')?;
+            let (name, hash) = annotation(&deployment.metadata, asked.annotation()?)?.split_once('/')?;
             let hash = if with_hash { Some(hash.to_owned()) } else { None };
             Some(((asked.kind.clone().into_owned(), name.to_owned()), hash))
         });
         told.collect()
     }
-}
-
-/// Whether a ReplicaSet of the Deployment of this name controls the pod: it is called `DEPLOYMENT-HASH`.
-pub fn belongs_to(pod: &Pod, deployment: &str) -> bool {
-    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
-    let set = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "ReplicaSet");
-    let hash = pod.metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
-    set.zip(hash).is_some_and(|(set, hash)| set.name.strip_prefix(deployment) == Some(&format!("-{hash}")))
-}
-
-/// Whether the pod has ended: it does not serve, and never will.
-fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Failed" | "Succeeded"))
-}
-
-fn template(deployment: &Deployment) -> Option<&str> {
-    annotation(deployment.spec.as_ref()?.template.metadata.as_ref()?, GUARDS)
-}
-
-fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-fn parse(digest: &str) -> Live {
-    let each = digest.split(',').filter_map(|guard| {
-        let mut parts = guard.splitn(3, '/');
-        let (kind, name, hash) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(((kind.to_owned(), name.to_owned()), Some(hash.to_owned())))
-    });
-    each.collect()
 }

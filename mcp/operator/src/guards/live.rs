@@ -1,0 +1,46 @@
+//! What a proxy says of its guards: in the annotation of its pods, or in those of its Deployment.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use mcp_api::names::annotation::GUARDS;
+
+/// Label of a Deployment's pods, which ends the name of their ReplicaSet.
+pub const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// The guards of a proxy: the mark of each, where the proxy says it, by kind and name.
+pub(super) type Live = BTreeMap<(String, String), Option<String>>;
+
+/// Whether a ReplicaSet of the Deployment of this name controls the pod: it is called `DEPLOYMENT-HASH`.
+pub fn belongs_to(pod: &Pod, deployment: &str) -> bool {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    let set = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "ReplicaSet");
+    let hash = pod.metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
+    set.zip(hash).is_some_and(|(set, hash)| set.name.strip_prefix(deployment) == Some(&format!("-{hash}")))
+}
+
+/// Whether the pod has ended: it does not serve, and never will.
+pub(super) fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+pub(super) fn template(deployment: &Deployment) -> Option<&str> {
+    annotation(deployment.spec.as_ref()?.template.metadata.as_ref()?, GUARDS)
+}
+
+pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+pub(super) fn parse(digest: &str) -> Live {
+    let each = digest.split(',').filter_map(|guard| {
+        let mut parts = guard.splitn(3, '/');
+        let (kind, name, mark) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(((kind.to_owned(), name.to_owned()), Some(mark.to_owned())))
+    });
+    each.collect()
+}

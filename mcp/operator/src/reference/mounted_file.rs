@@ -1,0 +1,55 @@
+//! A value of a Secret or ConfigMap as a file of the proxy.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount};
+
+use super::{Content, Source};
+
+/// A value of a Secret or ConfigMap as a file of the proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountedFile {
+    /// Where the value is.
+    pub source: Source,
+    /// The key of its data.
+    pub key: String,
+    /// What the value is used as.
+    pub content: Content,
+    /// Name of the volume.
+    pub volume: String,
+    /// Absolute path of the directory that holds this file alone.
+    pub directory: String,
+    /// Name of the file.
+    pub file: Cow<'static, str>,
+}
+
+impl MountedFile {
+    /// Absolute path of the file.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.directory, self.file)
+    }
+
+    /// Mounted as a directory of its own, never as a subPath: that is what keeps it current in a running pod.
+    pub fn mount(&self) -> (Volume, VolumeMount) {
+        let item = KeyToPath { key: self.key.clone(), path: self.file.clone().into_owned(), mode: None };
+        let items = Some(vec![item]);
+        let mut volume = Volume { name: self.volume.clone(), ..Volume::default() };
+        match &self.source {
+            Source::Secret(name) => {
+                let secret_name = Some(name.clone());
+                volume.secret = Some(SecretVolumeSource { secret_name, items, ..SecretVolumeSource::default() });
+            }
+            Source::ConfigMap(name) => {
+                let name = name.clone();
+                volume.config_map = Some(ConfigMapVolumeSource { name, items, ..ConfigMapVolumeSource::default() });
+            }
+        }
+        let mount = VolumeMount {
+            name: self.volume.clone(),
+            mount_path: self.directory.clone(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        };
+        (volume, mount)
+    }
+}
