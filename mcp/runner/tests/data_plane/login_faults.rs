@@ -101,6 +101,29 @@ async fn the_proxys_own_token_is_read_again_when_kubelet_replaces_it() {
 }
 
 #[tokio::test]
+async fn an_edit_of_the_authority_reaches_a_running_proxy() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("ca.crt");
+    let signer = Signer::ec("a");
+    let mut issuer = Issuer::stopped(vec![signer.clone()]);
+    std::fs::write(&file, issuer.secure()).unwrap();
+    issuer.up().await;
+    let server = Server::go().await;
+    let runner = Runner::login(&server.url(), &issuer.login(&json!({"CACertPath": file}))).await;
+    assert_eq!(with(&runner, &signer.sign("ES256", &issuer.claims("alice"))).await, 200);
+    issuer.down().await;
+    let other = issuer.secure();
+    issuer.up().await;
+    let next = Signer::ec("b");
+    issuer.state().keys.push(next.clone());
+    let token = next.sign("ES256", &issuer.claims("alice"));
+    assert_eq!(with(&runner, &token).await, 401, "it is not trusted");
+    std::fs::write(&file, other).unwrap();
+    eventually("the new authority to be trusted", || async { (with(&runner, &token).await == 200).then_some(()) })
+        .await;
+}
+
+#[tokio::test]
 async fn a_provider_where_nobody_may_call_is_not_called() {
     let signer = Signer::ec("a");
     let issuer = Issuer::start(vec![signer.clone()]).await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,9 +18,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::{Ca, CertificateParams, Usage};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
 use super::{eventually, free_address};
 
@@ -56,9 +62,11 @@ pub(crate) struct State {
     pub(crate) asked: Vec<Asked>,
 }
 
-/// The provider. Its issuer is `http://<address>/realm`.
+/// The provider. Its issuer is `<scheme>://<address>/realm`.
 pub(crate) struct Issuer {
     pub(crate) address: SocketAddr,
+    /// `None`: it speaks plain HTTP.
+    tls: Option<TlsAcceptor>,
     state: Arc<Mutex<State>>,
     running: Option<AbortHandle>,
 }
@@ -142,18 +150,52 @@ impl Issuer {
     /// One that nobody can reach yet.
     pub(crate) fn stopped(keys: Vec<Signer>) -> Self {
         let state = Arc::new(Mutex::new(State { keys, ..State::default() }));
-        Self { address: free_address(), state, running: None }
+        Self { address: free_address(), tls: None, state, running: None }
+    }
+
+    /// From its next start on it has a certificate of an authority that is made for it, which is returned as PEM.
+    pub(crate) fn secure(&mut self) -> String {
+        let now = Timestamp::now();
+        let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
+        let ca = Ca::generate("provider", from, to).unwrap();
+        let pair = ca.issue(&CertificateParams {
+            common_name: "provider",
+            organizations: &[],
+            dns_names: &[],
+            ip_addresses: &[IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            not_before: from,
+            not_after: to,
+            usage: Usage::Server,
+        });
+        let pair = pair.unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let certificate = CertificateDer::from_pem_slice(pair.cert_pem.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap();
+        let config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+        self.tls = Some(TlsAcceptor::from(Arc::new(config)));
+        ca.cert_pem().to_owned()
     }
 
     pub(crate) async fn up(&mut self) {
         let listener = eventually("the provider's port", || async { TcpListener::bind(self.address).await.ok() }).await;
-        let (address, state) = (self.address, Arc::clone(&self.state));
+        let (base, tls, state) = (self.base(), self.tls.clone(), Arc::clone(&self.state));
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let state = Arc::clone(&state);
-                let answer = service_fn(move |request| answer(Arc::clone(&state), address, request));
-                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+                let (state, base, tls) = (Arc::clone(&state), base.clone(), tls.clone());
+                let answer = service_fn(move |request| answer(Arc::clone(&state), base.clone(), request));
+                connections.spawn(async move {
+                    let http = http1::Builder::new();
+                    // Whoever does not trust it breaks off.
+                    let _ = match tls {
+                        None => http.serve_connection(TokioIo::new(stream), answer).await,
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => http.serve_connection(TokioIo::new(stream), answer).await,
+                            Err(_) => Ok(()),
+                        },
+                    };
+                });
             }
         });
         self.running = Some(task.abort_handle());
@@ -176,7 +218,11 @@ impl Issuer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/realm", self.address)
+        format!("{}/realm", self.base())
+    }
+
+    fn base(&self) -> String {
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
     }
 
     /// What tokens of `subject` for our server claim.
@@ -188,7 +234,7 @@ impl Issuer {
     /// A login that takes its tokens, with `members` over it.
     pub(crate) fn login(&self, members: &Value) -> Value {
         let mut login = json!({
-            "Issuer": self.url(), "Audience": "mcp", "InsecureAllowHTTP": true,
+            "Issuer": self.url(), "Audience": "mcp", "InsecureAllowHTTP": self.tls.is_none(),
             "ResourceURL": "https://mcp.example.com/some/mcp", "Scopes": ["openid", "mcp"],
         });
         for (name, value) in members.as_object().unwrap() {
@@ -208,7 +254,7 @@ impl Drop for Issuer {
 
 async fn answer(
     state: Arc<Mutex<State>>,
-    address: SocketAddr,
+    base: String,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
@@ -219,7 +265,6 @@ async fn answer(
     let json = match path.as_str() {
         _ if state.broken.is_some() => None,
         "/realm/.well-known/openid-configuration" => {
-            let base = format!("http://{address}");
             Some(json!({"issuer": format!("{base}/realm"), "jwks_uri": format!("{base}/keys")}))
         }
         "/keys" => Some(json!({"keys": state.keys.iter().map(Signer::jwk).collect::<Vec<_>>()})),
