@@ -45,7 +45,7 @@ mod tests {
             (&["bEARER  a "], Ok("a")),
         ] {
             let values = values.iter().map(|value| (AUTHORIZATION, HeaderValue::from_str(value).unwrap()));
-            assert_eq!(token(&HeaderMap::from_iter(values)), expected);
+            assert_eq!(token(&values.collect::<HeaderMap>()), expected);
         }
         let opaque = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_bytes(b"Bearer \xff").unwrap())]);
         assert_eq!(token(&opaque), Err(Refusal::NotBearer));

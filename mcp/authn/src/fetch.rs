@@ -95,7 +95,7 @@ impl Fetcher {
     /// Gets the document at `url`.
     pub(crate) async fn get(&self, url: &Uri) -> Result<Response<Bytes>, FetchError> {
         let client = self.client(url).map_err(|error| FetchError::new(url, error.to_string()))?;
-        let headers = self.headers(self.token()?);
+        let headers = headers(self.token()?);
         let mut path = path_of(url);
         for _ in 0..=MAX_REDIRECTS {
             let answer = client.get(path.clone(), headers.clone(), LIMITS).await;
@@ -120,7 +120,7 @@ impl Fetcher {
     ) -> Result<Bytes, FetchError> {
         let client = self.client(url).map_err(|error| FetchError::new(url, error.to_string()))?;
         let authorization = if authorization.is_some() { authorization } else { self.token()? };
-        let mut headers = self.headers(authorization);
+        let mut headers = headers(authorization);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         let answer = client.post(headers, form.into(), LIMITS).await;
         let answer = answer.map_err(|error| FetchError::new(url, error.to_string()))?;
@@ -128,12 +128,6 @@ impl Fetcher {
             StatusCode::OK => Ok(answer.into_body()),
             status => Err(FetchError::new(url, format!("answered {status}"))),
         }
-    }
-
-    fn headers(&self, authorization: Option<HeaderValue>) -> HeaderMap {
-        let agent = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
-        let headers = [(ACCEPT, HeaderValue::from_static("application/json")), (USER_AGENT, agent)];
-        headers.into_iter().chain(authorization.map(|value| (AUTHORIZATION, value))).collect()
     }
 
     /// The bearer token that the file holds now: kubelet replaces it long before it expires.
@@ -151,6 +145,12 @@ impl Fetcher {
         value.set_sensitive(true);
         Ok(Some(value))
     }
+}
+
+fn headers(authorization: Option<HeaderValue>) -> HeaderMap {
+    let agent = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
+    let headers = [(ACCEPT, HeaderValue::from_static("application/json")), (USER_AGENT, agent)];
+    headers.into_iter().chain(authorization.map(|value| (AUTHORIZATION, value))).collect()
 }
 
 fn origin(url: &Uri) -> String {

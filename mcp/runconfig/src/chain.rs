@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 pub use crate::auth::AUTH;
-use crate::{HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
+use crate::{AuthParameters, HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
 
 /// `type` of the check for which web pages a request may come.
 pub const ORIGIN: &str = "origin";
@@ -99,6 +99,14 @@ pub fn default_chain(max_bytes: Option<u64>) -> Vec<MiddlewareConfig> {
         MiddlewareConfig::new(PARSER, json!({})),
         MiddlewareConfig::new(RECOVERY, Value::Null),
     ]
+}
+
+impl AuthParameters {
+    /// The entry of the chain.
+    pub fn middleware(&self) -> MiddlewareConfig {
+        // Strings and maps with string keys always serialize; null would ask for no login.
+        MiddlewareConfig::new(AUTH, serde_json::to_value(self).unwrap_or(Value::Bool(false)))
+    }
 }
 
 impl ToolFilterParameters {
