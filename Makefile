@@ -1,11 +1,11 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint generate docs fuzz bench control-plane cert-manager mcp-servers
+.PHONY: help demo test lint generate docs fuzz bench control-plane cert-manager mcp-servers identity-providers
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Start with 'make demo'. It needs Rust, Go, a C compiler and make; no cluster. 'CLUSTER=current make demo' is a guest in yours."
 
@@ -16,6 +16,7 @@ demo: ## Both gates at work, start to end, on a control plane of its own; CLUSTE
 	@CLUSTER="$(CLUSTER)" hack/prerequisites.sh demo
 	@test "$(CLUSTER)" = current || hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
+	@hack/identity-providers/build.sh go
 	cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins
 	@"$${CARGO_TARGET_DIR:-target}/debug/demo" "$(CLUSTER)"
 
@@ -24,6 +25,7 @@ test: ## Every test: unit, control plane, data plane, end to end
 	@hack/control-plane/build.sh
 	@hack/cert-manager/build.sh
 	@hack/mcp-servers/build.sh all
+	@hack/identity-providers/build.sh all
 	cargo build --workspace --bins
 	cargo test --workspace --no-fail-fast
 
@@ -74,3 +76,7 @@ cert-manager: ## Build the real cert-manager that the tests run, once per machin
 mcp-servers: ## Fetch and build the real MCP servers and clients that the tests use
 	@hack/prerequisites.sh mcp-servers
 	@hack/mcp-servers/build.sh all
+
+identity-providers: ## Fetch and build the real identity providers that the tests use
+	@hack/prerequisites.sh identity-providers
+	@hack/identity-providers/build.sh all

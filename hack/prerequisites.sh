@@ -21,21 +21,23 @@ version() { # the first dotted number that a command prints
 }
 
 case $target in
-control-plane | cert-manager | mcp-servers) ;;
+control-plane | cert-manager | mcp-servers | identity-providers) ;;
 *)
     need cargo 1.95 "$(version cargo --version)" "Install Rust with rustup; rust-toolchain.toml names the toolchain."
     need cc "" "" "Install a C compiler: on Debian 'apt-get install gcc'."
     ;;
 esac
 case $target in
-demo | test | bench | control-plane | cert-manager | mcp-servers)
-    need go 1.26 "$(version go version)" "It builds the test control plane, cert-manager and a real MCP server. Install Go 1.26 from your distribution or go.dev."
+demo | test | bench | control-plane | cert-manager | mcp-servers | identity-providers)
+    need go 1.26 "$(version go version)" "It builds the test control plane, cert-manager, a real MCP server and a real identity provider. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
-if [ "$target" = test ] || [ "$target" = mcp-servers ]; then
-    need node 20 "$(version node --version)" "It runs the second real MCP server and client. Install Node.js 20 or newer."
+case $target in
+test | mcp-servers | identity-providers)
+    need node 20 "$(version node --version)" "It runs the second real MCP server and client, and the second identity provider. Install Node.js 20 or newer."
     need npm 10 "$(version npm --version)" "It comes with Node.js."
-fi
+    ;;
+esac
 configured() { # whether there is something that names a cluster, where kubectl looks for it
     files=${KUBECONFIG:-${HOME:-}/.kube/config}
     while [ -n "$files" ]; do

@@ -47,6 +47,8 @@ pub mod label {
     pub const APP_MCP_SERVER: &str = "mcpserver";
     /// The value of [`APP`] and [`APP_NAME`] for an MCPRemoteProxy's proxy.
     pub const APP_MCP_REMOTE_PROXY: &str = "mcpremoteproxy";
+    /// The value of [`APP`] and [`APP_NAME`] for a VirtualMCPServer.
+    pub const APP_VIRTUAL_MCP_SERVER: &str = "virtualmcpserver";
 }
 
 /// Annotations of the objects made for a workload, and those that users put on a workload.
@@ -91,6 +93,20 @@ pub mod condition {
     pub const SESSION_STORAGE_WARNING: &str = "SessionStorageWarning";
     /// MCPRemoteProxy: the spec keeps the rules, and the Secrets that it names exist.
     pub const CONFIGURATION_VALID: &str = "ConfigurationValid";
+    /// VirtualMCPServer: `spec.groupRef` can be used.
+    pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
+    /// VirtualMCPServer: `spec.telemetryConfigRef` can be used.
+    pub const TELEMETRY_CONFIG_REF_VALIDATED: &str = "TelemetryConfigRefValidated";
+    /// VirtualMCPServer: `spec.incomingAuth.authzConfigRef` can be used.
+    pub const AUTHZ_CONFIG_REF_VALIDATED: &str = "AuthzConfigRefValidated";
+    /// VirtualMCPServer: every MCPExternalAuthConfig in `spec.outgoingAuth` can be used.
+    pub const EXTERNAL_AUTH_CONFIG_VALIDATED: &str = "ExternalAuthConfigValidated";
+    /// VirtualMCPServer: `spec.config.compositeToolRefs` can be used.
+    pub const COMPOSITE_TOOL_REFS_VALIDATED: &str = "CompositeToolRefsValidated";
+    /// VirtualMCPServer: `spec.embeddingServerRef` can be used.
+    pub const EMBEDDING_SERVER_READY: &str = "EmbeddingServerReady";
+    /// VirtualMCPServer: the policies in `spec.incomingAuth.authzConfig` can be read.
+    pub const AUTH_CONFIGURED: &str = "AuthConfigured";
     /// Configuration kinds: the spec can be used.
     pub const VALID: &str = "Valid";
     /// Configuration kinds: `True` means that a deletion waits for the objects that refer to this one.
@@ -149,6 +165,14 @@ pub mod reason {
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
     /// `Valid=False` of an MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
+    /// `Ready=False` of a VirtualMCPServer: this version makes no Deployment for it.
+    pub const DEPLOYMENT_NOT_BUILT: &str = "DeploymentNotBuilt";
+    /// A reference to an object of a kind that this version does not have.
+    pub const KIND_NOT_BUILT: &str = "KindNotBuilt";
+    /// `AuthConfigured=True`.
+    pub const AUTH_VALID: &str = "AuthValid";
+    /// `AuthConfigured=False`: no such ConfigMap, or no such key in it.
+    pub const AUTHZ_CONFIG_MAP_NOT_FOUND: &str = "AuthzConfigMapNotFound";
     /// `DeletionBlocked=True`.
     pub const REFERENCED_BY_WORKLOADS: &str = "ReferencedByWorkloads";
 }

@@ -8,6 +8,7 @@
 //!   only place where desired state is derived;
 //! - [`guards`]: what a workload asks to stand in front of it, and what stands there;
 //! - [`kinds`]: what is particular to each kind, a folder and a line of registration each;
+//! - [`rights`]: what the accounts may do under which that happens;
 //! - [`controllers`]: what is watched and when who is planned; [`admission`]: what authors are told at `kubectl apply`.
 
 pub mod admission;
@@ -19,6 +20,7 @@ pub mod kinds;
 pub mod problem;
 pub mod reference;
 pub mod registration;
+pub mod rights;
 pub mod settings;
 pub mod subject;
 pub mod workload;

@@ -2,21 +2,13 @@
 
 use mcp_runconfig::endpoint::IpNet;
 use portcullis::controller::Namespaces;
-use portcullis::manifest::{Access, Grant};
+use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts};
 
-use crate::{admission::Admission, controllers::Controllers, kinds, settings::Settings};
+use crate::{admission::Admission, controllers::Controllers, kinds, rights, settings::Settings};
 
 /// Name of the operator, and of what it installs.
 pub const NAME: &str = "mcp-operator";
-
-/// What workloads are made of, by group.
-const CHILDREN: [(&str, &[&str]); 4] = [
-    ("", &["configmaps", "services", "serviceaccounts"]),
-    ("apps", &["deployments", "statefulsets"]),
-    ("networking.k8s.io", &["networkpolicies"]),
-    ("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
-];
 
 /// Flags of this operator, beside those of every operator.
 #[derive(clap::Args, Clone, Debug)]
@@ -71,36 +63,20 @@ pub fn operator() -> Operator<Args> {
             let watching = watching.clone();
             async move { watching.watch(runtime).await }
         });
-        Ok(parts.controller("mcp", writes(), move |runtime| {
+        // Each kind has a controller of its own, and that an account of its own.
+        Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
             let controllers = controllers.clone();
-            async move { controllers.work(runtime).await }
+            parts.controller(&kind.to_lowercase(), access, move |runtime| {
+                let (controllers, kind) = (controllers.clone(), kind.clone());
+                async move { controllers.work(&kind, runtime).await }
+            })
         }))
     })
 }
 
-/// What the stores are filled from, in every replica. Secrets are watched by their metadata.
+/// What the stores are filled from, in every replica.
 fn reads() -> Vec<Grant> {
-    let watch = |group, resources: &[&'static str]| Grant::new(group, resources, &["list", "watch"]);
-    let mut grants = kinds::all().reads();
-    grants.extend(CHILDREN.map(|(group, resources)| watch(group, resources)));
-    grants.extend([watch("", &["secrets"]), watch("", &["pods"])]);
-    grants
-}
-
-/// What the controllers do beside that, and nothing else.
-fn writes() -> Access {
-    let mut grants = kinds::all().writes();
-    grants.extend(CHILDREN.map(|(group, resources)| Grant::new(group, resources, &["create", "patch", "delete"])));
-    grants.extend([
-        // What workloads and configurations refer to is read for its digest, and whether it can be used.
-        Grant::new("", &["secrets", "configmaps"], &["get"]),
-        // Held only because nobody can grant what they do not hold: the proxy of a stdio server attaches to its pod.
-        Grant::new("", &["pods/attach"], &["get", "create"]),
-        Grant::new("events.k8s.io", &["events"], &["create"]),
-    ]);
-    // The key of the digests of Secrets. What is created has no name yet that a role could be narrowed to.
-    let key = Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]);
-    Access::from(grants).in_own_namespace([Grant::new("", &["secrets"], &["create"]), key])
+    [kinds::all().reads(), rights::watches()].concat()
 }
 
 fn words(list: &str) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::{MiddlewareConfig, Parameters, ParseError, members::Members};
+use crate::{Parameters, ParseError, members::Members};
 
 /// `type` of the middleware that says who calls.
 pub const AUTH: &str = "auth";
@@ -60,14 +60,6 @@ pub struct OidcConfig {
     /// Members this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
-}
-
-impl AuthParameters {
-    /// The entry of the chain.
-    pub fn middleware(&self) -> MiddlewareConfig {
-        // Strings and maps with string keys always serialize; null would ask for no login.
-        MiddlewareConfig::new(AUTH, serde_json::to_value(self).unwrap_or(Value::Bool(false)))
-    }
 }
 
 impl Parameters for AuthParameters {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 pub use crate::auth::AUTH;
-use crate::{MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
+use crate::{AuthParameters, HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
 
 /// `type` of the check for which web pages a request may come.
 pub const ORIGIN: &str = "origin";
@@ -101,6 +101,14 @@ pub fn default_chain(max_bytes: Option<u64>) -> Vec<MiddlewareConfig> {
     ]
 }
 
+impl AuthParameters {
+    /// The entry of the chain.
+    pub fn middleware(&self) -> MiddlewareConfig {
+        // Strings and maps with string keys always serialize; null would ask for no login.
+        MiddlewareConfig::new(AUTH, serde_json::to_value(self).unwrap_or(Value::Bool(false)))
+    }
+}
+
 impl ToolFilterParameters {
     /// The entries of the chain, which stand next to each other between `auth` and `mcp-parser`. None when these
     /// parameters ask for nothing.
@@ -111,6 +119,14 @@ impl ToolFilterParameters {
         // Strings and maps with string keys always serialize.
         let parameters = serde_json::to_value(self).unwrap_or_default();
         [TOOL_FILTER, TOOL_CALL_FILTER].map(|kind| MiddlewareConfig::new(kind, parameters.clone())).into()
+    }
+}
+
+impl HeaderForward {
+    /// The entry that an operator writes into the chain: it has the values that are no secrets, and is left out where there are none.
+    pub fn middleware(&self) -> Option<MiddlewareConfig> {
+        let headers = &self.add_plaintext_headers;
+        (!headers.is_empty()).then(|| MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": headers})))
     }
 }
 

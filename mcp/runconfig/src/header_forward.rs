@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::chain::HEADER_FORWARD;
 use crate::members::Members;
-use crate::{MiddlewareConfig, Parameters, ParseError};
+use crate::{Parameters, ParseError};
 
 /// Headers of a connection, headers that say who calls (toolhive-runner §2.19, toolhive-0.63 §4.3), and the two by which MCP
 /// knows a client's session: added to each request, one would stand for every client.
@@ -58,12 +57,6 @@ impl HeaderForward {
             add_headers_from_secret: members.string_map("add_headers_from_secret")?,
             extra: members.rest(),
         })
-    }
-
-    /// The entry that an operator writes into the chain: it has the values that are no secrets, and is left out where there are none.
-    pub fn middleware(&self) -> Option<MiddlewareConfig> {
-        let headers = &self.add_plaintext_headers;
-        (!headers.is_empty()).then(|| MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": headers})))
     }
 }
 

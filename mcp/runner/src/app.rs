@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
 use mcp_transport::{Transport, names_hop_by_hop_only, refuse_method};
@@ -21,7 +22,8 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::upload::Upload;
 
-const OAUTH_RESOURCE: &str = "/.well-known/oauth-protected-resource";
+/// Documents about the proxy; those of a server behind it are not shown (toolhive-auth §1.1).
+const DOCUMENTS: &str = "/.well-known/";
 
 /// What every request needs.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// The port of the diagnostics listener, where it alone serves `/metrics`.
     pub(crate) metrics_elsewhere: Option<u16>,
+    /// Who issues tokens for the server, where callers have to log in.
+    pub(crate) resource: Option<ProtectedResource>,
     /// Set when the proxy is to end: it is not ready, and still serves.
     pub(crate) ending: AtomicBool,
     /// Cancelled when the listener closes: streams end.
@@ -49,7 +53,7 @@ impl Handler for App {
     async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
         self.metrics.in_flight.inc();
         let mut serving = Serving { in_flight: self.metrics.in_flight.clone(), drain: None };
-        let mut response = if let Some(response) = self.reserved(request.method(), request.uri().path()) {
+        let mut response = if let Some(response) = self.reserved(&request) {
             response
         } else {
             let lasts = lasts(&request);
@@ -73,7 +77,7 @@ impl Handler for App {
 
     /// While all connections are at work, probes are still answered.
     async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Body>> {
-        if let Some(response) = self.reserved(request.method(), request.uri().path()) {
+        if let Some(response) = self.reserved(&request) {
             return Some(response);
         }
         discard(request.into_body()).await;
@@ -100,7 +104,8 @@ impl App {
     }
 
     /// What is served outside of the chain.
-    fn reserved(&self, method: &Method, path: &str) -> Option<Response<Body>> {
+    fn reserved<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        let (method, path) = (request.method(), request.uri().path());
         match path {
             "/health" | "/readyz" | "/metrics" if *method != Method::GET => {
                 let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
@@ -119,11 +124,16 @@ impl App {
                 ),
                 None => self.metrics(),
             }),
-            _ => {
-                let rest = path.strip_prefix(OAUTH_RESOURCE)?;
-                (rest.is_empty() || rest.starts_with('/'))
-                    .then(|| json(StatusCode::NOT_FOUND, &br#"{"error":"not_found"}"#[..]))
-            }
+            _ if path.starts_with(DOCUMENTS) => Some(self.document(method, path, request.headers())),
+            _ => None,
+        }
+    }
+
+    fn document(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response<Body> {
+        let rest = path.strip_prefix(WELL_KNOWN).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        match (&self.resource, rest) {
+            (Some(resource), Some(_)) => resource.answer(method, headers),
+            _ => json(StatusCode::NOT_FOUND, &br#"{"error":"not_found"}"#[..]),
         }
     }
 

@@ -8,7 +8,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
-    AuthParameters, HeaderForward, MiddlewareConfig, RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain,
+    AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
+    TOOL_FILTER, ToolFilterParameters, chain,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -112,6 +113,12 @@ pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry
     chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
     Ok(entries)
+}
+
+/// The login that an entry of the chain asks for.
+pub(crate) fn login(entry: &MiddlewareConfig) -> Option<OidcConfig> {
+    let parameters = || AuthParameters::read(entry.parameters.clone(), "").ok();
+    (entry.kind == chain::AUTH).then(parameters)??.oidc_config
 }
 
 fn default_chain(config: &RunConfig) -> Vec<Entry> {
@@ -348,7 +355,7 @@ mod tests {
             let entries = middleware(&parse(&members), false).unwrap();
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
-            let error = mcp_gate::registry().build_entries(&entries, &settings).unwrap_err();
+            let error = crate::registry::registry(None).build_entries(&entries, &settings).unwrap_err();
             assert_eq!(error.field, field, "{members}: {error}");
         }
     }

@@ -1,7 +1,7 @@
 //! The proxy beside one MCP server: reads its RunConfig, builds the request gate it asks for, listens, drains.
 //!
 //! The binary is a thin shell over [`run`]. What it serves outside of the gate: `/health`, `/readyz`, `/metrics` and
-//! `/.well-known/oauth-protected-resource`; everything else passes the middleware chain and then the transport.
+//! `/.well-known/`; everything else passes the middleware chain and then the transport.
 
 mod app;
 mod backend;
@@ -11,6 +11,7 @@ mod error;
 mod health;
 mod metrics;
 mod options;
+mod registry;
 mod run;
 mod upload;
 

@@ -1,6 +1,7 @@
 //! What the command line and the environment say.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -151,7 +152,7 @@ fn drain_delay(text: &str) -> Result<Duration, String> {
 }
 
 /// The environment variables that matter.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Environment {
     /// `TOOLHIVE_DEBUG`.
     pub debug: bool,
@@ -169,10 +170,19 @@ pub struct Environment {
     pub json_logs: bool,
     /// `USER`: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
+    /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
+    pub oidc_client_secret: Option<String>,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
     pub run_config_checksum: Option<String>,
     /// `RUST_LOG`: a filter in the syntax of tracing-subscriber.
     pub log_filter: Option<String>,
+}
+
+/// One of them is a secret.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
 }
 
 impl Environment {
@@ -193,6 +203,7 @@ impl Environment {
             secrets: is("TOOLHIVE_SECRETS_PROVIDER", "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
+            oidc_client_secret: text("TOOLHIVE_OIDC_CLIENT_SECRET"),
             run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
             log_filter: text("RUST_LOG"),
         }

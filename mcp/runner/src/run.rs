@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use mcp_authn::ProtectedResource;
 use mcp_middleware::ProxySettings;
 use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,11 +15,12 @@ use tracing_subscriber::EnvFilter;
 use crate::RunError;
 use crate::app::App;
 use crate::backend::plan;
-use crate::config::{load, middleware};
+use crate::config::{load, login, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
+use crate::registry::registry;
 
 /// More threads than this would outrun any MCP server: each passes some 20,000 calls a second on.
 const MAX_WORKERS: usize = 8;
@@ -71,7 +73,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             exempt_endpoints: options.allow_endpoint_cidr.clone(),
             secrets: environment.secrets.clone(),
         };
-        let chain = mcp_gate::registry()
+        let login = entries.iter().find_map(|entry| login(&entry.config));
+        let chain = registry(environment.oidc_client_secret.clone())
             .build_entries(&entries, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, &settings.provider)?;
@@ -93,6 +96,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             health,
             metrics: Metrics::new(server.connections()),
             metrics_elsewhere,
+            resource: login.as_ref().map(ProtectedResource::of),
             ending: AtomicBool::new(false),
             drain: CancellationToken::new(),
         });

@@ -81,7 +81,9 @@ fn chain() -> Chain {
     let configs = configs.map(|(kind, parameters)| MiddlewareConfig::new(kind, parameters));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ProxySettings::new("192.0.2.2:80".parse().unwrap(), provider);
-    mcp_gate::registry().build(&configs, &settings).unwrap()
+    let mut registry = mcp_gate::registry();
+    mcp_authn::register(&mut registry, None);
+    registry.build(&configs, &settings).unwrap()
 }
 
 async fn post(chain: &Chain, transport: &dyn Transport, session: Option<&str>, body: &str) -> (Response<()>, Value) {

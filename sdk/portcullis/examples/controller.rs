@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run -p portcullis --example controller -- generate crds
-//! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config
+//! cargo run -p portcullis --example controller -- generate rbac
+//! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config --namespace entity-operator-system
 //! ```
 
 use std::collections::BTreeMap;
@@ -100,7 +101,11 @@ async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
 /// Greets every entity in a ConfigMap of its name.
 async fn greet(runtime: Runtime) -> anyhow::Result<()> {
     // The watches wait for a CRD that comes later. Whoever would rather be told asks first, and ends when asked to.
-    let (entities, one) = (Api::<Entity>::all(runtime.client.clone()), ListParams::default().limit(1));
+    let (client, one) = (runtime.client.clone(), ListParams::default().limit(1));
+    let entities: Api<Entity> = match runtime.scope.restricted_to() {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    };
     let Some(found) = runtime.stop.run_until_cancelled(entities.list(&one)).await else { return Ok(()) };
     found.context("cannot list entities; is the CRD installed?")?;
     Controller::named("greeter").owns::<ConfigMap>().run(runtime, reconcile).await;

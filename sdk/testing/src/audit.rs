@@ -105,6 +105,18 @@ impl AuditLog {
         events
     }
 
+    /// Every write since `mark` by the operator whose ServiceAccount `user` is: under that, and under those of its
+    /// controllers, which are called `<user>-<controller>`.
+    ///
+    /// # Panics
+    /// When the log cannot be read, or a request is not answered within 70 s.
+    pub async fn writes_by_operator(&self, user: &str, mark: Mark) -> Vec<AuditEvent> {
+        let controllers = format!("{user}-");
+        let mut events = self.writes(mark).await;
+        events.retain(|event| event.user == user || event.user.starts_with(&controllers));
+        events
+    }
+
     /// Every write by anyone since `mark`.
     ///
     /// # Panics
@@ -190,6 +202,8 @@ struct Entry {
 
 #[derive(Deserialize)]
 struct Named {
+    /// Empty where nobody knows who asked: a 401.
+    #[serde(default)]
     username: String,
 }
 

@@ -16,6 +16,7 @@ use kube::core::ObjectMeta;
 use kube::{Api, Client};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use serde_json::Value;
 
 use crate::cluster::unique;
 use crate::credentials::write_private;
@@ -123,6 +124,42 @@ impl ControlPlane {
     /// When the rules are refused by the API server or do not come into force within 20 s.
     pub async fn client_with_rules(&self, name: &str, rules: &[PolicyRule]) -> User {
         self.user_with(name, &[Grant::ClusterRules(rules)]).await
+    }
+
+    /// The user that an operator runs as whose `generate rbac` printed these manifests: applies them as they are, and
+    /// returns when what they grant is in force. The user is the first ServiceAccount among them, which is the operator's
+    /// own, in the groups of every ServiceAccount.
+    ///
+    /// # Panics
+    /// When there is no ServiceAccount among them, the API server refuses one of them, or its rights do not come into
+    /// force within 20 s.
+    pub async fn user_of(&self, manifests: &[Value]) -> User {
+        self.apply(manifests).await;
+        let admin = self.admin();
+        let account = |object: &Value| {
+            let part = |part: &str| object[part].as_str().unwrap_or_default().to_owned();
+            (part("namespace"), part("name"))
+        };
+        let user = |(namespace, name): &(String, String)| format!("system:serviceaccount:{namespace}:{name}");
+        for binding in manifests.iter().filter(|manifest| manifest.get("roleRef").is_some()) {
+            let (role, namespace) = (&binding["roleRef"], binding["metadata"]["namespace"].as_str());
+            let same = |manifest: &&Value| {
+                manifest["kind"] == role["kind"]
+                    && manifest["metadata"]["name"] == role["name"]
+                    && manifest["metadata"]["namespace"].as_str() == namespace
+            };
+            let rules = manifests.iter().find(same).map(|role| role["rules"].clone()).unwrap_or_default();
+            let rules: Vec<PolicyRule> = made("a role", serde_json::from_value(rules));
+            for bound in binding["subjects"].as_array().into_iter().flatten() {
+                in_force(&admin, &user(&account(bound)), namespace, &rules).await;
+            }
+        }
+        let own = manifests.iter().find(|manifest| manifest["kind"] == "ServiceAccount");
+        let own = own.unwrap_or_else(|| panic!("no ServiceAccount is among {} manifests", manifests.len()));
+        let own = account(&own["metadata"]);
+        let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{}", own.0)];
+        let name = user(&own);
+        User { client: self.client_as(&name, &groups), kubeconfig: self.kubeconfig_as(&name, &groups), name }
     }
 
     pub(crate) fn try_client(&self, user: &str, groups: &[&str]) -> kube::Result<Client> {

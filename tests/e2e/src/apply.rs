@@ -57,7 +57,8 @@ fn path(object: &Value) -> Result<String> {
     let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
     let namespace = text("/metadata/namespace").map_or(String::new(), |namespace| format!("/namespaces/{namespace}"));
     // True for every kind that is applied here.
-    let plural = format!("{}s", kind.to_lowercase());
+    let singular = kind.to_lowercase();
+    let plural = singular.strip_suffix('y').map_or_else(|| format!("{singular}s"), |stem| format!("{stem}ies"));
     Ok(format!("{root}{namespace}/{plural}/{name}?fieldManager=portcullis-demo&force=true"))
 }
 

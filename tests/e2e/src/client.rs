@@ -7,6 +7,7 @@ use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, ClientConfig, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
 /// How long one call may take.
@@ -37,6 +38,15 @@ impl McpClient {
     pub async fn connect(url: &str) -> Result<Self> {
         let transport = StreamableHttpClientTransport::from_uri(url);
         let connecting = ClientConfig::default().serve(transport);
+        let service =
+            tokio::time::timeout(CALL, connecting).await.context("the MCP server did not answer in time")??;
+        Ok(Self { service })
+    }
+
+    /// Connects to `url` and shows `token` with each request.
+    pub async fn connect_as(url: &str, token: &str) -> Result<Self> {
+        let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(token);
+        let connecting = ClientConfig::default().serve(StreamableHttpClientTransport::from_config(config));
         let service =
             tokio::time::timeout(CALL, connecting).await.context("the MCP server did not answer in time")??;
         Ok(Self { service })

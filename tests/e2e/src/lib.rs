@@ -5,11 +5,13 @@
 
 pub mod apply;
 pub mod certificates;
+pub mod challenge;
 pub mod client;
 pub mod current;
 pub mod gate;
+pub mod login;
+pub mod pod;
 pub mod process;
 pub mod request_webhook;
 pub mod runner;
-pub mod secret_files;
 pub mod stage;

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use tokio::process::Command;
 
+use crate::pod::Pod;
 use crate::process::{Process, binary, everything_server};
-use crate::secret_files::write_secret_mounts;
 use crate::stage::{free_address, ready};
 
 /// The Go SDK's `everything` server over streamable HTTP.
@@ -54,8 +54,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Does for server `name` what a pod would: takes the RunConfig from its ConfigMap, byte for byte, and the Secrets that its Deployment mounts, and
-    /// starts the runner on them in front of `backend`.
+    /// Does for server `name` what a pod would: takes the RunConfig from its ConfigMap, byte for byte, and the files and variables that its Deployment
+    /// has, and starts the runner on them in front of `backend`.
     pub async fn start(
         client: &Client,
         namespace: &str,
@@ -63,27 +63,48 @@ impl Runner {
         backend: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
+        Self::start_at(client, namespace, name, Some(backend), folder).await
+    }
+
+    /// The same for the proxy of a remote server, whose address is in the RunConfig.
+    pub async fn start_remote(client: &Client, namespace: &str, name: &str, folder: &Path) -> Result<Self> {
+        Self::start_at(client, namespace, name, None, folder).await
+    }
+
+    async fn start_at(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        backend: Option<SocketAddr>,
+        folder: &Path,
+    ) -> Result<Self> {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
         let map = maps.get(&format!("{name}-runconfig")).await?;
         let document =
             map.data.as_ref().and_then(|data| data.get("runconfig.json")).context("no runconfig.json")?.clone();
         let deployment = Api::<Deployment>::namespaced(client.clone(), namespace).get(name).await?;
-        let (files, config) = (folder.join("files"), folder.join("runconfig.json"));
-        write_secret_mounts(client, &deployment, &files).await?;
+        let pod = Pod::of(client, &deployment)?;
+        let (files, config) = (folder.join(format!("{name}-files")), folder.join(format!("{name}-runconfig.json")));
+        pod.write_files(&files).await?;
         std::fs::write(&config, &document)?;
 
         let address = free_address()?;
         let mut command = Command::new(binary("mcp-runner")?);
         command.arg("run").arg("--config").arg(&config).arg("--files-root").arg(&files);
-        command.args(["--listen", &address.to_string(), "--backend", &format!("http://{backend}")]);
-        let mut process = Process::start("mcp-runner", folder, command)?;
+        // Here, unlike in a cluster, everything is on loopback.
+        command.args(["--listen", &address.to_string(), "--allow-endpoint-cidr", "127.0.0.0/8"]);
+        if let Some(backend) = backend {
+            command.args(["--backend", &format!("http://{backend}")]);
+        }
+        command.envs(pod.environment().await?);
+        let mut process = Process::start(&format!("mcp-runner-{name}"), folder, command)?;
         ready(&mut process, address, "/health").await?;
         Ok(Self { url: format!("http://{address}/mcp"), document, files, process })
     }
 
-    /// Does what the kubelet does while a pod runs: brings the files of the mounted Secrets up to date.
+    /// Does what the kubelet does while a pod runs: brings the mounted files up to date.
     pub async fn refresh_files(&self, client: &Client, deployment: &Deployment) -> Result<()> {
-        write_secret_mounts(client, deployment, &self.files).await.map(drop)
+        Pod::of(client, deployment)?.write_files(&self.files).await
     }
 
     /// What it has logged so far.

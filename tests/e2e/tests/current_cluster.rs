@@ -58,6 +58,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     for claim in [
+        "the controllers run here too, with your rights, for their ServiceAccounts cannot be had",
         "refused by an enum",
         "refused by a CEL rule",
         "refused by the operator's admission webhook",

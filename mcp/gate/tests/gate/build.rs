@@ -43,18 +43,6 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
     let pair = |certificate: &str, key: &str| tls(json!({"client_cert_path": certificate, "client_key_path": key}));
     for (entries, field, problem) in [
         (json!([{"type": "bodylimit", "parameters": {"max_bytes": "1"}}]), "[0].parameters.max_bytes", "is a string"),
-        (
-            json!([{"type": "auth", "parameters": {"oidc_config": {"Issuer": "x"}}}]),
-            "[0].parameters.oidc_config",
-            "OIDC",
-        ),
-        (json!([{"type": "auth", "parameters": {"OIDC_Config": {}}}]), "[0].parameters.oidc_config", "OIDC"),
-        (
-            json!([{"type": "auth", "parameters": {"OIDC_CONFIG": null, "oidc_config": {"Issuer": "x"}}}]),
-            "[0].parameters.oidc_config",
-            "is the same member",
-        ),
-        (json!([{"type": "auth", "parameters": []}]), "[0].parameters", "is a list"),
         (json!([{"type": "bodylimit", "parameters": {"Max_Bytes": "1"}}]), "max_bytes", "is a string"),
         (hook(json!({"hmac_secret_ref": "/"})), "webhooks[0].hmac_secret_ref", "not a regular file"),
         (json!([entry("validating-webhook", vec![webhook("https://a/", "fail", json!({}))])]), "[0].type", "parser"),

@@ -148,7 +148,9 @@ pub(crate) struct Forwarded {
 
 /// The chain of these entries.
 pub(crate) fn build(files: &Files, entries: Value) -> Result<Chain, BuildError> {
-    mcp_gate::registry().build(&configs(entries), &files.settings())
+    let mut registry = mcp_gate::registry();
+    mcp_authn::register(&mut registry, None);
+    registry.build(&configs(entries), &files.settings())
 }
 
 /// A chain in front of a backend that answers 200 `done`.

@@ -10,7 +10,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use portcullis::controller::ControllerError;
+use portcullis::{controller::ControllerError, operator::Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::Stores;
@@ -36,8 +36,12 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    pub(super) fn new(client: Client, stores: Arc<Stores>, key: DigestKey) -> Self {
-        Self { client, stores, key }
+    /// Those of the Secrets in `stores`, when the key of their digests is known; `None` when the controller has to end
+    /// before that.
+    pub(super) async fn of(runtime: &Runtime, stores: Arc<Stores>) -> Option<Self> {
+        let name = format!("{}-digest", runtime.release);
+        let key = digest_key(&runtime.client, &runtime.namespace, &name, &runtime.stop).await?;
+        Some(Self { client: runtime.client.clone(), stores, key })
     }
 
     /// The Secrets and ConfigMaps among `references` that exist: what their values are good for, and the first failure to
@@ -104,12 +108,7 @@ impl Contents {
 
 /// The key of the digests of Secret values: that of the Secret `name` in our own namespace, which is made once. Whoever
 /// loses it rolls the pods that have such a digest, once. `None` when it has to end before that is done.
-pub(super) async fn digest_key(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    stop: &CancellationToken,
-) -> Option<DigestKey> {
+async fn digest_key(client: &Client, namespace: &str, name: &str, stop: &CancellationToken) -> Option<DigestKey> {
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let mut pause = Duration::from_millis(200);
     loop {

@@ -10,9 +10,9 @@ mod traces;
 mod wake;
 mod workload;
 
-use std::{fmt::Debug, sync::Arc};
+use std::{borrow::Cow, fmt::Debug, sync::Arc};
 
-use futures::future::{join, join_all};
+use futures::future::join;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{ConfigMap, Secret, Service, ServiceAccount},
@@ -22,6 +22,7 @@ use k8s_openapi::api::{
 use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
 use portcullis::{
     controller::{Feeds, Namespaces, paged},
+    manifest::Access,
     operator::Runtime,
     webhooks::Webhooks,
 };
@@ -38,7 +39,6 @@ pub use registry::Registry;
 pub use stores::Stores;
 pub use traces::{DeploymentTrace, PodTrace, Trace};
 
-use contents::{Contents, digest_key};
 use registry::{Building, KindController, Registered};
 use wake::Wake;
 
@@ -105,23 +105,25 @@ impl Controllers {
         all.feeds.ended().await;
     }
 
-    /// Reconciles what [`watch`](Self::watch) brings until [`Runtime::stop`]: in the replica that leads. Reconciles under
-    /// way are finished.
-    pub async fn work(self, runtime: Runtime) {
+    /// The kinds, each with what its controller does beside watching.
+    pub fn kinds(&self) -> impl Iterator<Item = (Cow<'static, str>, Access)> {
+        self.kinds.iter().map(|kind| (kind.kind(), kind.access()))
+    }
+
+    /// Reconciles what [`watch`](Self::watch) brings of this kind until [`Runtime::stop`]: in the replica that leads.
+    /// Reconciles under way are finished.
+    pub async fn work(self, kind: &str, runtime: Runtime) {
         let mut watched = self.watched.subscribe();
         let begun = runtime.stop.run_until_cancelled(watched.wait_for(Option::is_some)).await;
         let Some(all) = begun.and_then(Result::ok).and_then(|all| all.clone()) else { return };
         let Watched { feeds, controllers } = &*all;
-        let name = format!("{}-digest", runtime.release);
-        let Some(key) = digest_key(&runtime.client, &runtime.namespace, &name, &runtime.stop).await else { return };
-        let contents = Contents::new(runtime.client.clone(), self.stores.clone(), key);
+        let Some(controller) = controllers.iter().find(|controller| controller.kind() == kind) else { return };
         let ready = async {
             if runtime.stop.run_until_cancelled(feeds.ready()).await == Some(true) {
-                tracing::info!("every store holds its first list; reconciling");
+                tracing::info!(kind, "every store holds its first list; reconciling");
             }
         };
-        let work = controllers.iter().map(|controller| controller.work(feeds, runtime.clone(), contents.clone()));
-        join(ready, join_all(work)).await;
+        join(ready, controller.work(feeds, runtime.clone())).await;
     }
 }
 

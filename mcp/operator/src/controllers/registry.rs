@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 use mcp_api::names::GROUP;
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
-    manifest::Grant,
+    manifest::{Access, Grant},
     operator::Runtime,
     webhooks::Webhooks,
 };
@@ -29,6 +29,7 @@ use super::{
 use crate::{
     admission::{self, Judging},
     config::ConfigKind,
+    rights,
     settings::Settings,
     subject::{self, Subject},
     workload::{ChildKind, Workload},
@@ -47,10 +48,12 @@ pub(super) trait Registered: Send + Sync {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks;
     /// Makes its controller, which does nothing yet.
     fn controller(&self, building: &Building) -> Box<dyn KindController>;
+    /// Its name.
+    fn kind(&self) -> Cow<'static, str>;
     /// Its plural.
     fn plural(&self) -> &'static str;
-    /// What the controller writes of the objects of the kind.
-    fn writes(&self) -> Vec<Grant>;
+    /// What its controller does beside watching.
+    fn access(&self) -> Access;
 }
 
 /// What controllers are made from.
@@ -69,7 +72,7 @@ pub(super) trait KindController: Send + Sync {
     /// Starts its watches.
     fn follow(&self, feeds: &Feeds);
     /// Reconciles until it has to end.
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime, contents: Contents) -> BoxFuture<'a, ()>;
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()>;
 }
 
 impl Registry {
@@ -94,11 +97,6 @@ impl Registry {
     /// What the stores hold of the kinds.
     pub fn reads(&self) -> Vec<Grant> {
         self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
-    }
-
-    /// What the controllers write of the objects of the kinds.
-    pub fn writes(&self) -> Vec<Grant> {
-        self.kinds.iter().flat_map(|kind| kind.writes()).collect()
     }
 }
 
@@ -136,22 +134,19 @@ impl<W: Workload> Registered for WorkloadKind<W> {
                 async move { cleaned.clean_up(leaving).await }
             });
         }
-        Box::new(OfWorkloads { controller, work, pods, wake: wake.clone() })
+        Box::new(OfWorkloads { controller, work, stores: stores.clone(), pods, wake: wake.clone() })
+    }
+
+    fn kind(&self) -> Cow<'static, str> {
+        W::kind(&())
     }
 
     fn plural(&self) -> &'static str {
         W::RESOURCES[0]
     }
 
-    fn writes(&self) -> Vec<Grant> {
-        let [objects, status, finalizers] = W::RESOURCES;
-        vec![
-            // Finalizers are patched on the object, status on its own. `finalizers: update` lets children name their
-            // owner as blocking its deletion, where the API server checks that.
-            Grant::new(GROUP, &[objects], &["patch"]),
-            Grant::new(GROUP, &[status], &["patch"]),
-            Grant::new(GROUP, &[finalizers], &["update"]),
-        ]
+    fn access(&self) -> Access {
+        rights::of_workloads::<W>()
     }
 }
 
@@ -159,6 +154,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
 struct OfWorkloads<W> {
     controller: Controller<W>,
     work: Arc<WorkloadController>,
+    stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
     wake: Arc<Wake>,
 }
@@ -179,9 +175,9 @@ impl<W: Workload> KindController for OfWorkloads<W> {
         feeds.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
     }
 
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime, contents: Contents) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
-            let contents = &contents;
+            let Some(contents) = &Contents::of(&runtime, self.stores.clone()).await else { return };
             self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, pass)).await;
         }
         .boxed()
@@ -215,13 +211,16 @@ impl<K: ConfigKind> Registered for Config<K> {
         Box::new(OfConfigs { controller, work })
     }
 
+    fn kind(&self) -> Cow<'static, str> {
+        K::kind(&())
+    }
+
     fn plural(&self) -> &'static str {
         K::RESOURCES[0]
     }
 
-    fn writes(&self) -> Vec<Grant> {
-        let [objects, status, _] = K::RESOURCES;
-        vec![Grant::new(GROUP, &[objects], &["patch"]), Grant::new(GROUP, &[status], &["patch"])]
+    fn access(&self) -> Access {
+        rights::of_configs::<K>()
     }
 }
 
@@ -244,7 +243,7 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
         self.controller.follow(feeds);
     }
 
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime, _: Contents) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         self.controller.work(feeds, runtime, |pass| self.work.reconcile(pass)).boxed()
     }
 }

@@ -4,11 +4,12 @@ mod mcp_server;
 mod oidc_config;
 mod remote_proxy;
 mod tool_config;
+mod virtual_mcp_server;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
 };
 
 use crate::controllers::Registry;
@@ -18,6 +19,7 @@ pub fn all() -> Registry {
     Registry::default()
         .workload::<MCPServer>()
         .workload::<MCPRemoteProxy>()
+        .workload::<VirtualMCPServer>()
         .config::<MCPOIDCConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()

@@ -5,9 +5,10 @@
 
 use k8s_openapi::api::{
     core::v1::{LocalObjectReference, ServiceAccount},
-    rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+    rbac::v1::{Role, RoleBinding, RoleRef, Subject},
 };
 use mcp_api::v1beta1::ProxyDeploymentOverrides;
+use portcullis::manifest::Grant;
 
 use super::{
     child::{Child, ChildKind},
@@ -25,19 +26,15 @@ pub fn account(owner: &Owner<'_>, name: &str, pull_secrets: Option<Vec<LocalObje
     Child::new(ChildKind::ServiceAccount, name, &account)
 }
 
+/// What [`attach_permission`] grants, of every pod.
+pub fn attach_grant() -> Grant {
+    Grant::new("", &["pods/attach"], &["get", "create"])
+}
+
 /// The Role under which the ServiceAccount of the same name attaches to `pod`, and its binding.
 pub fn attach_permission(owner: &Owner<'_>, account: &str, pod: String) -> [Child; 2] {
     let metadata = owner.metadata(account, [].into());
-    let role = Role {
-        metadata: metadata.clone(),
-        rules: Some(vec![PolicyRule {
-            api_groups: Some(vec![String::new()]),
-            resources: Some(vec!["pods/attach".to_owned()]),
-            resource_names: Some(vec![pod]),
-            verbs: vec!["get".to_owned(), "create".to_owned()],
-            ..PolicyRule::default()
-        }]),
-    };
+    let role = Role { metadata: metadata.clone(), rules: Some(vec![attach_grant().named([pod]).to_rule()]) };
     let binding = RoleBinding {
         metadata,
         role_ref: RoleRef {

@@ -80,6 +80,23 @@ impl ChildKind {
         }
     }
 
+    /// API group and plural, as rules of roles name them.
+    pub fn group_and_plural(self) -> (&'static str, &'static str) {
+        fn of<K: Resource>() -> (&'static str, &'static str) {
+            (K::GROUP, K::URL_PATH_SEGMENT)
+        }
+        match self {
+            Self::ConfigMap => of::<ConfigMap>(),
+            Self::Service => of::<Service>(),
+            Self::ServiceAccount => of::<ServiceAccount>(),
+            Self::Role => of::<Role>(),
+            Self::RoleBinding => of::<RoleBinding>(),
+            Self::NetworkPolicy => of::<NetworkPolicy>(),
+            Self::Deployment => of::<Deployment>(),
+            Self::StatefulSet => of::<StatefulSet>(),
+        }
+    }
+
     /// Group, version, kind and plural as the API server names them.
     pub fn api_resource(self) -> ApiResource {
         match self {

@@ -20,7 +20,10 @@ pub mod quantity;
 mod status;
 
 use mcp_api::names::reason;
-use portcullis::controller::{Conditions, PlannedEvent};
+use portcullis::{
+    controller::{Conditions, PlannedEvent},
+    manifest::Grant,
+};
 
 use crate::{
     guards::{Asked, Guards},
@@ -46,8 +49,21 @@ pub trait Workload: Subject {
     /// The reasons of its condition `Ready`: while that is true, and while it is false.
     const READY: [&'static str; 2] = [reason::READY, reason::NOT_READY];
 
+    /// Why this version makes no children for the kind, where it makes none: a sentence. Its guards and rules are checked
+    /// all the same.
+    const NOT_BUILT: Option<&'static str> = None;
+
     /// Types of conditions whose news are warning events.
     const WARNINGS: &'static [&'static str];
+
+    /// The kinds of children that it may have: its controller's account may write these and no others.
+    const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
+
+    /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
+    /// it.
+    fn granted() -> Vec<Grant> {
+        Vec::new()
+    }
 
     /// What its status says of a pod that will never serve, before the reason.
     fn failure() -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-use mcp_api::names::condition;
+use mcp_api::names::{condition, reason};
 use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
 
 use super::{
@@ -88,12 +88,19 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     workload.check(inputs.data, &mut findings);
 
     let standing = guards.standing(inputs.deployment, inputs.pods);
-    let (children, absent, mut state) = match findings.blocks.first() {
-        None => {
+    let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
+        (None, Some(message)) => {
+            (Vec::new(), Vec::new(), State { phase: Phase::Pending, message: message.to_owned(), ready: 0 })
+        }
+        (Some(Block { message, .. }), Some(unbuilt)) => {
+            let message = format!("{message}; {unbuilt}");
+            (Vec::new(), Vec::new(), State { phase: Phase::Failed, message, ready: 0 })
+        }
+        (None, None) => {
             let (children, absent) = render(inputs, &guards, standing);
             (children, absent, state(inputs, &own))
         }
-        Some(Block { message, .. }) => {
+        (Some(Block { message, .. }), None) => {
             let keep = standing == Standing::Current;
             let absent = if keep { Vec::new() } else { all_that_runs(workload) };
             let left = "what runs already is left as it is";
@@ -114,7 +121,11 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
     let ready = state.phase == Phase::Ready;
     let [serves, not_yet] = W::READY;
-    let ready_reason = if ready { serves } else { not_yet };
+    let ready_reason = match W::NOT_BUILT {
+        Some(_) => reason::DEPLOYMENT_NOT_BUILT,
+        None if ready => serves,
+        None => not_yet,
+    };
     findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
 
     let Findings { conditions, blocks, .. } = findings;
@@ -178,12 +189,13 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
         // Said first: nothing else about the workload matters more.
         findings.block(GUARDS_ENFORCED, "GuardNotBuilt", message);
     }
-    for GuardCondition { type_, good, reason, message } in guards.conditions() {
-        if *good {
-            findings.conditions.set(type_, true, reason, message.clone());
-        } else {
-            findings.block(type_, reason, message.clone());
-        }
+    // Of several configurations of one kind, one that cannot be used decides what their condition says.
+    let (good, bad): (Vec<_>, Vec<_>) = guards.conditions().partition(|condition| condition.good);
+    for GuardCondition { type_, reason, message, .. } in good {
+        findings.conditions.set(type_, true, reason, message.clone());
+    }
+    for GuardCondition { type_, reason, message, .. } in bad {
+        findings.block(type_, reason, message.clone());
     }
 }
 

@@ -13,6 +13,7 @@ mod deletion;
 mod oidc_config;
 mod remote_proxy;
 mod tool_config;
+mod virtual_mcp_server;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, DeleteParams, ListParams};

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use mcp_operator::workload::ChildKind;
-use portcullis_testing::{Grant, wait_until};
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, Operator, children_of, minimal, nothing_written, quiet, shipped_rules, writes},
+    support::{DEADLINE, Operator, children_of, minimal, nothing_written, quiet, user_with_less, writes},
 };
 
 /// The parts of a child that are the operator's work, and the same whenever it was made.
@@ -56,8 +56,6 @@ async fn killed_after_any_write_the_next_start_finishes_and_then_rests() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_undisturbed_one() {
     let place = Place::new("withheld").await;
-    let (everywhere, here) = shipped_rules();
-    let namespace = place.namespace();
     let withheld = [
         "serviceaccounts",
         "roles",
@@ -69,10 +67,10 @@ async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_un
         "deployments",
     ];
     for resource in withheld {
-        let rules: Vec<PolicyRule> = everywhere.iter().flat_map(|rule| without(rule.clone(), resource)).collect();
-        let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace, rules: &here }];
-        let user = place.cluster.user_with("withheld", &grants).await;
-        let operator = Operator::start(&user, namespace);
+        let home = place.cluster.namespace("withheld-home").await;
+        let user = user_with_less(place.cluster, &home, |rule| without(rule, resource)).await;
+        let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"];
+        let operator = Operator::start_with(&user, &home, &flags);
         let name = format!("no-{resource}");
         place
             .objects

@@ -1,11 +1,12 @@
 //! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
-//! rights that deploy/rbac.yaml ships.
+//! accounts and rights that it generates, which deploy/rbac.yaml ships.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test this is the failure")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod deletion;
 mod guards;
 mod interruption;
@@ -23,6 +24,7 @@ mod secrets;
 mod status;
 mod tool_config;
 mod undecodable;
+mod virtual_mcp_server;
 
 use portcullis_testing::{ControlPlane, User};
 use tokio::sync::OnceCell;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, labelled, oidc_config, quiet, remote_proxy, tool_config, webhook_config},
+    support::{DEADLINE, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, webhook_config},
 };
 
 const BETA: &str = "toolhive.stacklok.dev/v1beta1";
@@ -85,7 +85,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
         assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{}", config["kind"]);
         assert_eq!(after["status"], before["status"], "{}", config["kind"]);
     }
-    let written = place.cluster.audit().writes_by(&place.user.name, since).await;
+    let written = requests(place.cluster, &place.user, since).await;
     let to_configs: Vec<_> = written.iter().filter(|event| event.resource.ends_with("configs")).collect();
     assert!(to_configs.is_empty(), "{to_configs:?}");
 }

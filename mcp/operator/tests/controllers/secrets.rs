@@ -5,13 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use kube::{Api, api::DeleteParams};
 use mcp_operator::{digest::digest, workload::ChildKind};
-use portcullis_testing::{Grant, wait_until};
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Operator, Place,
     support::{
-        DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, quiet, ready_pods, shipped_rules,
+        DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, quiet, ready_pods, user_with_less,
         webhook_config,
     },
 };
@@ -173,18 +173,18 @@ async fn no_config_map_is_read_but_those_that_something_refers_to() {
 /// An operator that may watch these objects of the place, Secrets or ConfigMaps, and read none but its own.
 async fn blind_operator(place: &Place, objects: &'static str) -> Operator {
     let home = place.cluster.namespace("unreadable-home").await;
-    let (everywhere, here) = shipped_rules();
-    let rules: Vec<PolicyRule> = everywhere.into_iter().flat_map(|rule| without_get_of(rule, objects)).collect();
-    let grants = [Grant::ClusterRules(&rules), Grant::Rules { namespace: &home, rules: &here }];
-    let user = place.cluster.user_with("unreadable", &grants).await;
+    let user = user_with_less(place.cluster, &home, |rule| without_get_of(rule, objects)).await;
     let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0"];
     let operator = Operator::start_with(&user, &home, &flags);
     operator.reconciles().await;
     operator
 }
 
-/// The rule without the right to read these objects: one for those, one for all else.
+/// The rule without the right to read these objects, but for those that it names: one for those, one for all else.
 fn without_get_of(rule: PolicyRule, objects: &str) -> Vec<PolicyRule> {
+    if rule.resource_names.is_some() {
+        return vec![rule];
+    }
     let (those, others): (Vec<String>, Vec<String>) =
         rule.resources.clone().unwrap_or_default().into_iter().partition(|it| it == objects);
     let mut narrowed = PolicyRule { resources: Some(those), ..rule.clone() };

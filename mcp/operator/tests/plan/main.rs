@@ -24,5 +24,6 @@ mod rules;
 mod side_doors;
 mod status;
 mod tool_config;
+mod virtual_mcp_server;
 mod webhook_config;
 mod world;

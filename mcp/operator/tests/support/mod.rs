@@ -9,7 +9,9 @@ pub(crate) use objects::{
     Objects, children_of, children_of_remote, every_override, labelled, minimal, oidc_config, ready_pods,
     ready_pods_of, remote_proxy, tool_config, webhook_config,
 };
-pub(crate) use operator::{Operator, generated, nothing_written, quiet, shipped_rules, shipped_user, writes};
+pub(crate) use operator::{
+    Operator, generated, nothing_written, quiet, requests, shipped_user, user_with_less, writes,
+};
 
 use std::time::Duration;
 

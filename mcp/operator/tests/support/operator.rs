@@ -1,10 +1,9 @@
 //! The operator as a process.
 
-use std::{net::SocketAddr, path::Path, process::Stdio, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
-use portcullis_testing::{AuditEvent, ControlPlane, Grant, Mark, User, wait_until};
-use serde::de::DeserializeOwned;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use portcullis_testing::{AuditEvent, ControlPlane, Mark, User, wait_until};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -22,18 +21,24 @@ pub(crate) struct Operator {
     log: Arc<watch::Sender<String>>,
 }
 
-/// A user with the rights that deploy/rbac.yaml ships and no others: the cluster's everywhere, its own in `namespace`.
+/// The operator's ServiceAccount, with the rights that `generate rbac` writes for an operator that lives in `namespace` and
+/// no others; those of its controllers beside it. The same is committed as deploy/rbac.yaml, for its default namespace.
 pub(crate) async fn shipped_user(cluster: &ControlPlane, namespace: &str) -> User {
-    let (everywhere, here) = shipped_rules();
-    let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace, rules: &here }];
-    cluster.user_with("operator", &grants).await
+    cluster.user_of(&generated("rbac", namespace).await).await
 }
 
-/// The rules of the ClusterRole and of the Role in deploy/rbac.yaml.
-pub(crate) fn shipped_rules() -> (Vec<PolicyRule>, Vec<PolicyRule>) {
-    let everywhere: ClusterRole = shipped("rbac.yaml", "ClusterRole");
-    let here: Role = shipped("rbac.yaml", "Role");
-    (everywhere.rules.unwrap(), here.rules.unwrap())
+/// The same, for which every rule of every role became those that `change` makes of it.
+pub(crate) async fn user_with_less(
+    cluster: &ControlPlane,
+    namespace: &str,
+    change: impl Fn(PolicyRule) -> Vec<PolicyRule>,
+) -> User {
+    let mut manifests = generated("rbac", namespace).await;
+    for rules in manifests.iter_mut().filter_map(|manifest| manifest.get_mut("rules")) {
+        let shipped: Vec<PolicyRule> = serde_json::from_value(rules.take()).unwrap();
+        *rules = serde_json::to_value(shipped.into_iter().flat_map(&change).collect::<Vec<_>>()).unwrap();
+    }
+    cluster.user_of(&manifests).await
 }
 
 /// What the binary generates for an operator that lives in `namespace`.
@@ -42,15 +47,6 @@ pub(crate) async fn generated(what: &str, namespace: &str) -> Vec<Value> {
     let output = Command::new(binary).args(["generate", what, "--namespace", namespace]).output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
-}
-
-/// The object of this kind in a file of deploy/.
-fn shipped<K: DeserializeOwned>(file: &str, kind: &str) -> K {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-    let object = objects.into_iter().find(|object| object["kind"] == kind).unwrap();
-    serde_json::from_value(object).unwrap()
 }
 
 impl Operator {
@@ -146,14 +142,33 @@ impl Operator {
     }
 }
 
-/// The user's writes since `mark`, certificates and leases aside, in words.
+/// What the operator wrote since `mark` under all of its accounts, certificates, leases and tokens aside, in words.
 pub(crate) async fn writes(cluster: &ControlPlane, user: &User, mark: Mark) -> Vec<String> {
-    let events = cluster.audit().writes_by(&user.name, mark).await;
+    let events = requests(cluster, user, mark).await;
     events.iter().filter(|event| counts(event)).map(ToString::to_string).collect()
+}
+
+/// Every write since `mark` under the operator's account and those of its controllers.
+pub(crate) async fn requests(cluster: &ControlPlane, user: &User, mark: Mark) -> Vec<AuditEvent> {
+    let events = cluster.audit().writes_by_operator(&user.name, mark).await;
+    // Whatever the test is about: nobody touches a kind of ours but that kind's controller.
+    let owners = owners();
+    for event in &events {
+        let Some(kind) = owners.get(&event.resource) else { continue };
+        assert_eq!(event.user, format!("{}-{kind}", user.name), "{event}");
+    }
+    events
+}
+
+/// The controller of each kind, by the kind's plural.
+fn owners() -> BTreeMap<String, String> {
+    let names = mcp_api::crds().into_iter().map(|crd| crd.spec.names);
+    names.map(|names| (names.plural, names.kind.to_lowercase())).collect()
 }
 
 fn counts(event: &AuditEvent) -> bool {
     let own = event.resource == "leases"
+        || event.resource == "serviceaccounts" && event.subresource == "token"
         || event.resource == "secrets" && event.name.starts_with("mcp-operator-webhook-tls")
         || event.resource.ends_with("webhookconfigurations");
     !own

@@ -10,7 +10,9 @@ const types = require('@modelcontextprotocol/sdk/types.js');
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');
 const client = new Client({ name: 'data-plane-test', version: '1' }, { capabilities: {} });
-const transport = new StreamableHTTPClientTransport(new URL(process.argv[2]));
+const [url, token] = process.argv.slice(2);
+const requestInit = token ? { headers: { authorization: `Bearer ${token}` } } : {};
+const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit });
 let abort = new AbortController();
 let started;
 

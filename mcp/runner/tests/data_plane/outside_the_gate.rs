@@ -44,6 +44,7 @@ async fn reserved_paths_never_reach_the_server() {
         (Method::GET, "/readyz", 200, "ok\n"),
         (Method::GET, "/.well-known/oauth-protected-resource", 404, r#"{"error":"not_found"}"#),
         (Method::GET, "/.well-known/oauth-protected-resource/mcp", 404, r#"{"error":"not_found"}"#),
+        (Method::GET, "/.well-known/oauth-authorization-server", 404, r#"{"error":"not_found"}"#),
     ] {
         let answer = runner.request(method.clone(), path, &[], "").await;
         assert_eq!((answer.status, answer.body.as_str()), (status, body), "{method} {path}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Resource;
 use kube::api::PropagationPolicy;
 use kube::core::ApiResource;
+use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -152,28 +153,6 @@ impl<K: Kind> Pass<K> {
         }
     }
 
-    /// Applies the status, complete: what the last one had and this one has not is taken away. What others wrote beside
-    /// it stays. Returns whether anything had to be written. While validators run in the controller, the condition
-    /// `Valid` is theirs.
-    ///
-    /// # Errors
-    /// When the API server does not take it.
-    pub async fn status(&self, status: &impl Serialize) -> Result<bool, ControllerError> {
-        self.may_write()?;
-        let status = serde_json::to_value(status);
-        let mut status =
-            status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;
-        if self.kit.validators.is_some()
-            && let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut)
-        {
-            conditions.retain(|condition| condition["type"] != VALID);
-        }
-        let live = self.current();
-        let manager = &self.kit.writer.managers.status;
-        let written = self.kit.writer.status(&live, manager, live.held_status.as_deref(), status).await?;
-        Ok(written.map(|written| self.kit.store.written(written)).is_some())
-    }
-
     /// Publishes events about the object. That each is said once is the caller's business: say one when
     /// [`status`](Self::status) was written. One that cannot be published is logged.
     pub async fn publish(&self, events: &[PlannedEvent]) {
@@ -190,5 +169,55 @@ impl<K: Kind> Pass<K> {
         let ApiResource { api_version, kind, .. } = resource;
         let children = self.kit.children.get(&(api_version.clone(), kind.clone()));
         children.ok_or_else(|| DocumentError::UnknownKind { api_version: api_version.clone(), kind: kind.clone() })
+    }
+}
+
+impl<K> Pass<K>
+where
+    K: Kind + HasStatus<Status: Serialize>,
+{
+    /// Applies the status, complete: what the last one had and this one has not is taken away. What others wrote beside
+    /// it stays. Returns whether anything had to be written. While validators run in the controller, the condition
+    /// `Valid` is theirs.
+    ///
+    /// It is the status of this kind, and of this object: a controller has no way to name another's.
+    ///
+    /// ```compile_fail,E0308
+    /// use kube::CustomResource;
+    /// use portcullis::controller::{ControllerError, Pass};
+    /// use schemars::JsonSchema;
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #[kube(group = "shop.example", version = "v1", kind = "Order", namespaced, status = "OrderStatus")]
+    /// struct OrderSpec {}
+    ///
+    /// #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// struct OrderStatus {}
+    ///
+    /// #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// struct BillStatus {}
+    ///
+    /// async fn report(pass: &Pass<Order>) -> Result<bool, ControllerError> {
+    ///     pass.status(&BillStatus {}).await // with OrderStatus {} it compiles
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When the API server does not take it.
+    pub async fn status(&self, status: &K::Status) -> Result<bool, ControllerError> {
+        self.may_write()?;
+        let status = serde_json::to_value(status);
+        let mut status =
+            status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;
+        if self.kit.validators.is_some()
+            && let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut)
+        {
+            conditions.retain(|condition| condition["type"] != VALID);
+        }
+        let live = self.current();
+        let manager = &self.kit.writer.managers.status;
+        let written = self.kit.writer.status(&live, manager, live.held_status.as_deref(), status).await?;
+        Ok(written.map(|written| self.kit.store.written(written)).is_some())
     }
 }

@@ -202,9 +202,11 @@ pub struct Issuance {
     pub injectors: Look<Listed<Deployment>>,
 }
 
-/// One right that the operator needs.
+/// One right that the operator or a controller needs.
 #[derive(Clone, Debug)]
 pub struct Right {
+    /// The ServiceAccount that needs it.
+    pub account: String,
     /// Verb.
     pub verb: String,
     /// As in `secrets entity-webhook-tls in namespace demo`: resource, name, place.

@@ -1,10 +1,10 @@
 //! Which installation is looked at, and what should be there.
 
-use portcullis_manifest::{Access, Webhook, WebhookKind};
+use portcullis_manifest::{Webhook, WebhookKind};
 
 use super::configuration::Entry;
 use crate::certificates::CertificateMode;
-use crate::operator::Installation;
+use crate::operator::{Installation, Rights};
 
 /// An installation of an operator, and what its registration says should be there.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ pub struct Subject {
     pub conversions: Vec<(String, String)>,
     /// The kinds that it brings.
     pub kinds: Vec<Kind>,
-    /// What it needs to be allowed.
-    pub access: Access,
+    /// What its accounts need to be allowed.
+    pub rights: Rights,
     /// Names of Leases by which restricted operators claim namespaces; the first is its own.
     pub scope_leases: Vec<String>,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use portcullis_manifest::{
-    Access, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
+    Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
 };
 use portcullis_pki::{Ca, Certificate, CertificateParams, Usage};
 use rustls_pki_types::CertificateDer;
@@ -19,7 +19,7 @@ use super::snapshot::{Answer, Calls, Identity, Listed, Listener, Log, Look, Reac
 use super::subject::{Kind, Subject};
 use super::{CATALOGUE, Report, examine};
 use crate::certificates::CertificateMode;
-use crate::operator::{Installation, Switch};
+use crate::operator::{Installation, Rights, Switch};
 use crate::words::{DECISION, FAILED, MISTRUSTED, POST_ONLY, WEBHOOKS_OFF};
 
 mod fixes;
@@ -52,6 +52,7 @@ pub(super) fn subject() -> Subject {
             certificates: CertificateMode::Automatic,
             secret: "shop-webhook-tls".to_owned(),
             webhooks: Switch::On,
+            use_service_account_credentials: true,
         },
         flags: String::new(),
         webhooks: vec![
@@ -68,7 +69,7 @@ pub(super) fn subject() -> Subject {
             namespaced: true,
             subresources: vec!["status"],
         }],
-        access: Access::default(),
+        rights: Rights::default(),
         scope_leases: vec!["shop-namespace-scope".to_owned(), "shop-ns-lock".to_owned()],
     }
 }
@@ -433,8 +434,10 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
             change(later, |all| all[0].metadata.generation = Some(4));
         }),
         ("H4", Verdict::Fail, "ServiceAccount shop cannot list, patch x", "generate rbac", |s| {
-            let right =
-                |verb: &str, on: &str| super::Right { verb: verb.to_owned(), on: on.to_owned(), allowed: false };
+            let right = |verb: &str, on: &str| {
+                let [account, verb, on] = ["shop", verb, on].map(str::to_owned);
+                super::Right { account, verb, on, allowed: false }
+            };
             let may = super::Right { allowed: true, ..right("get", "y") };
             s.rights = Look::Seen(vec![right("list", "x"), right("patch", "x"), may].into());
         }),

@@ -13,6 +13,8 @@
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
 //! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |
+//! | `portcullis_token_requests_total` | `controller`, `outcome` (`issued`, `failed`) | requests for a token of a controller's ServiceAccount |
+//! | `portcullis_token_held` | `controller` | 1 while the controller has a token to act with |
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds it: on one of all replicas |
 //! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
 //! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |
@@ -32,6 +34,7 @@
 mod admission;
 mod conversion;
 mod route;
+mod tokens;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -48,6 +51,8 @@ use crate::scopes::ScopeMetrics;
 pub(crate) use admission::{AdmissionMetrics, Decided};
 pub(crate) use conversion::{ConversionMetrics, ObjectOutcome};
 pub(crate) use route::RouteMetrics;
+use tokens::TokenFamilies;
+pub(crate) use tokens::TokenMetrics;
 
 /// Bounds of the duration histograms in seconds, from 100 µs to 10 s.
 const SECONDS: [f64; 16] =
@@ -74,6 +79,7 @@ struct Families {
     conversion_objects: Family<Labels, Counter>,
     conversion_duration: Durations,
     watch_panics: Family<Labels, Counter>,
+    tokens: TokenFamilies,
     certificates: CertificateMetrics,
     scopes: ScopeMetrics,
 }
@@ -92,6 +98,7 @@ impl Metrics {
             conversion_objects: Family::default(),
             conversion_duration: durations(),
             watch_panics: Family::default(),
+            tokens: TokenFamilies::default(),
             certificates: CertificateMetrics::default(),
             scopes: ScopeMetrics::default(),
         };
@@ -125,6 +132,7 @@ impl Metrics {
         );
         let help = "Panics in callbacks of watches; the watch goes on";
         registry.register("watch_panics", help, families.watch_panics.clone());
+        families.tokens.register(registry);
         families.certificates.register(registry);
         families.scopes.register(registry);
         Self { families: Arc::new(families) }
@@ -146,6 +154,11 @@ impl Metrics {
     /// Counts panics in callbacks of the watches of a kind.
     pub(crate) fn watch_panics(&self, kind: &str) -> Counter {
         self.families.watch_panics.get_or_create_owned(&label("kind", kind))
+    }
+
+    /// Counts requests for tokens of a controller's account.
+    pub(crate) fn tokens(&self, controller: &str) -> TokenMetrics {
+        self.families.tokens.of(controller)
     }
 
     /// What leases tell.

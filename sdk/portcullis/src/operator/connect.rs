@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::timeout;
 use tower::BoxError;
@@ -16,9 +16,28 @@ use crate::api_error::own_sentence;
 /// How long the API server may take to say that it is there.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// Clients of one cluster.
+#[derive(Clone)]
+pub(super) struct Clients {
+    /// With the identity that the kubeconfig names, or the Pod's.
+    pub(super) client: Client,
+    /// With none: what is sent through it says itself who it is from.
+    pub(super) anonymous: Client,
+}
+
 /// The cluster of this file, or the one that the process finds itself in.
-pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    client(config(kubeconfig).await?)
+pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
+    Clients::new(config(kubeconfig).await?)
+}
+
+impl Clients {
+    fn new(config: Config) -> anyhow::Result<Self> {
+        // Tokens, passwords, client certificates and impersonation are all in it. A client certificate would count for
+        // more than a token beside it.
+        let mut anonymous = config.clone();
+        anonymous.auth_info = AuthInfo::default();
+        Ok(Self { client: client(config)?, anonymous: client(anonymous)? })
+    }
 }
 
 /// What a request that got no answer failed with. It is told wherever the error is: kube's own says only which part of
@@ -45,7 +64,7 @@ fn client(config: Config) -> anyhow::Result<Client> {
 
 /// The same, once its API server has answered: for commands that a person waits for. What it answers does not matter here.
 pub(super) async fn answering(file: Option<&Path>) -> anyhow::Result<Client> {
-    Ok(cluster(file).await?.client)
+    Ok(cluster(file).await?.clients.client)
 }
 
 async fn answers(client: &Client, url: &http::Uri) -> anyhow::Result<()> {
@@ -70,7 +89,7 @@ fn cause(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// A cluster, and how the kubeconfig calls it.
 pub(super) struct Cluster {
-    pub(super) client: Client,
+    pub(super) clients: Clients,
     /// Of its API server.
     pub(super) url: http::Uri,
     /// Name of the context; empty within a cluster.
@@ -82,9 +101,9 @@ pub(super) async fn cluster(file: Option<&Path>) -> anyhow::Result<Cluster> {
     let config = config(file).await?;
     let kubeconfig = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok();
     let (url, context) = (config.cluster_url.clone(), kubeconfig.and_then(|file| file.current_context));
-    let client = client(config)?;
-    answers(&client, &url).await?;
-    Ok(Cluster { client, url, context: context.unwrap_or_default() })
+    let clients = Clients::new(config)?;
+    answers(&clients.client, &url).await?;
+    Ok(Cluster { clients, url, context: context.unwrap_or_default() })
 }
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {

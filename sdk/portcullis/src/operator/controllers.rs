@@ -7,22 +7,33 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::accounts::{Accounts, Credentials};
 use super::leases::Election;
 use super::tasks::Tasks;
-use super::{Controller, Runtime};
+use super::{Controller, Runtime, Task};
 use crate::scopes::Leadership;
 
 pub(super) struct Controllers {
     pub(super) by_name: BTreeMap<String, Controller>,
-    /// What each is given, but for its leadership and end.
+    /// Under which they act.
+    pub(super) accounts: Accounts,
+    /// What each is given, but for its client, its leadership and its end.
     pub(super) runtime: Runtime,
     /// How long they may take to end when they are asked to, or one of them fails.
     pub(super) patience: Duration,
 }
 
 impl Controllers {
-    /// Runs them while this replica leads, again and again, until `stop`.
+    /// Runs them while this replica leads, again and again, until `stop`. Their tokens are there before: who takes over
+    /// begins at once.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+        tokio::select! {
+            result = self.terms(election, stop) => result,
+            never = self.accounts.renew() => match never {},
+        }
+    }
+
+    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
         let Some(Election { lease, name, margin, among }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
@@ -57,7 +68,8 @@ impl Controllers {
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
         let mut tasks = Tasks::default();
         for (name, controller) in &self.by_name {
-            tasks.spawn(format!("controller {name}"), &end, (controller.run)(runtime.clone()));
+            let work = under(self.accounts.of(name), controller.run.clone(), runtime.clone());
+            tasks.spawn(format!("controller {name}"), &end, work);
         }
         let (mut result, limit) = tokio::select! {
             // The others end too, and the process with them: nobody goes on reconciling here.
@@ -79,9 +91,20 @@ impl Controllers {
     }
 }
 
+/// Runs a controller under these credentials, or under those of the process where it has none of its own. It begins when
+/// there is a token: until then nothing is done in its name, and never in another's.
+async fn under(credentials: Option<Credentials>, run: Task, runtime: Runtime) -> anyhow::Result<()> {
+    let Some(credentials) = credentials else { return run(runtime).await };
+    if runtime.stop.run_until_cancelled(credentials.held()).await.is_none() {
+        return Ok(());
+    }
+    run(Runtime { client: credentials.client(), ..runtime }).await
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::Arc;
 
     use anyhow::bail;
     use http::{Request, Response};
@@ -98,12 +121,12 @@ mod tests {
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        let controller = |run| Controller { access: Access::default(), run };
-        let fails = controller(Box::new(|_| Box::pin(async { bail!("no luck") })));
-        let hangs = controller(Box::new(|_| Box::pin(pending())));
+        let controller = |run: Task| Controller { access: Access::default(), run };
+        let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
+        let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let patience = Duration::from_secs(20);
-        let controllers = Controllers { by_name, runtime, patience };
+        let controllers = Controllers { by_name, accounts: Accounts::default(), runtime, patience };
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();

@@ -170,7 +170,7 @@ fn subject<A: clap::Args>(
         webhooks: installation.webhooks(webhooks)?,
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
-        access: operator.access(&installation, parts)?,
+        rights: operator.rights(&installation, parts)?,
         scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
         installation,
     })

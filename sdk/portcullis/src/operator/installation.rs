@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, ValueEnum};
 use portcullis_lease::Vouchers;
 use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
 
@@ -84,6 +84,10 @@ pub(super) struct InstallationFlags {
     /// Whether there are webhooks; without them controllers validate
     #[arg(long, default_value_t, value_parser = Switch::parser("Webhooks validate", "Controllers validate instead"))]
     pub(super) webhooks: Switch,
+    /// Whether each controller acts under a ServiceAccount of its own, <release>-<controller>
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) use_service_account_credentials: bool,
 }
 
 impl Default for InstallationFlags {
@@ -97,6 +101,7 @@ impl Default for InstallationFlags {
             certificates: CertificateMode::default(),
             certificate_secret: None,
             webhooks: Switch::default(),
+            use_service_account_credentials: true,
         }
     }
 }
@@ -128,6 +133,7 @@ impl InstallationFlags {
             certificates: self.certificates,
             secret: self.certificate_secret.clone().unwrap_or_else(|| secret_of(&release)),
             webhooks: self.webhooks,
+            use_service_account_credentials: self.use_service_account_credentials,
             release,
         })
     }
@@ -154,6 +160,8 @@ pub struct Installation {
     pub secret: String,
     /// Whether it has webhooks.
     pub webhooks: Switch,
+    /// Whether each controller acts under a ServiceAccount of its own.
+    pub use_service_account_credentials: bool,
 }
 
 impl Installation {
@@ -171,6 +179,11 @@ impl Installation {
     /// neither part holds a colon.
     pub fn role(&self) -> String {
         format!("{}:{}", self.release, self.namespace)
+    }
+
+    /// Name of the ServiceAccount of this controller, and of its roles in namespaces.
+    pub fn account(&self, controller: &str) -> String {
+        format!("{}-{controller}", self.release)
     }
 
     /// Name of the Secret with the authority, in automatic mode.

@@ -48,13 +48,15 @@
 //!   end, removed when the process ends, and swept by the next one where it was killed. `--controllers` runs the
 //!   controllers too, while no installed replica leads.
 //! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
-//!   controllers. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
+//!   controllers, each under a ServiceAccount of its own. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
 //!   succeeds under it; until then `/readyz` says what is missing. The controllers run in the one replica that leads
 //!   ([`scopes`](crate::scopes)); one that fails ends the process with its error. After SIGTERM, controllers end at once
 //!   and webhooks are served for `--drain-delay` more, while callers learn of it; then the calls under way are answered.
 //!   A second signal ends the process at once, as an error. Where objects are converted, the controllers begin when the
 //!   API server can call the conversion, or after half a minute.
 
+mod access;
+mod accounts;
 mod certs;
 mod cli;
 mod connect;
@@ -74,17 +76,19 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use portcullis_manifest::{Access, Grant, ScopePolicy};
+use portcullis_manifest::Access;
 use tokio_util::sync::CancellationToken;
 
+pub use access::Rights;
 pub use cli::NoArgs;
 pub use installation::{Installation, Switch};
 
-use crate::certificates::{CertificateMode, Configurations, RotationTiming, TimeOfDay};
+use crate::certificates::{RotationTiming, TimeOfDay};
 use crate::metrics::Metrics;
 use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -101,7 +105,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
 }
 
 type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
-type Task = Box<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// A controller: what it may do, and what it does.
 struct Controller {
@@ -112,7 +116,8 @@ struct Controller {
 /// What a controller is given.
 #[derive(Clone)]
 pub struct Runtime {
-    /// A client with the operator's rights.
+    /// A client with the rights of the controller's own ServiceAccount; with the operator's, for what runs [on every
+    /// replica](Parts::on_every_replica).
     pub client: Client,
     /// The operator's own namespace.
     pub namespace: String,
@@ -188,7 +193,10 @@ impl Parts {
     /// again when this replica leads again; when it returns before it is asked to, or fails, the process ends with its
     /// error. Two of one name are an error at the start.
     ///
-    /// `access` is what this controller may do. A list of [`Grant`]s is about what it watches: every namespace, or the one
+    /// `access` is what this controller may do. It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has
+    /// lower-case letters, digits and `-`, and both names together have 63 characters at most; with
+    /// `--use-service-account-credentials=false` it acts under the operator's. It begins when there is a token of that account,
+    /// which is asked for, and renewed, in the background. A list of [`Grant`]s is about what it watches: every namespace, or the one
     /// that an installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace,
     /// in whose names `{release}` stands for [`Runtime::release`].
     pub fn controller<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
@@ -245,7 +253,7 @@ where
     F: Fn(Runtime) -> R + Send + Sync + 'static,
     R: Future<Output: Outcome> + Send + 'static,
 {
-    Box::new(move |runtime| {
+    Arc::new(move |runtime| {
         let task = task(runtime);
         Box::pin(async move { task.await.result() })
     })
@@ -294,8 +302,9 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// What handlers of webhooks and tasks [on every replica](Parts::on_every_replica) may do. What a controller may do is
-    /// said where it is added ([`Parts::controller`], in the same way); what certificates and leases need is added.
+    /// What handlers of webhooks and tasks [on every replica](Parts::on_every_replica) may do, under the operator's own
+    /// ServiceAccount. What a controller may do is said where it is added ([`Parts::controller`], in the same way); what
+    /// certificates and leases need is added.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = access.into();
         self
@@ -343,85 +352,6 @@ impl<A: clap::Args> Operator<A> {
     pub fn installation(&self, namespace: &str) -> anyhow::Result<Installation> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
-
-    /// All that the operator may do when this installation of it runs `parts`: what was granted to it and to each of its
-    /// controllers, and what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs
-    /// with the rights of whoever calls it.
-    ///
-    /// # Errors
-    /// When the webhooks or controllers cannot be registered as they are.
-    pub fn access(&self, installation: &Installation, parts: &Parts) -> Result<Access, RegistrationError> {
-        parts.checked()?;
-        let granted = parts.controllers.values().map(|controller| controller.access.clone());
-        let mut access = granted.fold(self.access.clone(), Access::and);
-        for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
-            *name = name.replace("{release}", &installation.release);
-        }
-        let webhooks = &parts.webhooks;
-        let Configurations { validating, mutating, crds } = installation.configurations(webhooks)?;
-        // What others publish is looked at and not written.
-        let automatic = installation.certificates == CertificateMode::Automatic;
-        let publish: &[&str] = if automatic { &["list", "watch", "patch"] } else { &["list", "watch"] };
-        for (resource, configuration) in
-            [("validatingwebhookconfigurations", validating), ("mutatingwebhookconfigurations", mutating)]
-        {
-            let Some((name, _)) = configuration else { continue };
-            access.cluster.push(Grant::new("admissionregistration.k8s.io", &[resource], publish).named([name]));
-        }
-        if !crds.is_empty() {
-            let kind = &["customresourcedefinitions"];
-            access.cluster.push(Grant::new("apiextensions.k8s.io", kind, publish).named(crds));
-        }
-        if !webhooks.is_empty() && installation.webhooks.is_on() {
-            let pair = installation.secret.clone();
-            if automatic {
-                // What is created has no name yet that a role could be narrowed to.
-                access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
-                let both = [pair, installation.ca_secret()];
-                access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(both));
-            } else {
-                access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
-            }
-        }
-        leases(&mut access, installation, &self.scope_leases, !parts.controllers.is_empty());
-        // What is granted for two reasons is one rule.
-        Ok(Access::default().and(access))
-    }
-
-    /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that a
-    /// cluster-wide one looks at.
-    fn scope_policy(&self, installation: &Installation) -> Option<ScopePolicy> {
-        let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
-        let leases = [installation.scope_lease()].into_iter();
-        let leases = leases.chain(self.scope_leases.iter().map(|lease| (*lease).to_owned())).collect();
-        Some(ScopePolicy { name, namespace, leases })
-    }
-}
-
-/// What leader election and scopes take. What is created has no name yet that a role could be narrowed to, and nobody
-/// knows the names of the other installations' leaders.
-fn leases(access: &mut Access, installation: &Installation, others: &[&'static str], has_controllers: bool) {
-    let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
-    let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
-    let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
-    if let Some(policy) = installation.scope_policy() {
-        access.watched.extend(keep(installation.scope_lease()));
-        let hold = Grant::new(ScopePolicy::GROUP, &[ScopePolicy::RESOURCE], &[ScopePolicy::VERB]);
-        access.cluster.push(hold.named([policy.clone()]));
-        access.cluster.push(Grant::new("admissionregistration.k8s.io", &policies, &["get"]).named([policy]));
-        return;
-    }
-    let look = grant(&["list", "watch"]);
-    if has_controllers {
-        access.own_namespace.extend(keep(installation.leader_lease()));
-        access.cluster.push(look);
-    } else {
-        let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
-        access.cluster.push(look.named(names));
-    }
-    // What vouches for restricted installations has names that nobody knows before they are there.
-    let vouchers = ["validatingwebhookconfigurations", policies[0], policies[1]];
-    access.cluster.push(Grant::new("admissionregistration.k8s.io", &vouchers, &["list", "watch"]));
 }
 
 impl<A: clap::Args> std::fmt::Debug for Operator<A> {
@@ -478,68 +408,6 @@ mod tests {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));
             let made = operator.parts(&NoArgs {});
             assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
-        }
-    }
-
-    #[test]
-    fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
-        let secrets =
-            Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named(["{release}-key"])]);
-        let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
-        for (operators, controllers) in cases {
-            let operator = Operator::<NoArgs>::named("op").rbac(operators);
-            let parts = Parts::default().controller("one", controllers, idle);
-            let access = operator.access(&operator.installation("here").unwrap(), &parts).unwrap();
-            let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
-            let places = [&access.own_namespace, &access.watched, &access.cluster];
-            assert_eq!(places.map(|it| reads(it)), [true, false, false]);
-            assert_eq!(access.own_namespace[0].names, ["op-key"]);
-        }
-    }
-
-    #[test]
-    fn an_operator_holds_what_each_of_its_controllers_was_granted_and_nothing_for_one_that_it_does_not_run() {
-        let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
-        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let one = || Parts::default().controller("one", [maps(&["watch", "patch"])], |_| async {});
-        let pods = Grant::new("", &["pods"], &["list"]);
-        let two = one().controller("two", [maps(&["patch"]), pods.clone()], |_| async {});
-        let cases = [
-            (Parts::default(), vec![maps(&["list", "watch"])]),
-            (one(), vec![maps(&["list", "watch", "patch"])]),
-            (two, vec![maps(&["list", "watch", "patch"]), pods]),
-        ];
-        for (parts, expected) in cases {
-            let access = operator.access(&operator.installation("here").unwrap(), &parts).unwrap();
-            assert_eq!(access.watched, expected, "{parts:?}");
-        }
-    }
-
-    /// Where, which verbs and on which names a grant on leases is.
-    fn leases(access: &Access) -> Vec<(&'static str, String)> {
-        let each = [("watched", &access.watched), ("cluster", &access.cluster), ("own", &access.own_namespace)];
-        let grants = each.into_iter().flat_map(|(place, grants)| grants.iter().map(move |grant| (place, grant)));
-        grants
-            .filter(|(_, grant)| grant.resources == ["leases"])
-            .map(|(place, grant)| (place, format!("{} {}", grant.verbs.join(","), grant.names.join(","))))
-            .collect()
-    }
-
-    #[test]
-    fn rights_on_leases_are_those_that_are_used() {
-        let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
-        let controllers = || Parts::default().controller("one", [], |_| async {});
-        let cases = [
-            (None, Parts::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
-            (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),
-            (Some("team"), Parts::default(), vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")]),
-        ];
-        for (restricted_to, parts, expected) in cases {
-            let mut installation = operator.installation("here").unwrap();
-            installation.restricted_to = restricted_to.map(str::to_owned);
-            let access = operator.access(&installation, &parts).unwrap();
-            let expected: Vec<_> = expected.into_iter().map(|(place, what)| (place, what.to_owned())).collect();
-            assert_eq!(leases(&access), expected, "{installation:?}");
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::accounts::Accounts;
 use super::cli::RunFlags;
 use super::connect::connect;
 use super::endpoint::Endpoint;
@@ -48,7 +49,8 @@ pub(super) async fn run<A: clap::Args>(
 ) -> anyhow::Result<()> {
     // First of all: a process with the id 1 does not end by a signal that it does not listen to.
     let mut signals = Signals::new()?;
-    let client = connect(flags.kubeconfig.as_deref()).await?;
+    let clients = connect(flags.kubeconfig.as_deref()).await?;
+    let client = clients.client.clone();
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
     let has_controllers = !parts.controllers.is_empty();
@@ -56,6 +58,7 @@ pub(super) async fn run<A: clap::Args>(
     let routes = parts.webhooks.routes_in(&leases.scope)?;
     let metrics = routes.metrics().clone();
     leases.counted_in(&metrics);
+    let accounts = Accounts::new(&clients, &installation, &parts, &metrics)?;
     let health = Health::new("the operator to start", metrics.clone());
     let mut tasks = Tasks::default();
     let end = End::default();
@@ -111,7 +114,8 @@ pub(super) async fn run<A: clap::Args>(
     };
     let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
     let patience = CONTROLLERS;
-    Work { runtime, leases, health: health_of_leases, serving, answered, patience }.start(parts, first, &mut tasks);
+    Work { runtime, accounts, leases, health: health_of_leases, serving, answered, patience }
+        .start(parts, first, &mut tasks);
     let (result, asked) = tokio::select! {
         name = signals.next() => { info!("{name}: ending"); (Ok(()), true) }
         Some(ended) = tasks.next() => (ended, false),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::accounts::Accounts;
 use super::controllers::Controllers;
 use super::health::Health;
 use super::leases::Leases;
@@ -17,6 +18,8 @@ use crate::scopes::Leadership;
 pub(super) struct Work {
     /// What each part is given. The controllers end with its `stop`.
     pub(super) runtime: Runtime,
+    /// What its controllers act under.
+    pub(super) accounts: Accounts,
     /// Who owns what, and who leads.
     pub(super) leases: Leases,
     /// Learns when the leases are known.
@@ -38,7 +41,7 @@ impl Work {
     /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
     /// else begins.
     pub(super) fn start(self, parts: Parts, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
-        let Self { mut runtime, leases, health, serving, answered, patience } = self;
+        let Self { mut runtime, accounts, leases, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
@@ -47,7 +50,7 @@ impl Work {
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
         let election = leases.election.clone();
-        let controllers = Controllers { by_name: parts.controllers, runtime, patience };
+        let controllers = Controllers { by_name: parts.controllers, accounts, runtime, patience };
         let give_back = CancellationToken::new();
         let ended = give_back.clone().drop_guard();
         tasks.adopt(async move {
@@ -130,6 +133,7 @@ mod tests {
         let (stop, serving) = (CancellationToken::new(), CancellationToken::new());
         let work = Work {
             runtime: Runtime::new(client, "here", stop.clone()),
+            accounts: Accounts::default(),
             leases,
             health: Health::new("the leases", Metrics::new()),
             serving: serving.clone(),

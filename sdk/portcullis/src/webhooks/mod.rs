@@ -158,6 +158,17 @@ pub enum RegistrationError {
     /// Only one of them would run.
     #[error("two controllers are named {0}: give one of them another name")]
     ControllerName(String),
+    /// Its ServiceAccount could not have a name.
+    #[error(
+        "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
+         '-', so short that both have 63 at most; or use a shorter --release, or --use-service-account-credentials=false"
+    )]
+    ControllerAccount {
+        /// Name of the controller.
+        controller: String,
+        /// Name of its account: the release's and the controller's.
+        account: String,
+    },
     /// Objects could not be converted between all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {

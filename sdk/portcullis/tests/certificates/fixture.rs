@@ -42,7 +42,8 @@ impl Place {
         let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("any").on_create(allow));
         // An operator's name is a constant of its binary.
         let operator = Operator::<NoArgs>::named(name.clone().leak());
-        let access = operator.access(&operator.installation(&name).unwrap(), &Parts::new(webhooks.clone())).unwrap();
+        let parts = Parts::new(webhooks.clone());
+        let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap().operator;
         let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];

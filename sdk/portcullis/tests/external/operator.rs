@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use portcullis_testing::{ControlPlane, Grant, wait_until};
+use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
 
 use crate::fixture::{DAY, PATIENCE, ca, leaf};
@@ -28,13 +27,7 @@ async fn an_operator_waits_for_its_secret_says_what_it_needs_and_outlives_damage
     cluster.install_crds(&crds.collect::<Vec<_>>()).await;
     let place = ["--namespace", &name, "--release", &name, "--certificates", "external"];
     let manifests = generate(&[&["rbac"], &place[..]].concat()).await;
-    let rules = |kind: &str| -> Vec<PolicyRule> {
-        let roles = manifests.iter().filter(|manifest| manifest["kind"] == kind);
-        roles.flat_map(|role| serde_json::from_value::<Vec<PolicyRule>>(role["rules"].clone()).unwrap()).collect()
-    };
-    let (everywhere, here) = (rules("ClusterRole"), rules("Role"));
-    let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];
-    let user = cluster.user_with("operator", &grants).await;
+    let user = cluster.user_of(&manifests).await;
     let kubeconfig = user.kubeconfig.display().to_string();
     let running = Running::start(&[&place[..], &["--kubeconfig", &kubeconfig]].concat());
 

@@ -1,9 +1,8 @@
 //! What `generate` prints, in a cluster.
 
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use portcullis_testing::{ControlPlane, Grant, User};
+use portcullis_testing::{ControlPlane, User};
 use serde_json::{Value, json};
 
 use crate::process::output;
@@ -27,12 +26,7 @@ pub(crate) async fn cluster() -> &'static ControlPlane {
 /// A user with exactly the rights of `generate rbac`, for an operator that lives in `namespace`.
 pub(crate) async fn user(cluster: &ControlPlane, namespace: &str) -> User {
     let manifests = generate(&["rbac", "--namespace", namespace]).await;
-    let rules = |kind: &str| -> Vec<PolicyRule> {
-        let role = manifests.iter().find(|manifest| manifest["kind"] == kind).unwrap();
-        serde_json::from_value(role["rules"].clone()).unwrap()
-    };
-    let (everywhere, here) = (rules("ClusterRole"), rules("Role"));
-    cluster.user_with("operator", &[Grant::ClusterRules(&everywhere), Grant::Rules { namespace, rules: &here }]).await
+    cluster.user_of(&manifests).await
 }
 
 pub(crate) fn entities(client: Client, namespace: &str) -> Api<DynamicObject> {

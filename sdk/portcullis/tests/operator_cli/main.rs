@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod accounts;
 mod cluster;
 mod failures;
 mod generate;

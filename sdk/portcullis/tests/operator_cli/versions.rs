@@ -1,13 +1,12 @@
 //! An operator whose kind has three versions: what is generated, and what the API server makes of it.
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
-use portcullis_testing::{ControlPlane, Grant, User, wait_until};
+use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -31,13 +30,7 @@ impl Home {
         let namespace = cluster.namespace("versions").await;
         // With the controllers' rights, which come with this flag of the example as its controllers do.
         let manifests = generate(&["rbac", "--name", "--namespace", &namespace]).await;
-        let rules = |kind: &str| -> Vec<PolicyRule> {
-            let role = manifests.iter().find(|manifest| manifest["kind"] == kind).unwrap();
-            serde_json::from_value(role["rules"].clone()).unwrap()
-        };
-        let (everywhere, here) = (rules("ClusterRole"), rules("Role"));
-        let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &namespace, rules: &here }];
-        let user = cluster.user_with("versions", &grants).await;
+        let user = cluster.user_of(&manifests).await;
         let home = Self { cluster, namespace, user, _alone: alone };
         home.uninstall().await;
         home

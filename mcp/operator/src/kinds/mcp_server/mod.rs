@@ -15,7 +15,10 @@ use mcp_api::{
     v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
 use mcp_runconfig::ProxyMode;
-use portcullis::controller::{EventType, PlannedEvent};
+use portcullis::{
+    controller::{EventType, PlannedEvent},
+    manifest::Grant,
+};
 
 use crate::{
     guards::{Asked, GuardRef},
@@ -81,6 +84,11 @@ impl Workload for MCPServer {
         workload::checks::TRANSPORT_UNSUPPORTED,
         checks::SECRET_REFS_VALIDATED,
     ];
+
+    /// The proxy of a stdio server attaches to its pod.
+    fn granted() -> Vec<Grant> {
+        vec![access::attach_grant()]
+    }
 
     fn guards(&self) -> Asked {
         let spec = &self.spec;

@@ -1,5 +1,6 @@
 //! What the tests are made of: the runner's process, real servers, the SDK's client, sockets that record.
 
+mod issuer;
 mod process;
 mod recorder;
 mod runner;
@@ -8,6 +9,7 @@ mod tls;
 
 use std::time::Duration;
 
+pub(crate) use self::issuer::{Issuer, Signer, encode, unsigned};
 pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};
 pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};

@@ -79,6 +79,19 @@ impl Runner {
         Self::start("streamable-http", members, &["--backend".into(), backend.into()], environment).await
     }
 
+    /// In front of the HTTP server at `backend`, for callers who log in as `oidc` says, to a provider on loopback.
+    pub(crate) async fn login(backend: &str, oidc: &Value) -> Self {
+        let flags = ["--backend", backend, "--allow-endpoint-cidr", "127.0.0.0/8"].map(OsString::from);
+        Self::start("streamable-http", &json!({"oidc_config": oidc}), &flags, &[]).await
+    }
+
+    /// The same in front of a process of its own.
+    pub(crate) async fn login_stdio(command: &[OsString], oidc: &Value) -> Self {
+        let mut arguments = ["--allow-endpoint-cidr", "127.0.0.0/8", "--"].map(OsString::from).to_vec();
+        arguments.extend_from_slice(command);
+        Self::start("stdio", &json!({"oidc_config": oidc}), &arguments, &[]).await
+    }
+
     /// With these flags and the usual document.
     pub(crate) async fn with_flags(flags: &[&str]) -> Self {
         let flags: Vec<_> = flags.iter().map(OsString::from).collect();
@@ -122,7 +135,13 @@ impl Runner {
         Self::start("streamable-http", &members, &["--allow-endpoint-cidr".into(), allowed.into()], &environment).await
     }
 
-    async fn start(transport: &str, members: &Value, arguments: &[OsString], environment: &[(&str, &str)]) -> Self {
+    /// With these arguments, `members` over the usual document, and more in its environment.
+    pub(crate) async fn start(
+        transport: &str,
+        members: &Value,
+        arguments: &[OsString],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let directory = TempDir::new().unwrap();
         let config = write(directory.path(), &document(transport, members));
         let delay = ["--drain-delay".into(), "0s".into()];

@@ -19,9 +19,20 @@ pub(crate) struct SdkClient {
 impl SdkClient {
     /// A client of the server at `url` that has not connected yet.
     pub(crate) fn new(url: &str) -> Self {
+        Self::with(&[url])
+    }
+
+    /// A client that shows `token` with each request, and has made its handshake.
+    pub(crate) async fn connect_as(url: &str, token: &str) -> Self {
+        let mut client = Self::with(&[url, token]);
+        client.ask(json!({"do": "connect"})).await;
+        client
+    }
+
+    fn with(arguments: &[&str]) -> Self {
         let mut child = Command::new("node")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data_plane/client.mjs"))
-            .arg(url)
+            .args(arguments)
             .env("MCP_MODULES", modules())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

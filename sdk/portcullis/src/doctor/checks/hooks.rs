@@ -10,6 +10,7 @@ use super::trusted::renew;
 use super::{Said, View, fail, fine, info, no_namespace, note, unseen, warn};
 use crate::doctor::lookups::publishes;
 use crate::doctor::report::Verdict;
+use crate::doctor::snapshot::Right;
 use crate::doctor::trust::span;
 
 /// A Job that has not ended by then hangs.
@@ -137,6 +138,14 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
         let none = fail(format!("ServiceAccount {namespace}/{account} not found"), subject.apply("rbac"));
         notes.push(missing(accounts, "ServiceAccounts", none));
     }
+    for controller in subject.rights.controllers.keys() {
+        let account = subject.installation.account(controller);
+        if !accounts.items.iter().any(|one| one.name_any() == account) {
+            let message =
+                format!("ServiceAccount {namespace}/{account} not found: controller {controller} waits for it");
+            notes.push(missing(accounts, "ServiceAccounts", fail(message, subject.apply("rbac"))));
+        }
+    }
     let ours = |bound: &Bound| {
         bound.kind == "ServiceAccount" && bound.name == account && bound.namespace.as_deref() == Some(namespace)
     };
@@ -144,7 +153,7 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
         let accounts = subjects.iter().flatten().filter(|bound| bound.kind == "ServiceAccount");
         accounts.map(|bound| format!("{}/{}", bound.namespace.as_deref().unwrap_or_default(), bound.name)).next()
     };
-    if !subject.access.cluster.is_empty() {
+    if !subject.rights.operator.cluster.is_empty() {
         let role = subject.installation.role();
         match snapshot.cluster_binding.known()? {
             None => notes.push(fail(format!("ClusterRoleBinding {role} not found"), subject.apply("rbac"))),
@@ -158,7 +167,7 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
             Some(_) => {}
         }
     }
-    if !subject.access.own_namespace.is_empty() {
+    if !subject.rights.operator.own_namespace.is_empty() {
         let bindings = snapshot.role_bindings.known()?;
         if !bindings.items.iter().any(|binding| binding.subjects.iter().flatten().any(ours)) {
             let message = format!("no RoleBinding in namespace {namespace} binds ServiceAccount {account}");
@@ -177,21 +186,22 @@ pub(super) fn rights(view: &View<'_>) -> Said {
         )]);
     }
     let rights = &snapshot.rights.known()?.items;
-    let account = snapshot.account(subject);
-    let refused: Vec<_> = rights
-        .chunk_by(|one, next| one.on == next.on)
-        .filter_map(|rights| {
+    let refused = |rights: &[Right]| -> Option<String> {
+        let account = &rights.first()?.account;
+        let on_one = |rights: &[Right]| {
             let verbs: Vec<_> = rights.iter().filter(|right| !right.allowed).map(|right| right.verb.as_str()).collect();
             let on = &rights.first()?.on;
             (!verbs.is_empty()).then(|| format!("{} {on}", verbs.join(", ")))
-        })
-        .collect();
-    if refused.is_empty() {
+        };
+        let refused: Vec<_> = rights.chunk_by(|one, next| one.on == next.on).filter_map(on_one).collect();
+        (!refused.is_empty()).then(|| format!("ServiceAccount {account} cannot {}", refused.join("\ncannot ")))
+    };
+    let of_accounts: Vec<_> = rights.chunk_by(|one, next| one.account == next.account).filter_map(refused).collect();
+    if of_accounts.is_empty() {
         return Ok(Vec::new());
     }
     // They come from one manifest: one finding, however many are missing.
-    let message = format!("ServiceAccount {account} cannot {}", refused.join("\ncannot "));
-    Ok(vec![fail(message, subject.apply("rbac"))])
+    Ok(vec![fail(of_accounts.join("\n"), subject.apply("rbac"))])
 }
 
 /// Why nothing can be said from the Jobs' logs.

@@ -63,6 +63,7 @@ impl Candidate {
         other_names: &[&'static str],
         me: &Mark,
         timing: Option<LeaseTiming>,
+        rights: &str,
     ) -> anyhow::Result<Self> {
         let seat = Seat::new(client, installation);
         let namespace = &seat.namespace;
@@ -76,11 +77,11 @@ impl Candidate {
                 "there is no namespace {namespace}, which --restrict-to-namespace names: create it first"
             );
             alone(client, installation).await?;
-            let told = format!("run here too, with your rights; beside no others: there is no namespace {namespace}");
+            let told = format!("run here too, {rights}; beside no others: there is no namespace {namespace}");
             return Ok(Self { leases, seat: None, told: Some(told) });
         }
         makes_room(client, installation, &seat).await?;
-        let told = format!("run here while this session holds the {seat}, with your rights");
+        let told = format!("run here while this session holds the {seat}, {rights}");
         Ok(Self { leases, seat: Some(seat), told: Some(told) })
     }
 }

@@ -31,6 +31,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::accounts::Accounts;
 use super::connect::{self, cluster as connect_to};
 use super::health::Health;
 use super::installation::{Installation, InstallationFlags, label};
@@ -39,6 +40,7 @@ use super::run::Signals;
 use super::tasks::Tasks;
 use super::work::Work;
 use super::{Operator, Parts, Runtime};
+use crate::metrics::Metrics;
 use crate::pauses::Pauses;
 use crate::scopes::Scope;
 use cluster::Cluster;
@@ -93,7 +95,8 @@ pub(super) struct DevFlags {
     /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
     #[arg(long)]
     fail: bool,
-    /// Run the controllers too, with the rights of the kubeconfig's user, while no installed replica leads
+    /// Run the controllers too, while no installed replica leads: under their ServiceAccounts, or with the rights of the
+    /// kubeconfig's user where those cannot be had
     #[arg(long)]
     controllers: bool,
     /// For tests that cannot wait: as of `run`
@@ -120,7 +123,7 @@ pub(super) async fn perform<A: clap::Args>(
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
     let prepare = prepare(operator, &parts, &flags, provider);
-    let Prepared { connection, cluster, session, candidate, left } = tokio::select! {
+    let Prepared { connection, cluster, session, candidate, accounts, left } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
@@ -175,11 +178,11 @@ pub(super) async fn perform<A: clap::Args>(
         Some(Ok(opened)) => {
             opened.tell(&connection, told.as_deref(), leases.stand_back());
             beside(seat.clone(), leases.election.clone(), left, &stop, &mut tasks);
-            let runtime = Runtime::new(connection.client.clone(), opened.namespace.clone(), stop.clone());
+            let runtime = Runtime::new(connection.clients.client.clone(), opened.namespace.clone(), stop.clone());
             let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
             let release = cluster.me.of.clone();
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
-            let work = Work { runtime, leases, health, serving, answered, patience };
+            let work = Work { runtime, accounts, leases, health, serving, answered, patience };
             work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
@@ -268,6 +271,8 @@ struct Prepared {
     /// None where former ones are only swept.
     session: Option<Session>,
     candidate: Candidate,
+    /// Under which its controllers act.
+    accounts: Accounts,
     /// Where sessions may have left their Lease: of those with controllers, whoever comes next takes it over.
     left: Option<Seat>,
 }
@@ -299,29 +304,37 @@ async fn prepare<A: clap::Args>(
     let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
     let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
     let does = Does { conversions: !crds.is_empty(), controllers: controllers.then_some(&installation) };
-    rights::check(&connection.client, does).await?;
+    rights::check(&connection.clients.client, does).await?;
     let me = Mark {
         of: installation.release.clone(),
         owner,
         session: session::id()?,
         expires: Some(Timestamp::now() + flags.ttl),
     };
-    let (client, others) = (&connection.client, &operator.scope_leases);
+    let (client, others) = (&connection.clients.client, &operator.scope_leases);
+    let mut accounts = Accounts::default();
     let candidate = if controllers {
-        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing).await?
+        // Nobody reads the metrics of a session.
+        accounts = Accounts::new(&connection.clients, &installation, parts, &Metrics::new())?;
+        let tried = accounts.try_each().await;
+        let rights = rights::told_of(&accounts, &tried);
+        if tried.is_err() {
+            accounts = Accounts::default();
+        }
+        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing, &rights).await?
     } else if flags.sweep {
         Candidate::none()
     } else {
         Candidate::of_webhooks(client, &installation, others).await?
     };
     let left = if controllers { None } else { left(client, &installation).await? };
-    let cluster = Cluster { client: connection.client.clone(), me, crds };
+    let cluster = Cluster { client: connection.clients.client.clone(), me, crds };
     let session = if flags.sweep {
         None
     } else {
         Some(Session::prepare(cluster.clone(), &connection, installation, flags, provider).await?)
     };
-    Ok(Prepared { connection, cluster, session, candidate, left })
+    Ok(Prepared { connection, cluster, session, candidate, accounts, left })
 }
 
 /// Where sessions may have left their Lease, if it may be looked at.

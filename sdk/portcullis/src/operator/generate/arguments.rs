@@ -21,6 +21,7 @@ pub(in crate::operator) fn installation_arguments(installation: &Installation) -
         certificates,
         secret,
         webhooks,
+        use_service_account_credentials,
     } = installation;
     let flags = [
         ("release", (release != operator).then(|| release.clone())),
@@ -31,6 +32,7 @@ pub(in crate::operator) fn installation_arguments(installation: &Installation) -
         ("certificates", (*certificates != CertificateMode::default()).then(|| certificates.to_string())),
         ("certificate-secret", (*secret != secret_of(release)).then(|| secret.clone())),
         ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
+        ("use-service-account-credentials", (!use_service_account_credentials).then(|| "false".to_owned())),
     ];
     flags.into_iter().filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
 }

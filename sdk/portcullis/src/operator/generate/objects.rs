@@ -2,7 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_manifest::{
-    Account, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, mutating_configuration,
+    Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, mutating_configuration,
     validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
@@ -50,13 +50,10 @@ impl<'a> Objects<'a> {
         let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
         let guarded = guarded.collect::<Result<Vec<_>, Deadlock>>()?;
         let conversions = convertible(webhooks, &operator.crds)?;
-        let account = Account {
-            name: installation.release.clone(),
-            namespace: installation.namespace.clone(),
-            cluster_role: installation.role(),
-            restricted_to: installation.restricted_to.clone(),
-        };
-        let rbac = operator.access(&installation, parts)?;
+        let rights = operator.rights(&installation, parts)?;
+        let of_cluster = |group: &str, plural: &str| cluster_scoped(&operator.crds, group, plural);
+        let rbac = rights.by_account(&installation);
+        let rbac = rbac.iter().flat_map(|(account, access)| access.manifests(account, of_cluster)).collect();
         let restricted = installation.restricted_to.is_some();
         let names = |those: &dyn Fn(&&Webhook) -> bool| -> Vec<String> {
             registered.iter().filter(those).filter(|_| restricted).map(|webhook| webhook.name.clone()).collect()
@@ -77,7 +74,7 @@ impl<'a> Objects<'a> {
             left_out: names(&|webhook| !kept(webhook)),
             webhooks: guarded,
             scope_policy: operator.scope_policy(&installation),
-            rbac: rbac.manifests(&account, |group, plural| cluster_scoped(&operator.crds, group, plural)),
+            rbac,
             own,
             installation,
         })

@@ -1,39 +1,27 @@
-//! `auth` without login: everybody is the local user (toolhive-runner §2.7).
+//! Nobody has to log in: everybody is the local user (toolhive-runner §2.7).
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use futures::future::BoxFuture;
-use http::{Request, Response};
 use jiff::Timestamp;
-use mcp_http::Body;
-use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next};
-use mcp_runconfig::AuthParameters;
+use mcp_middleware::Identity;
 use serde_json::{Map, Value, json};
 
-/// Names every caller as the local user.
-pub(crate) struct Auth {
+/// The local user.
+#[derive(Debug)]
+pub(crate) struct Local {
     user: String,
     /// The identity of the second it was made in; its claims hold times in seconds.
     current: ArcSwap<(i64, Arc<Identity>)>,
 }
 
-impl Auth {
-    pub(crate) fn new(parameters: AuthParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
-        if parameters.oidc_config.is_some() {
-            return Err(context.error(
-                "parameters.oidc_config",
-                "login by OIDC is not supported by this proxy",
-                "use a proxy that has it; without the login every caller would be let in",
-            ));
-        }
-        let user = context.settings.local_user.clone();
+impl Local {
+    pub(crate) fn new(user: &str) -> Self {
         let now = Timestamp::now().as_second();
-        let current = ArcSwap::from_pointee((now, local(&user, now)));
-        Ok(Self { user, current })
+        Self { user: user.to_owned(), current: ArcSwap::from_pointee((now, local(user, now))) }
     }
 
-    fn identity(&self) -> Arc<Identity> {
+    pub(crate) fn identity(&self) -> Arc<Identity> {
         let now = Timestamp::now().as_second();
         let current = self.current.load();
         if current.0 == now {
@@ -42,13 +30,6 @@ impl Auth {
         let identity = local(&self.user, now);
         self.current.store(Arc::new((now, Arc::clone(&identity))));
         identity
-    }
-}
-
-impl Middleware for Auth {
-    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        next.context().identify(self.identity());
-        next.call(request)
     }
 }
 

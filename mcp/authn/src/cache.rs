@@ -1,0 +1,135 @@
+//! The tokens that were found valid, so that a signature is verified once and not for every call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use mcp_middleware::Identity;
+
+use crate::keys::KeySet;
+
+/// By so many locks threads seldom meet at one.
+const SHARDS: usize = 64;
+/// Tokens that each half of a shard remembers: 8,192 together.
+const HALF: usize = 64;
+
+/// What a token is remembered by: what is in memory opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint([u8; 32]);
+
+/// A token that was found valid.
+#[derive(Clone, Debug)]
+pub(crate) struct Verified {
+    pub(crate) identity: Arc<Identity>,
+    /// Until when it is, in Unix seconds.
+    pub(crate) until: i64,
+    /// The keys under which its signature was verified; `None` where the provider was asked.
+    pub(crate) keys: Option<Arc<KeySet>>,
+}
+
+/// The tokens that were used last.
+#[derive(Debug)]
+pub(crate) struct Cache(Vec<Mutex<Shard>>);
+
+/// When `young` is full, it takes the place of `old`: what was not used meanwhile is forgotten.
+#[derive(Debug, Default)]
+struct Shard {
+    young: HashMap<Fingerprint, Verified>,
+    old: HashMap<Fingerprint, Verified>,
+}
+
+impl Fingerprint {
+    pub(crate) fn of(token: &str) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        Self(bytes)
+    }
+}
+
+impl Verified {
+    /// Whether it counts at `now`, while the provider's keys are `keys`: one may have been withdrawn since.
+    fn holds(&self, now: i64, keys: Option<&Arc<KeySet>>) -> bool {
+        let same = |own: &Arc<KeySet>| keys.is_some_and(|keys| Arc::ptr_eq(own, keys));
+        now < self.until && self.keys.as_ref().is_none_or(same)
+    }
+}
+
+impl Cache {
+    pub(crate) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::default()).collect())
+    }
+
+    /// Whom the token names, where it is remembered and still counts.
+    pub(crate) fn get(&self, token: &Fingerprint, now: i64, keys: Option<&Arc<KeySet>>) -> Option<Arc<Identity>> {
+        let mut shard = self.shard(token).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(verified) = shard.young.get(token) {
+            return verified.holds(now, keys).then(|| Arc::clone(&verified.identity));
+        }
+        let verified = shard.old.remove(token).filter(|verified| verified.holds(now, keys))?;
+        let identity = Arc::clone(&verified.identity);
+        shard.insert(*token, verified);
+        Some(identity)
+    }
+
+    pub(crate) fn insert(&self, token: Fingerprint, verified: Verified) {
+        self.shard(&token).lock().unwrap_or_else(PoisonError::into_inner).insert(token, verified);
+    }
+
+    fn shard(&self, token: &Fingerprint) -> &Mutex<Shard> {
+        &self.0[usize::from(token.0[0]) % SHARDS]
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, token: Fingerprint, verified: Verified) {
+        if self.young.len() >= HALF {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(token, verified);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn verified(until: i64, keys: Option<&Arc<KeySet>>) -> Verified {
+        Verified { identity: Arc::default(), until, keys: keys.cloned() }
+    }
+
+    #[test]
+    fn a_token_is_forgotten_when_it_expires_or_the_keys_change() {
+        let set = || Arc::new(KeySet::parse(Bytes::from_static(br#"{"keys":[]}"#)).unwrap());
+        let (keys, others) = (set(), set());
+        for (entry, now, under, known) in [
+            (verified(10, Some(&keys)), 9, Some(&keys), true),
+            (verified(10, Some(&keys)), 10, Some(&keys), false),
+            (verified(10, Some(&keys)), 9, Some(&others), false),
+            (verified(10, Some(&keys)), 9, None, false),
+            (verified(10, None), 9, Some(&others), true),
+            (verified(10, None), 10, None, false),
+        ] {
+            let (cache, token) = (Cache::new(), Fingerprint::of("a"));
+            cache.insert(token, entry.clone());
+            assert_eq!(cache.get(&token, now, under).is_some(), known, "{entry:?} at {now}");
+            assert!(cache.get(&Fingerprint::of("b"), now, under).is_none());
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_used_stays_and_the_number_is_bounded() {
+        let (cache, used) = (Cache::new(), Fingerprint::of("used"));
+        cache.insert(used, verified(10, None));
+        for number in 0..SHARDS * HALF * 4 {
+            cache.insert(Fingerprint::of(&number.to_string()), verified(10, None));
+            assert!(cache.get(&used, 0, None).is_some(), "after {number} others");
+        }
+        let sizes = cache.0.iter().map(|shard| {
+            let shard = shard.lock().unwrap();
+            shard.young.len() + shard.old.len()
+        });
+        assert!(sizes.sum::<usize>() <= SHARDS * HALF * 2);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the document asks for, checked at the start: an error names the member and the fix.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use http::Uri;
+use mcp_http::file::rooted;
+use mcp_middleware::{BuildContext, BuildError};
+use mcp_runconfig::OidcConfig;
+use mcp_runconfig::endpoint::EndpointPolicy;
+
+use crate::claims::Expected;
+use crate::discovery;
+use crate::fetch::Fetcher;
+use crate::introspection::{Introspection, basic};
+use crate::login::Login;
+use crate::provider::Provider;
+use crate::refusal::Challenge;
+
+/// The login that `oidc` asks for; `secret` is the client's where the document has none.
+///
+/// # Errors
+/// The member at fault.
+pub(crate) fn login(oidc: &OidcConfig, secret: Option<&str>, context: &BuildContext<'_>) -> Result<Login, BuildError> {
+    let error = |member: &str, problem: &str, fix: &str| {
+        context.error(&format!("parameters.oidc_config.{member}"), problem, fix)
+    };
+    let issuer = oidc.issuer.trim().to_owned();
+    if issuer.is_empty() && oidc.jwks_url.is_empty() {
+        return Err(error("Issuer", "and JWKSURL are empty", "name the provider whose tokens are taken"));
+    }
+    // ToolHive takes tokens for anybody then.
+    if oidc.audience.trim().is_empty() {
+        let fix = "name the audience that tokens for this server have; tokens for others must not open it";
+        return Err(error("Audience", "is empty", fix));
+    }
+    let file = |member: &str, path: &str| -> Result<Option<PathBuf>, BuildError> {
+        if path.is_empty() {
+            return Ok(None);
+        }
+        let rooted = rooted(path, context.settings.files_root.as_deref());
+        rooted.map(Some).ok_or_else(|| error(member, "is not an absolute path", "write one that begins with /"))
+    };
+    let fetcher = Arc::new(Fetcher {
+        ca: file("CACertPath", &oidc.ca_cert_path)?,
+        token_file: file("AuthTokenFile", &oidc.auth_token_file)?,
+        allow_http: oidc.insecure_allow_http,
+        policy: EndpointPolicy::new(oidc.allow_private_ip, context.settings.exempt_endpoints.clone()),
+        provider: Arc::clone(&context.settings.provider),
+        clients: Mutex::new(HashMap::new()),
+    });
+    if let Err(problem) = fetcher.token() {
+        let fix = "mount the token there, or leave the member empty";
+        return Err(error("AuthTokenFile", &problem.to_string(), fix));
+    }
+    let url = |member: &str, text: &str| -> Result<Uri, BuildError> {
+        let fix = "write an https URL; with InsecureAllowHTTP, for development alone, http is taken too";
+        let url = fetcher.url(text).map_err(|problem| error(member, &problem, fix))?;
+        let fix = "mount the PEM certificates there, or leave the member empty for the system's";
+        fetcher.client(&url).map_err(|problem| error("CACertPath", &problem.to_string(), fix))?;
+        Ok(url)
+    };
+    if oidc.jwks_url.is_empty() {
+        url("Issuer", &discovery::metadata_url(&issuer))?;
+    } else {
+        url("JWKSURL", &oidc.jwks_url)?;
+    }
+    let secret = Some(oidc.client_secret.as_str()).filter(|secret| !secret.is_empty()).or(secret);
+    let authorization = secret.filter(|_| !oidc.client_id.is_empty()).and_then(|secret| basic(&oidc.client_id, secret));
+    let introspection = if oidc.introspection_url.is_empty() {
+        None
+    } else {
+        let url = url("IntrospectionURL", &oidc.introspection_url)?;
+        Some(Arc::new(Introspection::new(Arc::clone(&fetcher), url, authorization)))
+    };
+    let provider = Arc::new(Provider::new(fetcher, &issuer, &oidc.jwks_url));
+    let expected = Expected { issuer, audience: oidc.audience.clone() };
+    Ok(Login::new(expected, provider, introspection, Challenge::of(oidc)))
+}

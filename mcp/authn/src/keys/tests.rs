@@ -1,0 +1,187 @@
+//! Every algorithm with real keys, and what does not fit.
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{self as crypto, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
+use serde_json::json;
+
+use super::*;
+
+/// A provider's private keys, of each kind one. The `kid` of each is its kind.
+struct Issuer {
+    rsa: RsaKeyPair,
+    ec: [EcdsaKeyPair; 3],
+    ed: Ed25519KeyPair,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        let curves = [
+            &crypto::ECDSA_P256_SHA256_FIXED_SIGNING,
+            &crypto::ECDSA_P384_SHA384_FIXED_SIGNING,
+            &crypto::ECDSA_P521_SHA512_FIXED_SIGNING,
+        ];
+        Self {
+            rsa: RsaKeyPair::generate(KeySize::Rsa2048).unwrap(),
+            ec: curves.map(|curve| EcdsaKeyPair::generate(curve).unwrap()),
+            ed: Ed25519KeyPair::generate().unwrap(),
+        }
+    }
+
+    fn jwks(&self) -> Vec<Value> {
+        let rsa = crypto::RsaPublicKeyComponents::<Vec<u8>>::from(self.rsa.public_key());
+        let mut keys = vec![
+            json!({"kid": "rsa", "kty": "RSA", "n": base64(&rsa.n), "e": base64(&rsa.e)}),
+            json!({"kid": "ed", "kty": "OKP", "crv": "Ed25519", "x": base64(self.ed.public_key().as_ref())}),
+        ];
+        for (kid, pair) in ["P-256", "P-384", "P-521"].into_iter().zip(&self.ec) {
+            let (x, y) = pair.public_key().as_ref()[1..].split_at(pair.public_key().as_ref().len() / 2);
+            keys.push(json!({"kid": kid, "kty": "EC", "crv": kid, "x": base64(x), "y": base64(y)}));
+        }
+        keys
+    }
+
+    fn sign(&self, algorithm: &str, header: &Value) -> String {
+        let signed = format!("{}.{}", base64(header.to_string().as_bytes()), base64(br#"{"sub":"alice"}"#));
+        let message = signed.as_bytes();
+        let random = SystemRandom::new();
+        let rsa = |padding: &'static dyn crypto::RsaEncoding| {
+            let mut signature = vec![0; self.rsa.public_modulus_len()];
+            self.rsa.sign(padding, &random, message, &mut signature).unwrap();
+            signature
+        };
+        let ec = |pair: &EcdsaKeyPair| pair.sign(&random, message).unwrap().as_ref().to_vec();
+        let signature = match algorithm {
+            "RS256" => rsa(&crypto::RSA_PKCS1_SHA256),
+            "RS384" => rsa(&crypto::RSA_PKCS1_SHA384),
+            "RS512" => rsa(&crypto::RSA_PKCS1_SHA512),
+            "PS256" => rsa(&crypto::RSA_PSS_SHA256),
+            "PS384" => rsa(&crypto::RSA_PSS_SHA384),
+            "PS512" => rsa(&crypto::RSA_PSS_SHA512),
+            "ES256" => ec(&self.ec[0]),
+            "ES384" => ec(&self.ec[1]),
+            "ES512" => ec(&self.ec[2]),
+            "EdDSA" | "Ed25519" => self.ed.sign(message).as_ref().to_vec(),
+            _ => Vec::new(),
+        };
+        format!("{signed}.{}", base64(&signature))
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn set(keys: &[Value]) -> KeySet {
+    KeySet::parse(json!({"keys": keys}).to_string().into()).unwrap()
+}
+
+fn kid(algorithm: &str) -> &'static str {
+    match algorithm {
+        "ES256" => "P-256",
+        "ES384" => "P-384",
+        "ES512" => "P-521",
+        "EdDSA" | "Ed25519" => "ed",
+        _ => "rsa",
+    }
+}
+
+fn verify(set: &KeySet, token: &str) -> Result<(), Unverified> {
+    set.verify(&Jws::parse(token).unwrap())
+}
+
+#[test]
+fn every_asymmetric_algorithm_is_taken_with_its_own_key_alone() {
+    let (issuer, other) = (Issuer::new(), Issuer::new());
+    let (own, others) = (set(&issuer.jwks()), set(&other.jwks()));
+    for algorithm in ALGORITHMS {
+        let token = issuer.sign(algorithm, &json!({"alg": algorithm, "kid": kid(algorithm)}));
+        assert_eq!(verify(&own, &token), Ok(()), "{algorithm}");
+        assert_eq!(verify(&others, &token), Err(Unverified::Signature), "{algorithm} of another");
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let claims = signed.split_once('.').unwrap().1;
+        let tampered = token.replace(claims, &base64(br#"{"sub":"bob"}"#));
+        assert_eq!(verify(&own, &tampered), Err(Unverified::Signature), "{algorithm} tampered with");
+        assert_eq!(verify(&own, &format!("{signed}.")), Err(Unverified::Signature), "{algorithm} without signature");
+        let half = &signature[..signature.len() / 8 * 4];
+        assert!(verify(&own, &format!("{signed}.{half}")).is_err(), "{algorithm} cut off");
+    }
+}
+
+#[test]
+fn what_a_header_says_does_not_choose_another_use_of_a_key() {
+    let issuer = Issuer::new();
+    let jwks = issuer.jwks();
+    let own = set(&jwks);
+    let unfit = |kid: &str, algorithm: &str| Unverified::Unfit { kid: kid.into(), algorithm: algorithm.into() };
+    for (header, error) in [
+        (json!({"alg": "none", "kid": "rsa"}), Unverified::Algorithm("none".into())),
+        (json!({"alg": "HS256", "kid": "rsa"}), Unverified::Algorithm("HS256".into())),
+        (json!({"alg": "rs256", "kid": "rsa"}), Unverified::Algorithm("rs256".into())),
+        (json!({"alg": "RS256", "kid": "P-256"}), unfit("P-256", "RS256")),
+        (json!({"alg": "ES256", "kid": "P-384"}), unfit("P-384", "ES256")),
+        (json!({"alg": "EdDSA", "kid": "rsa"}), unfit("rsa", "EdDSA")),
+        (json!({"alg": "RS256"}), Unverified::NoKid),
+        (json!({"alg": "RS256", "kid": ""}), Unverified::NoKid),
+        (json!({"alg": "RS256", "kid": "RSA"}), Unverified::UnknownKid("RSA".into())),
+        (json!({"alg": "RS256", "kid": "rsa", "crit": ["b64"], "b64": false}), Unverified::Critical),
+    ] {
+        let token = issuer.sign("RS256", &header);
+        assert_eq!(verify(&own, &token), Err(error), "{header}");
+    }
+    let token = issuer.sign("PS256", &json!({"alg": "PS256", "kid": "rsa"}));
+    for (change, result) in [
+        (json!({"alg": "PS256", "use": "sig", "key_ops": ["sign", "verify"]}), Ok(())),
+        (json!({"alg": "RS256"}), Err(unfit("rsa", "PS256"))),
+        (json!({"alg": "HS256"}), Err(unfit("rsa", "PS256"))),
+        (json!({"use": "enc"}), Err(Unverified::UnknownKid("rsa".into()))),
+        (json!({"key_ops": ["encrypt"]}), Err(Unverified::UnknownKid("rsa".into()))),
+        (json!({"kty": "oct", "k": "AAAA"}), Err(Unverified::UnknownKid("rsa".into()))),
+    ] {
+        let mut key = jwks[0].as_object().unwrap().clone();
+        key.extend(change.as_object().unwrap().clone());
+        assert_eq!(verify(&set(&[Value::Object(key)]), &token), result, "{change}");
+    }
+    let ed = issuer.sign("EdDSA", &json!({"alg": "EdDSA", "kid": "ed"}));
+    let mut key = jwks[1].as_object().unwrap().clone();
+    key.insert("alg".into(), json!("Ed25519"));
+    assert_eq!(verify(&set(&[Value::Object(key)]), &ed), Ok(()), "both names are of one algorithm");
+}
+
+#[test]
+fn of_two_keys_with_one_kid_the_one_that_fits_counts() {
+    let (issuer, other) = (Issuer::new(), Issuer::new());
+    let mut keys = [other.jwks().swap_remove(0), issuer.jwks().swap_remove(0), issuer.jwks().swap_remove(1)];
+    keys[2]["kid"] = json!("rsa");
+    let token = issuer.sign("RS256", &json!({"alg": "RS256", "kid": "rsa"}));
+    assert_eq!(verify(&set(&keys), &token), Ok(()));
+}
+
+#[test]
+fn a_set_is_read_as_far_as_it_can_be_used() {
+    let good = Issuer::new().jwks().swap_remove(1);
+    let bad = [json!(1), json!({"kty": "RSA", "kid": "x"}), json!({"kty": "new", "kid": "x"}), json!({"kid": "x"})];
+    assert_eq!(set(&[&bad[..], std::slice::from_ref(&good)].concat()).len(), 1);
+    for document in ["", "[]", "{}", r#"{"keys":{}}"#, r#"{"keys":null}"#] {
+        assert!(KeySet::parse(document.as_bytes().into()).is_err(), "{document}");
+    }
+    let many = json!({"keys": vec![good; MAX_KEYS + 1]}).to_string();
+    assert!(KeySet::parse(many.into()).unwrap_err().contains("more than 100"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_the_readers_panic(text in ".{0,200}", parts in proptest::array::uniform3("[A-Za-z0-9_=-]{0,40}"), json in "[\\[\\]{}\":,a-z0-9]{0,80}") {
+        let set = set(&[json!({"kid": "a", "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA"})]);
+        let header = json!({"alg": "ES512", "kid": "a"}).to_string();
+        let tokens = [text.clone(), parts.join("."), [base64(json.as_bytes()), base64(text.as_bytes()), parts[2].clone()].join("."),
+            [base64(header.as_bytes()), base64(b"{}"), parts[0].clone()].join(".")];
+        for token in tokens {
+            if let Some(jws) = Jws::parse(&token) {
+                proptest::prop_assert!(set.verify(&jws).is_err());
+            }
+        }
+        let _ = KeySet::parse(json.into_bytes().into());
+        let _ = KeySet::parse(text.into_bytes().into());
+    }
+}

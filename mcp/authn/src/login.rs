@@ -1,0 +1,126 @@
+//! From a request's token to who calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use mcp_http::Body;
+use mcp_middleware::Identity;
+use serde_json::Value;
+
+use crate::bearer;
+use crate::cache::{Cache, Fingerprint, Verified};
+use crate::claims::{Expected, identity};
+use crate::introspection::{Introspection, REMEMBERED};
+use crate::jws::Jws;
+use crate::keys::{KeySet, Unverified};
+use crate::provider::Provider;
+use crate::refusal::{Challenge, Refusal};
+
+/// When to ask again where the provider did not say what a token is worth.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Takes the tokens of one provider.
+#[derive(Debug)]
+pub(crate) struct Login {
+    expected: Expected,
+    provider: Arc<Provider>,
+    /// `None`: a token that is no JWT is worth nothing.
+    introspection: Option<Arc<Introspection>>,
+    challenge: Challenge,
+    cache: Cache,
+}
+
+impl Login {
+    pub(crate) fn new(
+        expected: Expected,
+        provider: Arc<Provider>,
+        introspection: Option<Arc<Introspection>>,
+        challenge: Challenge,
+    ) -> Self {
+        Self { expected, provider, introspection, challenge, cache: Cache::new() }
+    }
+
+    /// Fetches the keys, so that the first request does not have to wait for them.
+    pub(crate) fn warm_up(&self) {
+        drop(self.provider.keys());
+    }
+
+    /// The answer to a request that does not pass.
+    pub(crate) fn refuse(&self, refusal: &Refusal) -> http::Response<Body> {
+        refusal.answer(&self.challenge)
+    }
+
+    /// Who sends a request with these headers.
+    ///
+    /// # Errors
+    /// Why it does not pass.
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Refusal> {
+        let token = bearer::token(headers)?;
+        let fingerprint = Fingerprint::of(token);
+        let now = Timestamp::now().as_second();
+        if let Some(identity) = self.cache.get(&fingerprint, now, self.provider.keys().as_ref()) {
+            return Ok(identity);
+        }
+        let verified = match (Jws::parse(token), &self.introspection) {
+            (Some(jws), _) => self.verify(jws, now).await?,
+            (None, Some(introspection)) => self.introspect(introspection, token, fingerprint, now).await?,
+            (None, None) => return Err(Refusal::Invalid("it is no JWT, and there is no IntrospectionURL".to_owned())),
+        };
+        let identity = Arc::clone(&verified.identity);
+        self.cache.insert(fingerprint, verified);
+        Ok(identity)
+    }
+
+    /// A JWT: its signature, then its claims.
+    async fn verify(&self, jws: Jws<'_>, now: i64) -> Result<Verified, Refusal> {
+        let mut keys = self.provider.first_keys().await?;
+        let mut signature = keys.verify(&jws);
+        if let Err(Unverified::UnknownKid(_)) = signature
+            && let Some(newer) = self.provider.keys_after_unknown_kid().await
+            && !Arc::ptr_eq(&newer, &keys)
+        {
+            signature = newer.verify(&jws);
+            keys = newer;
+        }
+        signature.map_err(|error| Refusal::Invalid(error.to_string()))?;
+        self.accept(jws.claims, now, Some(keys))
+    }
+
+    /// A token that only the provider can read.
+    async fn introspect(
+        &self,
+        introspection: &Arc<Introspection>,
+        token: &str,
+        fingerprint: Fingerprint,
+        now: i64,
+    ) -> Result<Verified, Refusal> {
+        let answer = introspection.ask(token, fingerprint).await.map_err(|error| {
+            tracing::warn!(%error, "the OIDC provider does not say what a token is worth");
+            Refusal::Unavailable { reason: error.to_string(), retry: ASK_AGAIN }
+        })?;
+        let claims = answer.ok_or_else(|| Refusal::Invalid("the provider says that it is not active".to_owned()))?;
+        let mut claims = (*claims).clone();
+        // Both are optional in an answer (RFC 7662 §2.2), which comes from the issuer that the document names.
+        if !self.expected.issuer.is_empty() && !claims.contains_key("iss") {
+            claims.insert("iss".to_owned(), Value::String(self.expected.issuer.clone()));
+        }
+        if !claims.contains_key("exp") {
+            claims.insert("exp".to_owned(), (now + REMEMBERED).into());
+        }
+        let mut verified = self.accept(claims, now, None)?;
+        verified.until = verified.until.min(now + REMEMBERED);
+        Ok(verified)
+    }
+
+    fn accept(
+        &self,
+        claims: serde_json::Map<String, Value>,
+        now: i64,
+        keys: Option<Arc<KeySet>>,
+    ) -> Result<Verified, Refusal> {
+        let until = self.expected.check(&claims, now).map_err(|error| Refusal::Invalid(error.to_string()))?;
+        Ok(Verified { identity: identity(claims)?, until, keys })
+    }
+}

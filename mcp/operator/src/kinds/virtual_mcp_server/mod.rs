@@ -1,0 +1,132 @@
+//! VirtualMCPServer: the tools of a group of MCP servers, offered as one server.
+//!
+//! This version checks what a virtual server refers to and makes nothing for it; its status says both.
+
+mod checks;
+mod references;
+mod rules;
+
+use mcp_api::{
+    names::{condition, label},
+    v1beta1::{
+        MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase,
+        virtual_server::IncomingAuthType,
+    },
+};
+
+use crate::{
+    guards::{Asked, GuardRef},
+    problem::Problem,
+    reference::{Data, Reference},
+    settings::Settings,
+    subject::Subject,
+    workload::{Child, ChildRef, Findings, Owner, Phase, Previous, Rendering, Report, Restart, Workload},
+};
+
+/// The port of the Service.
+const PORT: u16 = 4483;
+
+impl Subject for VirtualMCPServer {
+    /// It may go at once: what will be made for it is the garbage collector's.
+    const FINALIZER: Option<&'static str> = None;
+    const RESOURCES: [&'static str; 3] =
+        ["virtualmcpservers", "virtualmcpservers/status", "virtualmcpservers/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        let guards = self.guards().configs;
+        let guards = guards.iter().map(|guard| Reference { while_missing: references::MISSING, ..guard.reference() });
+        guards
+            .chain(references::unbuilt(self).into_iter().map(|(_, reference)| reference))
+            .chain(references::policies(self).map(|policies| policies.reference()))
+            .collect()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        rules::problems(&self.spec)
+    }
+
+    fn warnings(&self, _: &Settings) -> Vec<String> {
+        Self::NOT_BUILT.map(str::to_owned).into_iter().chain(rules::overwritten(&self.spec)).collect()
+    }
+}
+
+impl Workload for VirtualMCPServer {
+    const APP: &'static str = label::APP_VIRTUAL_MCP_SERVER;
+    const NOUN: &'static str = "virtual MCP server";
+    const NOT_BUILT: Option<&'static str> =
+        Some("this version checks what a VirtualMCPServer refers to and makes no Deployment for it: nothing serves");
+    const WARNINGS: &'static [&'static str] = &[condition::AUTH_CONFIGURED];
+
+    fn guards(&self) -> Asked {
+        let incoming = &self.spec.incoming_auth;
+        let login = incoming.oidc_config_ref.as_ref().filter(|_| incoming.kind == IncomingAuthType::Oidc);
+        let login =
+            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.incomingAuth.oidcConfigRef", &it.name).on(it.into()));
+        let tools = references::tool_configs(&self.spec);
+        let tools = tools.into_iter().map(|name| GuardRef::to::<MCPToolConfig>(references::TOOL_CONFIGS, name));
+        Asked { configs: login.into_iter().chain(tools).collect(), unbuilt: Vec::new() }
+    }
+
+    fn previous(&self) -> Previous<'_> {
+        let Some(status) = &self.status else { return Previous::default() };
+        Previous {
+            conditions: status.conditions.as_ref(),
+            phase: status.phase.map(|phase| match phase {
+                VirtualServerPhase::Pending => Phase::Pending,
+                VirtualServerPhase::Ready | VirtualServerPhase::Degraded => Phase::Ready,
+                VirtualServerPhase::Failed => Phase::Failed,
+            }),
+            message: status.message.as_deref(),
+            observed_generation: status.observed_generation,
+        }
+    }
+
+    fn replicas(&self) -> Option<i32> {
+        self.spec.replicas
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        None
+    }
+
+    fn check(&self, data: &Data, findings: &mut Findings<'_>) {
+        checks::check(self, data, findings);
+    }
+
+    fn render(&self, _: &Rendering<'_>) -> Vec<Child> {
+        Vec::new()
+    }
+
+    fn all_children(&self) -> Vec<ChildRef> {
+        Vec::new()
+    }
+
+    fn parents(_: &ChildRef) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn backend(&self) -> Option<ChildRef> {
+        None
+    }
+
+    fn url(&self) -> String {
+        let Owner { name, namespace, .. } = Owner::of(self);
+        format!("http://vmcp-{name}.{namespace}.svc.cluster.local:{PORT}/mcp")
+    }
+
+    fn status_of(report: Report) -> VirtualMCPServerStatus {
+        VirtualMCPServerStatus {
+            oidc_config_hash: report.hash("MCPOIDCConfig"),
+            conditions: report.conditions,
+            message: Some(report.message),
+            observed_generation: report.observed_generation,
+            phase: Some(match report.phase {
+                Phase::Ready => VirtualServerPhase::Ready,
+                Phase::Failed => VirtualServerPhase::Failed,
+                Phase::Pending | Phase::Stopped | Phase::Terminating => VirtualServerPhase::Pending,
+            }),
+            url: report.url,
+            ..VirtualMCPServerStatus::default()
+        }
+    }
+}

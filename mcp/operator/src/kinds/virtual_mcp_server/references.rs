@@ -1,0 +1,90 @@
+//! What a VirtualMCPServer refers to, beside its MCPOIDCConfig.
+
+use std::collections::BTreeSet;
+
+use mcp_api::{
+    names::condition,
+    v1beta1::{
+        AuthzConfig, VirtualMCPServer, VirtualMCPServerSpec,
+        virtual_server::{BackendAuth, BackendAuthType},
+    },
+};
+
+use crate::reference::{Reference, Source};
+
+/// Where MCPToolConfigs are named.
+pub(super) const TOOL_CONFIGS: &str = "spec.config.aggregation.tools[].toolConfigRef";
+
+/// What happens while a configuration does not exist: the end of a sentence.
+pub(super) const MISSING: &str = "until then the virtual server counts as failed";
+
+/// The policies in a ConfigMap that `spec.incomingAuth.authzConfig` names.
+pub(super) struct Policies<'a> {
+    pub(super) config_map: &'a str,
+    pub(super) key: &'a str,
+}
+
+impl Policies<'_> {
+    pub(super) fn source(&self) -> Source {
+        Source::ConfigMap(self.config_map.to_owned())
+    }
+
+    pub(super) fn reference(&self) -> Reference {
+        let field = "spec.incomingAuth.authzConfig.configMap";
+        Reference {
+            while_missing: "until then nothing is known of its policies",
+            ..Reference::to_source(field, &self.source())
+        }
+    }
+}
+
+/// The policies in a ConfigMap, where that is where they are.
+pub(super) fn policies(server: &VirtualMCPServer) -> Option<Policies<'_>> {
+    let AuthzConfig { config_map, .. } = server.spec.incoming_auth.authz_config.as_ref()?;
+    config_map.as_ref().map(|it| Policies { config_map: &it.name, key: &it.key })
+}
+
+/// The names of the MCPToolConfigs, each once.
+pub(super) fn tool_configs(spec: &VirtualMCPServerSpec) -> BTreeSet<&str> {
+    let aggregation = spec.config.as_ref().and_then(|config| config.aggregation.as_ref());
+    let tools = aggregation.into_iter().flat_map(|it| it.tools.iter().flatten());
+    tools.filter_map(|it| Some(&*it.tool_config_ref.as_ref()?.name)).filter(|name| !name.is_empty()).collect()
+}
+
+/// References to kinds that this version does not have, each with the condition that tells of it.
+pub(super) fn unbuilt(server: &VirtualMCPServer) -> Vec<(&'static str, Reference)> {
+    let spec = &server.spec;
+    let mut all = Vec::new();
+    let mut add = |condition, kind, field, name: &str| {
+        if !name.is_empty() {
+            all.push((condition, Reference::unbuilt(kind, field, name)));
+        }
+    };
+    add(condition::GROUP_REF_VALIDATED, "MCPGroup", "spec.groupRef", &spec.group_ref.name);
+    if let Some(it) = &spec.telemetry_config_ref {
+        let condition = condition::TELEMETRY_CONFIG_REF_VALIDATED;
+        add(condition, "MCPTelemetryConfig", "spec.telemetryConfigRef", &it.name);
+    }
+    if let Some(it) = &spec.incoming_auth.authz_config_ref {
+        let condition = condition::AUTHZ_CONFIG_REF_VALIDATED;
+        add(condition, "MCPAuthzConfig", "spec.incomingAuth.authzConfigRef", &it.name);
+    }
+    if let Some(it) = &spec.embedding_server_ref {
+        add(condition::EMBEDDING_SERVER_READY, "EmbeddingServer", "spec.embeddingServerRef", &it.name);
+    }
+    for it in spec.config.iter().flat_map(|config| config.composite_tool_refs.iter().flatten()) {
+        let (condition, kind) = (condition::COMPOSITE_TOOL_REFS_VALIDATED, "VirtualMCPCompositeToolDefinition");
+        add(condition, kind, "spec.config.compositeToolRefs", &it.name);
+    }
+    for it in backends(spec).filter(|it| it.kind == BackendAuthType::ExternalAuthConfigRef) {
+        let name = it.external_auth_config_ref.as_ref().map(|it| &*it.name).unwrap_or_default();
+        add(condition::EXTERNAL_AUTH_CONFIG_VALIDATED, "MCPExternalAuthConfig", "spec.outgoingAuth", name);
+    }
+    all
+}
+
+/// How the servers behind are called: by default, and single ones.
+fn backends(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = &BackendAuth> {
+    let outgoing = spec.outgoing_auth.iter();
+    outgoing.flat_map(|it| it.default.iter().chain(it.backends.iter().flat_map(|all| all.values())))
+}

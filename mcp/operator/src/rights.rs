@@ -1,0 +1,56 @@
+//! What the accounts of the operator may do: its own fills the stores, and each kind's controller writes about that kind.
+
+use std::collections::BTreeMap;
+
+use mcp_api::names::GROUP;
+use portcullis::manifest::{Access, Grant};
+
+use crate::{
+    config::ConfigKind,
+    subject::Subject,
+    workload::{ChildKind, Workload},
+};
+
+/// What the stores are filled from, beside objects of our own kinds. Secrets are watched by their metadata.
+pub fn watches() -> Vec<Grant> {
+    let watch = ["list", "watch"];
+    let others = [Grant::new("", &["secrets"], &watch), Grant::new("", &["pods"], &watch)];
+    children(&ChildKind::ALL, &watch).into_iter().chain(others).collect()
+}
+
+/// What the controller of a kind of workloads does.
+pub fn of_workloads<W: Workload>() -> Access {
+    let [_, _, finalizers] = W::RESOURCES;
+    let mut grants = object::<W>();
+    // Lets children name their owner as blocking its deletion, where the API server checks that.
+    grants.push(Grant::new(GROUP, &[finalizers], &["update"]));
+    grants.extend(children(W::CHILDREN, &["create", "patch", "delete"]));
+    // What workloads and their configurations refer to is read for its digest, and whether it can be used.
+    grants.push(Grant::new("", &["secrets", "configmaps"], &["get"]));
+    grants.extend(W::granted());
+    // The key of the digests of Secrets. What is created has no name yet that a role could be narrowed to.
+    let key = Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]);
+    Access::from(grants).in_own_namespace([Grant::new("", &["secrets"], &["create"]), key])
+}
+
+/// What the controller of a kind of configurations does.
+pub fn of_configs<K: ConfigKind>() -> Access {
+    object::<K>().into()
+}
+
+/// Status is written on its own, and events tell of it; a finalizer is patched on the object.
+fn object<K: Subject>() -> Vec<Grant> {
+    let [objects, status, _] = K::RESOURCES;
+    let finalizer = K::FINALIZER.map(|_| Grant::new(GROUP, &[objects], &["patch"]));
+    let rest = [Grant::new(GROUP, &[status], &["patch"]), Grant::new("events.k8s.io", &["events"], &["create"])];
+    finalizer.into_iter().chain(rest).collect()
+}
+
+/// These verbs on children of these kinds, a grant for each API group.
+fn children(kinds: &[ChildKind], verbs: &[&'static str]) -> Vec<Grant> {
+    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (group, plural) in kinds.iter().map(|kind| kind.group_and_plural()) {
+        groups.entry(group).or_default().push(plural);
+    }
+    groups.into_iter().map(|(group, plurals)| Grant::new(group, &plurals, verbs)).collect()
+}

@@ -1,0 +1,24 @@
+//! The middleware that this proxy has.
+
+use mcp_middleware::Registry;
+
+/// All that a document may ask for. `client_secret` is the proxy's own password at an identity provider.
+pub(crate) fn registry(client_secret: Option<String>) -> Registry {
+    let mut registry = mcp_gate::registry();
+    mcp_authn::register(&mut registry, client_secret);
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_runconfig::chain;
+
+    use super::*;
+
+    #[test]
+    fn the_proxies_have_every_type_that_the_operator_takes_as_built() {
+        let mut built = chain::BUILT.to_vec();
+        built.sort_unstable();
+        assert_eq!(registry(None).kinds().collect::<Vec<_>>(), built);
+    }
+}

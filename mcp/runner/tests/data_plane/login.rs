@@ -1,0 +1,223 @@
+//! Tokens over HTTP: who is let in, and what the others are told.
+
+use aws_lc_rs::hmac;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, INITIALIZE, Issuer, Runner, Server, Signer, encode, go, unsigned};
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// The challenge of the login that the issuer's `login` describes.
+fn challenge(issuer: &Issuer, error: &str, description: &str) -> String {
+    format!(
+        "Bearer realm=\"{}\", resource_metadata=\"https://mcp.example.com/.well-known/oauth-protected-resource/some/mcp\", \
+         scope=\"openid mcp\", error=\"{error}\", error_description=\"{description}\"",
+        issuer.url()
+    )
+}
+
+/// The answer to a handshake with this in `Authorization`.
+async fn with(runner: &Runner, authorization: &str) -> Answer {
+    runner.post(&[("authorization", authorization)], INITIALIZE).await
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+/// Claims with these over them; null takes one away.
+fn changed(claims: &Value, change: Value) -> Value {
+    let mut claims = claims.as_object().unwrap().clone();
+    for (name, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            claims.remove(name);
+        } else {
+            claims.insert(name.clone(), value.clone());
+        }
+    }
+    Value::Object(claims)
+}
+
+#[tokio::test]
+async fn every_kind_of_token_is_taken_or_refused_with_status_header_and_body() {
+    let (rsa, ec, ed) = (Signer::rsa("rsa"), Signer::ec("ec"), Signer::ed("ed"));
+    let issuer = Issuer::start(vec![rsa.clone(), ec.clone(), ed.clone()]).await;
+    let server = Server::go().await;
+    let runner = Runner::login(&server.url(), &issuer.login(&json!({}))).await;
+    let good = issuer.claims("alice");
+    let now = good["iat"].as_u64().unwrap();
+    let sign = |change: Value| bearer(&rsa.sign("RS256", &changed(&good, change)));
+    let valid = rsa.sign("RS256", &good);
+    let stolen = |other: &Signer| bearer(&other.sign("RS256", &good));
+    let header = |header: Value| bearer(&rsa.sign_with("RS256", &header, &good));
+    // The public key, as everybody can read it, taken for a secret.
+    let hmac = {
+        let signed = unsigned(&json!({"alg": "HS256", "kid": "rsa"}), &good);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, rsa.jwk()["n"].as_str().unwrap().as_bytes());
+        let tag = hmac::sign(&key, signed.as_bytes());
+        bearer(&format!("{signed}.{}", encode(tag.as_ref())))
+    };
+    let none = bearer(&(unsigned(&json!({"alg": "none", "kid": "rsa"}), &good) + "."));
+    let format = "invalid authorization header format, expected 'Bearer <token>'";
+    let (request, token) = ("invalid_request", "invalid_token");
+    for (case, authorization, error, description) in [
+        ("empty", String::new(), request, "authorization header required"),
+        ("wrong scheme", "Basic YWxpY2U6cw==".to_owned(), request, format),
+        ("bare token", valid.clone(), request, format),
+        ("no token", "Bearer ".to_owned(), request, format),
+        ("expired", sign(json!({"exp": now - 60})), token, "Invalid token"),
+        ("without expiry", sign(json!({"exp": null})), token, "Invalid token"),
+        ("not yet valid", sign(json!({"nbf": now + 120})), token, "Invalid token"),
+        ("wrong issuer", sign(json!({"iss": "https://other.example"})), token, "Invalid token"),
+        ("wrong audience", sign(json!({"aud": "other"})), token, "Invalid token"),
+        ("no audience", sign(json!({"aud": null})), token, "Invalid token"),
+        ("wrong key", stolen(&Signer::rsa("rsa")), token, "Invalid token"),
+        ("unknown kid", stolen(&Signer::rsa("other")), token, "Invalid token"),
+        ("kid missing", header(json!({"alg": "RS256"})), token, "Invalid token"),
+        ("kid of another kind", header(json!({"alg": "RS256", "kid": "ec"})), token, "Invalid token"),
+        ("alg none", none, token, "Invalid token"),
+        ("HMAC with the public key", hmac, token, "Invalid token"),
+        ("opaque", bearer("opaque"), token, "Invalid token"),
+        ("nobody", sign(json!({"sub": null})), token, "Invalid authentication claims"),
+        ("nameless", sign(json!({"sub": ""})), token, "Invalid authentication claims"),
+    ] {
+        let answer = with(&runner, &authorization).await;
+        let body = json!({"error": error, "error_description": description});
+        assert_eq!((answer.status, answer.message()), (401, body), "{case}: {answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{case}");
+        assert_eq!(answer.header("www-authenticate"), Some(challenge(&issuer, error, description).as_str()), "{case}");
+    }
+    let answer = runner.post(&[], INITIALIZE).await;
+    let expected = challenge(&issuer, request, "authorization header required");
+    assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some(expected.as_str())));
+    let answer = runner.post(&[("authorization", "Bearer a"), ("authorization", "Bearer b")], INITIALIZE).await;
+    assert_eq!((answer.status, answer.message()["error_description"].clone()), (401, json!(format)));
+    for (case, authorization) in [
+        ("RS256", bearer(&valid)),
+        ("scheme in another case", format!("bEARER {valid}")),
+        ("PS256", bearer(&rsa.sign("PS256", &good))),
+        ("ES256", bearer(&ec.sign("ES256", &good))),
+        ("EdDSA", bearer(&ed.sign("EdDSA", &good))),
+        ("one audience", sign(json!({"aud": "mcp"}))),
+        ("within the leeway", sign(json!({"nbf": now + 15}))),
+    ] {
+        let answer = with(&runner, &authorization).await;
+        assert_eq!(answer.status, 200, "{case}: {answer:?}");
+        assert_eq!(with(&runner, &authorization).await.status, 200, "{case} again");
+    }
+    let log = runner.log();
+    assert!(log.contains("invalid audience") && !log.contains(&valid), "why is in the log, and no token");
+}
+
+#[tokio::test]
+async fn a_session_answers_only_the_subject_that_opened_it() {
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let server = Server::go().await;
+    let login = issuer.login(&json!({}));
+    let behind_a_url = Runner::login(&server.url(), &login).await;
+    let behind_a_pipe = Runner::login_stdio(&[go().into()], &login).await;
+    let token =
+        |subject: &str, id: u8| bearer(&signer.sign("ES256", &changed(&issuer.claims(subject), json!({"jti": id}))));
+    let (alice, renewed, bob) = (token("alice", 1), token("alice", 2), token("bob", 3));
+    for runner in [&behind_a_url, &behind_a_pipe] {
+        let opened = with(runner, &alice).await;
+        let session = opened.header("mcp-session-id").unwrap_or_else(|| panic!("{opened:?}"));
+        let ping = async |authorization: &str| {
+            let answer = runner.post(&[("authorization", authorization), ("mcp-session-id", session)], PING).await;
+            (answer.status, answer.message()["error"]["code"].clone())
+        };
+        assert_eq!(ping(&alice).await, (200, Value::Null));
+        assert_eq!(ping(&renewed).await, (200, Value::Null), "another token of the same subject");
+        assert_eq!(ping(&bob).await, (404, json!(-32001)), "somebody else's session");
+        let end = async |authorization: &str| {
+            let headers = [("authorization", authorization), ("mcp-session-id", session)];
+            runner.request(Method::DELETE, "/mcp", &headers, "").await.status
+        };
+        assert_eq!(end(&bob).await, 404, "nor can somebody else end it");
+        assert_eq!(ping(&alice).await, (200, Value::Null));
+        assert!(end(&alice).await < 300);
+        assert_eq!(ping(&alice).await, (404, json!(-32001)));
+    }
+}
+
+#[tokio::test]
+async fn an_opaque_token_is_what_the_provider_says_of_it() {
+    let issuer = Issuer::start(vec![Signer::ec("a")]).await;
+    let server = Server::go().await;
+    let members = json!({
+        "IntrospectionURL": format!("http://{}/introspect", issuer.address), "ClientID": "mcp+proxy", "ClientSecret": "a b",
+    });
+    let runner = Runner::login(&server.url(), &issuer.login(&members)).await;
+    let told = |change: Value| {
+        let mut told = changed(&issuer.claims("alice"), change);
+        told["active"] = json!(true);
+        told
+    };
+    for (token, answer) in [
+        ("good", told(json!({}))),
+        ("plain", told(json!({"iss": null, "exp": null}))),
+        ("foreign", told(json!({"iss": "https://other.example"}))),
+        ("elsewhere", told(json!({"aud": "other"}))),
+        ("everywhere", told(json!({"aud": null}))),
+        ("expired", told(json!({"exp": 1}))),
+        ("nobody", told(json!({"sub": null}))),
+    ] {
+        issuer.state().opaque.insert(token.to_owned(), answer);
+    }
+    for (token, status) in [
+        ("good", 200),
+        ("plain", 200),
+        ("foreign", 401),
+        ("elsewhere", 401),
+        ("everywhere", 401),
+        ("expired", 401),
+        ("nobody", 401),
+        ("unknown", 401),
+        ("good", 200),
+    ] {
+        assert_eq!(with(&runner, &bearer(token)).await.status, status, "{token}");
+    }
+    let asked = issuer.state().asked.iter().rfind(|asked| asked.form.starts_with("token=good&")).cloned().unwrap();
+    assert_eq!(asked.form, "token=good&token_type_hint=access_token");
+    assert_eq!(asked.headers["authorization"], "Basic bWNwJTJCcHJveHk6YSti", "each half is encoded as in a form");
+    assert_eq!(issuer.asked("/introspect"), 8, "what the provider said of a good token is remembered");
+    issuer.state().broken = Some(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let answer = with(&runner, &bearer("another")).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+    assert_eq!(with(&runner, &bearer("good")).await.status, 200);
+}
+
+#[tokio::test]
+async fn clients_learn_without_a_token_who_issues_them() {
+    let issuer = Issuer::start(vec![]).await;
+    let server = Server::go().await;
+    let runner = Runner::login(&server.url(), &issuer.login(&json!({}))).await;
+    let expected = json!({
+        "resource": "https://mcp.example.com/some/mcp", "authorization_servers": [issuer.url()],
+        "bearer_methods_supported": ["header"], "scopes_supported": ["openid", "mcp"],
+    });
+    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/some/mcp"] {
+        let answer = runner.request(Method::GET, path, &[("origin", "https://page.example")], "").await;
+        assert_eq!((answer.status, answer.message()), (200, expected.clone()), "{path}");
+        for (name, value) in [
+            ("content-type", "application/json"),
+            ("access-control-allow-origin", "https://page.example"),
+            ("access-control-allow-methods", "GET, OPTIONS"),
+            ("access-control-allow-headers", "mcp-protocol-version, Content-Type, Authorization"),
+            ("access-control-max-age", "86400"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        let answer = runner.request(Method::OPTIONS, path, &[], "").await;
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, Some("*")));
+    }
+    for path in ["/.well-known/oauth-protected-resourceful", "/.well-known/openid-configuration"] {
+        let answer = runner.get(path).await;
+        assert_eq!((answer.status, answer.body.as_str()), (404, r#"{"error":"not_found"}"#), "{path}");
+    }
+    let nameless = Runner::login(&server.url(), &issuer.login(&json!({"ResourceURL": ""}))).await;
+    let answer = nameless.get("/.well-known/oauth-protected-resource").await;
+    assert_eq!((answer.status, answer.body.as_str()), (404, ""));
+}
