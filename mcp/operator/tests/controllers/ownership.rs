@@ -14,11 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-<<<<<<< HEAD
-    support::{DEADLINE, labelled, oidc_config, quiet, requests, tool_config, webhook_config},
-=======
-    support::{DEADLINE, labelled, oidc_config, quiet, remote_proxy, tool_config, webhook_config},
->>>>>>> 8cff446421b62d76418cad6c364203804b50db10
+    support::{DEADLINE, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, webhook_config},
 };
 
 const BETA: &str = "toolhive.stacklok.dev/v1beta1";
