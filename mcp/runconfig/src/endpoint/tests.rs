@@ -167,3 +167,22 @@ fn webhooks_may_be_anywhere_but_on_the_link() {
     }
     assert!(policy.check_url("https://hooks.prod.svc.cluster.local").is_ok());
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_url_and_any_address_are_judged_never_a_panic(
+        text in "\\PC{0,40}",
+        host in "[0-9a-fx.:\\[\\]%@_-]{0,30}",
+        bits: u128,
+        v4: u32,
+    ) {
+        let _ = check_url(&text, false);
+        let _ = check_url(&format!("https://{host}/"), true);
+        let v4 = Ipv4Addr::from_bits(v4);
+        proptest::prop_assert_eq!(class(v4.into()), class(v4.to_ipv6_mapped().into()));
+        // What may be called without leave may be called with it.
+        let address = Ipv6Addr::from_bits(bits).into();
+        let [without, with] = [false, true].map(|leave| EndpointPolicy::new(leave, Vec::new()).allows(address));
+        proptest::prop_assert!(with || !without);
+    }
+}
