@@ -128,6 +128,10 @@ impl Guest {
             Ok(operator.output().contains(SERVING).then_some(()))
         })
         .await?;
+        // Whose rights they have, as it says itself: nobody installed accounts for them here.
+        let said = operator.output();
+        let controllers = said.lines().find_map(|line| line.trim_start().strip_prefix("controllers "));
+        step(&format!("the controllers {}", controllers.unwrap_or_default().trim_start()));
 
         step("waiting for the cluster to call them");
         let mut refused = in_namespace(REFUSED, &self.namespace)?.remove(0);
