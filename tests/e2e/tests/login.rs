@@ -84,7 +84,6 @@ impl World {
         let configs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
         wait_until(&format!("{config} to be referred to by {expected}"), Duration::from_secs(20), || async {
             let mut object = configs.get(config).await.unwrap();
-            eprintln!("{}", object.data["status"]);
             let found = object.data["status"]["referencingWorkloads"].take();
             (found == expected || (found.is_null() && expected == json!([]))).then_some(())
         })
