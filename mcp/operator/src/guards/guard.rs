@@ -165,7 +165,7 @@ impl GuardRef {
             }
         };
         let files = config.filter(|_| problems.is_empty()).map(|config| config.files()).unwrap_or_default();
-        conditions.extend(words.bundle.into_iter().flat_map(|words| bundle_conditions(words, &files, data)));
+        conditions.extend(words.bundle.into_iter().filter_map(|words| bundle_conditions(words, &files, data)));
         Guard { asked: self, state, conditions }
     }
 }

@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, pem, quiet, ready_pods},
+    support::{
+        DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, pem, quiet, ready_pods, remote_proxy,
+    },
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
@@ -35,9 +37,11 @@ fn referrers(config: &MCPOIDCConfig) -> Vec<(&str, &str)> {
     status.map(|workload| (&*workload.kind, &*workload.name)).collect()
 }
 
-async fn referenced(place: &Place, config: &str, servers: &[String], deadline: Duration) -> MCPOIDCConfig {
-    let wanted: Vec<_> = servers.iter().map(|name| ("MCPServer", &**name)).collect();
-    wait_for_object(&configs(place), config, &format!("{} referrers", servers.len()), deadline, |config| {
+/// Waits until these are its referrers: servers by their names, remote proxies with `far-` before those.
+async fn referenced(place: &Place, config: &str, workloads: &[String], deadline: Duration) -> MCPOIDCConfig {
+    let kind = |name: &str| if name.starts_with("far-") { "MCPRemoteProxy" } else { "MCPServer" };
+    let wanted: Vec<_> = workloads.iter().map(|name| (kind(name), &**name)).collect();
+    wait_for_object(&configs(place), config, &format!("{} referrers", workloads.len()), deadline, |config| {
         config.status.is_some() && referrers(config) == wanted
     })
     .await
@@ -67,7 +71,7 @@ async fn create_bundle(place: &Place) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn references_come_and_go_as_servers_are_created_re_pointed_and_deleted() {
+async fn references_come_and_go_as_workloads_are_created_re_pointed_and_deleted() {
     let place = Place::new("oidc-referenced").await;
     let _operator = place.operator();
     let objects = &place.objects;
@@ -80,9 +84,12 @@ async fn references_come_and_go_as_servers_are_created_re_pointed_and_deleted() 
     for name in ["c", "a", "b"] {
         objects.create(guarded(name, "idp")).await;
     }
-    referenced(&place, "idp", &names(&["a", "b", "c"]), DEADLINE).await;
-    objects.edit("b", json!({"oidcConfigRef": {"name": "other"}})).await;
-    referenced(&place, "other", &names(&["b"]), DEADLINE).await;
+    objects.create(remote_proxy("far-a", json!({"oidcConfigRef": {"name": "idp", "audience": "a"}}))).await;
+    referenced(&place, "idp", &names(&["far-a", "a", "b", "c"]), DEADLINE).await;
+    let other = json!({"oidcConfigRef": {"name": "other"}});
+    objects.edit("b", other.clone()).await;
+    objects.merge(API_VERSION, "MCPRemoteProxy", "far-a", json!({"spec": other})).await;
+    referenced(&place, "other", &names(&["far-a", "b"]), DEADLINE).await;
     referenced(&place, "idp", &names(&["a", "c"]), DEADLINE).await;
 
     configs(&place).delete("idp", &DeleteParams::default()).await.unwrap();
@@ -98,6 +105,9 @@ async fn references_come_and_go_as_servers_are_created_re_pointed_and_deleted() 
         configs(&place).get_opt("idp").await.unwrap().is_none().then_some(())
     })
     .await;
+    let remote = objects.dynamic(API_VERSION, "MCPRemoteProxy");
+    remote.delete("far-a", &DeleteParams::default()).await.unwrap();
+    referenced(&place, "other", &names(&["b"]), DEADLINE).await;
     let told = objects.events("MCPOIDCConfig", "idp").await;
     for event in ["Normal ConfigValid", "Warning DeletionBlocked"] {
         assert!(told.contains(&event.to_owned()), "{event} not in {told:?}");

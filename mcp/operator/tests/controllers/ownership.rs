@@ -7,19 +7,20 @@ use std::sync::{
 };
 
 use futures::TryStreamExt as _;
-use kube::api::{DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use mcp_operator::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, labelled, oidc_config, quiet, requests, tool_config, webhook_config},
+    support::{DEADLINE, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, webhook_config},
 };
 
 const BETA: &str = "toolhive.stacklok.dev/v1beta1";
 const ALPHA: &str = "toolhive.stacklok.dev/v1alpha1";
 
-/// A kind of configuration, one of it, and the member of an MCPServer's spec that refers to it.
+/// A kind of configuration, one of it, and the member of a workload's spec that refers to it.
 fn kinds() -> Vec<(&'static str, Value, &'static str, Value)> {
     vec![
         (BETA, oidc_config("config", json!({})), "oidcConfigRef", json!({"name": "config", "audience": "a"})),
@@ -34,24 +35,30 @@ async fn read(place: &Place, version: &str, kind: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reconcile_of_a_server_leaves_every_kind_of_configuration_untouched() {
+async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched() {
     let place = Place::new("own-status").await;
     let _operator = place.operator();
     let objects = &place.objects;
-    let mut spec = json!({"replicas": 0, "backendReplicas": 0});
+    let (mut server, mut remote) = (json!({"replicas": 0, "backendReplicas": 0}), json!({"replicas": 0}));
     for (_, config, field, reference) in kinds() {
         objects.create(config).await;
-        spec[field] = reference;
+        if field != "webhookConfigRef" {
+            remote[field] = reference.clone();
+        }
+        server[field] = reference;
     }
-    objects.create(labelled("web", spec)).await;
+    objects.create(labelled("web", server)).await;
+    objects.create(remote_proxy("far", remote)).await;
     objects.phase("web", "Stopped").await;
+    objects.child(ChildKind::Deployment, "far", "to be there", |it| !it.is_null()).await;
     quiet(place.cluster, &place.user).await;
     let mut before = Vec::new();
     for (version, config, ..) in kinds() {
         before.push(read(&place, version, config["kind"].as_str().unwrap()).await);
     }
     for config in &before {
-        assert!(config["status"].to_string().contains("\"web\""), "it is referred to: {config}");
+        let (status, remote) = (config["status"].to_string(), config["kind"] != "MCPWebhookConfig");
+        assert!(status.contains("\"web\"") && remote == status.contains("\"far\""), "it is referred to: {config}");
     }
     let since = place.cluster.audit().mark();
     // A spec that is edited, one that breaks a rule, a restart that is asked for, and children that go.
@@ -64,8 +71,14 @@ async fn a_reconcile_of_a_server_leaves_every_kind_of_configuration_untouched() 
     }}});
     objects.merge(BETA, "MCPServer", "web", restart).await;
     objects.phase("web", "Stopped").await;
-    objects.dynamic("apps/v1", "Deployment").delete("web", &Default::default()).await.unwrap();
-    objects.child(mcp_operator::workload::ChildKind::Deployment, "web", "to be back", |it| !it.is_null()).await;
+    objects.merge(BETA, "MCPRemoteProxy", "far", json!({"spec": {"proxyPort": 8090}})).await;
+    objects.merge(BETA, "MCPRemoteProxy", "far", json!({"spec": {"proxyPort": 8091, "endpointPrefix": "/x"}})).await;
+    for name in ["web", "far"] {
+        let uid = objects.get(ChildKind::Deployment, name).await["metadata"]["uid"].clone();
+        objects.children(ChildKind::Deployment).delete(name, &DeleteParams::default()).await.unwrap();
+        let back = |it: &Value| !it.is_null() && it["metadata"]["uid"] != uid;
+        objects.child(ChildKind::Deployment, name, "to be back", back).await;
+    }
     quiet(place.cluster, &place.user).await;
     for (before, (version, config, ..)) in before.iter().zip(kinds()) {
         let after = read(&place, version, config["kind"].as_str().unwrap()).await;
@@ -124,13 +137,16 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
     api.patch_status("config", &PatchParams::apply("auditor"), &Patch::Apply(&audited)).await.unwrap();
     for name in ["a", "b", "c"] {
         objects.create(labelled(name, json!({"replicas": 0, "backendReplicas": 0}))).await;
+        objects.create(remote_proxy(&format!("far-{name}"), json!({"replicas": 0}))).await;
     }
     let seen = Arc::new(AtomicUsize::new(0));
     let rounds = async {
         for round in 0..ROUNDS {
             let name = ["a", "b", "c"][round % 3];
             let reference = if round % 2 == 0 { json!({"name": "config", "audience": "a"}) } else { Value::Null };
-            objects.edit(name, json!({"oidcConfigRef": reference, "args": [round.to_string()]})).await;
+            let spec = json!({"oidcConfigRef": reference, "endpointPrefix": format!("/{round}")});
+            objects.edit(name, spec.clone()).await;
+            objects.merge(BETA, "MCPRemoteProxy", &format!("far-{name}"), json!({"spec": spec})).await;
             if round % 5 == 0 {
                 let issuer = ["https://idp.example.com", "not a URL"][round % 2];
                 let edit = json!({"spec": {"inline": {"issuer": issuer}}});
@@ -146,10 +162,10 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
     assert!(seen.load(Ordering::Relaxed) > ROUNDS / 10, "the controller did write: {}", seen.load(Ordering::Relaxed));
     let config = api.get("config").await.unwrap();
     let mut named: Vec<Value> = Vec::new();
-    for server in objects.servers().list(&Default::default()).await.unwrap() {
-        if server.spec.oidc_config_ref.is_some() {
-            named.push(json!({"kind": "MCPServer", "name": server.metadata.name}));
-        }
+    for kind in ["MCPRemoteProxy", "MCPServer"] {
+        let workloads = objects.dynamic(BETA, kind).list(&ListParams::default()).await.unwrap();
+        let refer = workloads.iter().filter(|workload| workload.data["spec"]["oidcConfigRef"].is_object());
+        named.extend(refer.map(|workload| json!({"kind": kind, "name": workload.metadata.name})));
     }
     let said = config.data["status"]["referencingWorkloads"].as_array().cloned().unwrap_or_default();
     assert_eq!(said, named, "what it says in the end is so");

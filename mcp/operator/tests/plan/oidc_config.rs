@@ -245,6 +245,11 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
                 "ResourceURL": "https://mcp.example.com/"}),
         ),
         (
+            inline(json!({"jwksAuthTokenPath": format!("{ACCOUNT}/token")})),
+            json!({}),
+            json!({"Issuer": "https://idp.example.com", "AuthTokenFile": format!("{ACCOUNT}/token")}),
+        ),
+        (
             inline(json!({"issuer": "http://idp", "insecureAllowHTTP": true,
                 "caBundleRef": {"configMapRef": {"name": "idp-ca", "key": ""}}})),
             json!({"resourceUrl": "", "scopes": []}),
@@ -317,8 +322,9 @@ fn an_edit_of_the_client_secret_rolls_the_proxy_and_an_edit_of_the_ca_does_not()
 
 #[test]
 fn a_server_whose_login_is_missing_or_broken_gets_no_proxy_and_says_why() {
+    type Case = (fn(&mut World), &'static str, &'static str, &'static str);
     let (oidc, bundle) = ("OIDCConfigRefValidated", "CABundleRefValidated");
-    let cases: [(fn(&mut World), &str, &str, &str); 7] = [
+    let cases: [Case; 7] = [
         (|world| world.oidc_config = None, oidc, "OIDCConfigRefNotFound", "MCPOIDCConfig \"idp\" does not exist"),
         (
             |world| world.oidc_config = Some(oidc_config("idp", inline(json!({"issuer": "http://idp"})))),

@@ -7,7 +7,7 @@ use mcp_api::v1beta1::{MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig};
 use mcp_operator::{
     config::Config,
     guards::Configs,
-    reference::Data,
+    reference::{Data, Reference},
     settings::Settings,
     subject::Subject as _,
     workload::{Child, ChildKind, ChildRef, Inputs, Workload as _, plan_workload},
@@ -251,8 +251,8 @@ fn headers_reach_the_proxy_and_the_values_of_secret_ones_no_document() {
     assert_eq!(kinds, ["bodylimit", "auth", "mcp-parser", "header-forward", "recovery"]);
     assert_eq!(chain[3]["parameters"], json!({"add_headers": {"X-Tenant": "acme"}}));
 
-    let plain = World::with(json!({"headerForward": {"addPlaintextHeaders": {"X-Tenant": "acme"}}})).plan();
-    assert!(plain.variable("TOOLHIVE_SECRETS_PROVIDER").is_null());
+    let public = World::with(json!({"headerForward": {"addPlaintextHeaders": {"X-Tenant": "acme"}}})).plan();
+    assert!(public.variable("TOOLHIVE_SECRETS_PROVIDER").is_null());
     assert!(World::with(json!({"headerForward": {}})).plan().document().get("header_forward").is_none());
 }
 
@@ -289,16 +289,16 @@ fn a_header_whose_secret_is_missing_gets_no_proxy_and_leaves_what_runs() {
         world.secret("there");
         assert!(world.plan().condition("ConfigurationValid", "True").is_some());
     }
-    let references: Vec<_> = World::with_secret_header().proxy.references().iter().map(|it| it.token()).collect();
+    let references: Vec<_> = World::with_secret_header().proxy.references().iter().map(Reference::token).collect();
     assert_eq!(references, ["Secret/keys"], "its change wakes the proxy");
 }
 
 #[test]
 fn every_rule_of_a_proxy_names_its_field() {
-    let plain = |name: &str, value: &str| json!({"headerForward": {"addPlaintextHeaders": {name: value}}});
+    let header = |name: &str, value: &str| json!({"headerForward": {"addPlaintextHeaders": {name: value}}});
     let secret = |names: &[&str]| {
-        let header = |name: &&str| json!({"headerName": name, "valueSecretRef": {"name": "keys", "key": "api"}});
-        json!({"headerForward": {"addHeadersFromSecret": names.iter().map(header).collect::<Vec<_>>()}})
+        let entry = |name: &&str| json!({"headerName": name, "valueSecretRef": {"name": "keys", "key": "api"}});
+        json!({"headerForward": {"addHeadersFromSecret": names.iter().map(entry).collect::<Vec<_>>()}})
     };
     let both = json!({"headerForward": {
         "addPlaintextHeaders": {"x-api-key": "a"},
@@ -308,12 +308,12 @@ fn every_rule_of_a_proxy_names_its_field() {
         "addHeadersFromSecret": [{"headerName": "X-Key", "valueSecretRef": {"name": "", "key": "api"}}]}});
     let field = "spec.headerForward.addHeadersFromSecret";
     for (change, message) in [
-        (plain("Host", "a"), "spec.headerForward.addPlaintextHeaders[Host]: \"Host\" is not for others to add".to_owned()),
-        (plain("X-Forwarded-For", "a"), "spec.headerForward.addPlaintextHeaders[X-Forwarded-For]: ".to_owned()),
-        (plain("Proxy-Authorization", "a"), "spec.headerForward.addPlaintextHeaders[Proxy-Authorization]: ".to_owned()),
-        (plain("Mcp-Session-Id", "a"), "spec.headerForward.addPlaintextHeaders[Mcp-Session-Id]: ".to_owned()),
-        (plain("a b", "a"), "spec.headerForward.addPlaintextHeaders[a b]: \"a b\" cannot name a header".to_owned()),
-        (plain("X-A", "a\nb"), "spec.headerForward.addPlaintextHeaders[X-A]: is not a header's value".to_owned()),
+        (header("Host", "a"), "spec.headerForward.addPlaintextHeaders[Host]: \"Host\" is not for others to add".to_owned()),
+        (header("X-Forwarded-For", "a"), "spec.headerForward.addPlaintextHeaders[X-Forwarded-For]: ".to_owned()),
+        (header("Proxy-Authorization", "a"), "spec.headerForward.addPlaintextHeaders[Proxy-Authorization]: ".to_owned()),
+        (header("Mcp-Session-Id", "a"), "spec.headerForward.addPlaintextHeaders[Mcp-Session-Id]: ".to_owned()),
+        (header("a b", "a"), "spec.headerForward.addPlaintextHeaders[a b]: \"a b\" cannot name a header".to_owned()),
+        (header("X-A", "a\nb"), "spec.headerForward.addPlaintextHeaders[X-A]: is not a header's value".to_owned()),
         (secret(&["transfer-encoding"]), format!("{field}[0].headerName: \"transfer-encoding\" is not for others")),
         (secret(&["X-Key", "x-key"]), format!("{field}[1].headerName: \"x-key\" is added twice")),
         (secret(&["X-Key", "X_Key"]), format!("{field}[1].headerName: \"X_Key\" differs from another header")),

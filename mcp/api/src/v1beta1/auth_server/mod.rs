@@ -122,6 +122,7 @@ use crate::reference::SecretKeyRef;
         "message": "jwtBearer issuerPolicies must not contain duplicate issuerRef values",
     },
 ]))]
+#[expect(clippy::struct_excessive_bools, reason = "its members are the contract's")]
 pub struct EmbeddedAuthServer {
     /// Allows clients that register themselves (RFC 7591) to get a client secret.
     #[serde(default)]

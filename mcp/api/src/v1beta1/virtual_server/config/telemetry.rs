@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Whether and how requests are recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "its members are the contract's")]
 pub struct AuditConfig {
     /// The name of this server in the records. The object's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +61,7 @@ impl AuditConfig {
 /// Where traces and metrics go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "its members are the contract's")]
 pub struct TelemetryConfig {
     /// A file with the authorities that the collector's certificate may come from.
     #[serde(skip_serializing_if = "Option::is_none")]
