@@ -22,6 +22,8 @@ const TIME: Duration = Duration::from_secs(5);
 /// The longest answer, in bytes. A key set of a hundred keys is a tenth of it.
 const MAX_ANSWER: usize = 1 << 20;
 const LIMITS: RequestLimits = RequestLimits { time: TIME, answer: MAX_ANSWER };
+/// What answers are asked for: kube-apiserver gives its keys as RFC 7517, section 8.5 calls them, and answers 406 where that is left out.
+const ACCEPTED: &str = "application/json, application/jwk-set+json";
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 3;
 /// URLs for which connections are kept: those of metadata, key set and introspection, and one to which the metadata moved.
@@ -149,7 +151,7 @@ impl Fetcher {
 
 fn headers(authorization: Option<HeaderValue>) -> HeaderMap {
     let agent = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
-    let headers = [(ACCEPT, HeaderValue::from_static("application/json")), (USER_AGENT, agent)];
+    let headers = [(ACCEPT, HeaderValue::from_static(ACCEPTED)), (USER_AGENT, agent)];
     headers.into_iter().chain(authorization.map(|value| (AUTHORIZATION, value))).collect()
 }
 

@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 use crate::gate::in_namespace;
 use crate::process::{Process, binary};
-use crate::stage::{generate, settled};
+use crate::stage::{LOOPBACK, generate, settled};
 
 /// What the webhooks refuse.
 const REFUSED: &str = include_str!("../../../examples/refused/by-webhook.yaml");
@@ -120,7 +120,7 @@ impl Guest {
         );
         let mut command = Command::new(program);
         command.args(["dev", "--controllers", "--port", "0", "--owner", &self.namespace]);
-        command.args(["--only-namespace", &self.namespace]);
+        command.args(["--only-namespace", &self.namespace, "--allow-endpoint-cidr", LOOPBACK]);
         // Kept at once: whoever ends the demo now has it ended in order, and not killed.
         let operator = self.operator.insert(Process::start("mcp-operator", self.folder.path(), command)?);
         settled("mcp-operator dev to serve", async || {

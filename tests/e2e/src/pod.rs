@@ -20,6 +20,7 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 pub struct Pod<'a> {
     client: &'a Client,
     namespace: &'a str,
+    annotations: Option<&'a BTreeMap<String, String>>,
     spec: &'a PodSpec,
     container: &'a Container,
 }
@@ -34,9 +35,11 @@ impl<'a> Pod<'a> {
     /// The pod that `deployment` asks for.
     pub fn of(client: &'a Client, deployment: &'a Deployment) -> Result<Self> {
         let namespace = deployment.metadata.namespace.as_deref().context("the Deployment has no namespace")?;
-        let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).context("no pod template")?;
+        let template = &deployment.spec.as_ref().context("no pod template")?.template;
+        let annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+        let spec = template.spec.as_ref().context("the pod template has no spec")?;
         let container = spec.containers.first().context("no container")?;
-        Ok(Self { client, namespace, spec, container })
+        Ok(Self { client, namespace, annotations, spec, container })
     }
 
     /// Writes every Secret and ConfigMap that is mounted below `root`, at the mount paths, and the ServiceAccount's token. Files whose content is
@@ -76,7 +79,7 @@ impl<'a> Pod<'a> {
         write(&root.join(ACCOUNT), "ca.crt", authority.as_bytes())
     }
 
-    /// The environment variables of the container: plain ones, and those from Secrets.
+    /// The environment variables of the container: plain ones, and those from Secrets and annotations.
     pub async fn environment(&self) -> Result<Vec<(String, String)>> {
         let mut all = Vec::new();
         for variable in self.container.env.iter().flatten() {
@@ -86,8 +89,13 @@ impl<'a> Pod<'a> {
     }
 
     async fn value(&self, variable: &EnvVar) -> Result<String> {
-        let source = variable.value_from.as_ref().and_then(|from| from.secret_key_ref.as_ref());
-        let Some(source) = source else { return Ok(variable.value.clone().unwrap_or_default()) };
+        let Some(from) = &variable.value_from else { return Ok(variable.value.clone().unwrap_or_default()) };
+        if let Some(field) = &from.field_ref {
+            let name = field.field_path.strip_prefix("metadata.annotations['").and_then(|path| path.strip_suffix("']"));
+            let name = name.with_context(|| format!("{} comes from {}", variable.name, field.field_path))?;
+            return Ok(self.annotations.and_then(|all| all.get(name)).cloned().unwrap_or_default());
+        }
+        let source = from.secret_key_ref.as_ref().with_context(|| format!("{} comes from elsewhere", variable.name))?;
         let value = self.secret(&source.name).await?.remove(&source.key);
         let value = value.with_context(|| format!("Secret {} has no key {}", source.name, source.key))?;
         Ok(String::from_utf8(value.0)?)

@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::pod::Pod;
 use crate::process::{Process, binary, everything_server};
-use crate::stage::{free_address, ready};
+use crate::stage::{LOOPBACK, free_address, ready};
 
 /// The Go SDK's `everything` server over streamable HTTP.
 #[derive(Debug)]
@@ -91,8 +91,7 @@ impl Runner {
         let address = free_address()?;
         let mut command = Command::new(binary("mcp-runner")?);
         command.arg("run").arg("--config").arg(&config).arg("--files-root").arg(&files);
-        // Here, unlike in a cluster, everything is on loopback.
-        command.args(["--listen", &address.to_string(), "--allow-endpoint-cidr", "127.0.0.0/8"]);
+        command.args(["--listen", &address.to_string(), "--allow-endpoint-cidr", LOOPBACK]);
         if let Some(backend) = backend {
             command.args(["--backend", &format!("http://{backend}")]);
         }

@@ -20,6 +20,9 @@ pub const OPERATOR_NAMESPACE: &str = "portcullis-system";
 /// The user that it is: its ServiceAccount.
 pub const OPERATOR_USER: &str = "system:serviceaccount:portcullis-system:mcp-operator";
 
+/// Where remote servers and identity providers are in these runs: addresses that objects may not name elsewhere.
+pub(crate) const LOOPBACK: &str = "127.0.0.0/8";
+
 /// A control plane with the operator at work on it.
 #[derive(Debug)]
 pub struct Stage {
@@ -110,6 +113,7 @@ impl Launch {
     async fn start(&self, folder: &Path) -> Result<Process> {
         let mut command = Command::new(&self.binary);
         command.arg("run").arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", OPERATOR_NAMESPACE]);
+        command.args(["--allow-endpoint-cidr", LOOPBACK]);
         command.args(["--bind", &self.webhooks.to_string(), "--health-bind", &self.health.to_string()]);
         let mut operator = Process::start("mcp-operator", folder, command)?;
         ready(&mut operator, self.health, "/readyz").await?;

@@ -38,6 +38,10 @@ fn the_demo_shows_both_gates_at_work_and_leaves_nothing_behind() {
         "denied:",
         "tools/list     hello, ping",
         "tool not found",
+        "401, WWW-Authenticate: Bearer realm=",
+        "for https://another.example/mcp   denied:  401",
+        "for https://greeter.example/mcp   passed:",
+        "referencingWorkloads: []",
     ] {
         assert!(text.contains(claim), "the demo does not show '{claim}':\n{text}");
     }

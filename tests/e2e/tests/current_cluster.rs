@@ -66,6 +66,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
         "passed:",
         "mutated:",
         "denied:",
+        "401, WWW-Authenticate: Bearer realm=",
         "Everything is put in order",
     ] {
         assert!(text.contains(claim), "the demo does not show '{claim}':\n{text}");

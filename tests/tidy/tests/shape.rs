@@ -50,7 +50,6 @@ const WITHOUT_CIRCLES: [&str; 20] = [
     "benches",
     "examples/entity-operator",
     "tests/e2e",
-    "tests/identity",
     "tests/tidy",
 ];
 

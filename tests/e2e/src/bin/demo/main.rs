@@ -3,6 +3,7 @@
 
 mod admission;
 mod children;
+mod login;
 mod objects;
 mod requests;
 mod say;
@@ -22,6 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::admission::{refusals, warning};
 use self::children::children;
+use self::login::login;
 use self::requests::gated;
 use self::say::{UNHEARD, chapter, say, step};
 use self::tools::filtered;
@@ -142,5 +144,8 @@ async fn show(client: &Client, namespace: &str, folder: &Path) -> Result<()> {
 
     chapter("A tool filter: which tools clients see, and under which names");
     filtered(client, namespace, everything.address, folder).await?;
+
+    chapter("A login: who may call");
+    login(client, namespace, everything.address, folder).await?;
     everything.stop().await
 }
