@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 pub use crate::auth::AUTH;
-use crate::{AuthParameters, HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook};
+use crate::{
+    AuthParameters, HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook,
+};
 
 /// `type` of the check for which web pages a request may come.
 pub const ORIGIN: &str = "origin";

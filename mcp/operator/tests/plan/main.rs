@@ -16,6 +16,7 @@ mod contract;
 mod guards;
 mod network;
 mod oidc_config;
+mod pod_template;
 mod policy;
 mod remote_proxy;
 mod restart;
