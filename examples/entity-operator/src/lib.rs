@@ -4,6 +4,7 @@
 //! | file | what it shows |
 //! |---|---|
 //! | `v1.rs`, `v2.rs`, `v3.rs` | the versions of the kind; `v3` is stored |
+//! | `status.rs` | what the controller says, in every version |
 //! | `webhooks.rs` | validation, mutation, and everything registered as one value |
 //! | `conversion.rs` | the way from each version to the stored one and back |
 //! | `controller.rs` | a controller that writes the status, and what it may do |
@@ -11,6 +12,7 @@
 
 pub mod controller;
 mod conversion;
+mod status;
 pub mod v1;
 pub mod v2;
 pub mod v3;
@@ -20,6 +22,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
 
+pub use status::EntityStatus;
 pub use webhooks::webhooks;
 
 /// The kind with all its versions.
@@ -28,5 +31,5 @@ pub use webhooks::webhooks;
 /// When the versions are not of one kind.
 pub fn crd() -> anyhow::Result<CustomResourceDefinition> {
     let versions = vec![v1::Entity::crd(), v2::Entity::crd(), v3::Entity::crd()];
-    Ok(controller::with_status(merge_crds(versions, "v3")?)?)
+    Ok(merge_crds(versions, "v3")?)
 }

@@ -4,9 +4,18 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::EntityStatus;
+
 /// Somebody with a user name.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(group = "demo.example", version = "v1", kind = "Entity", plural = "entities", namespaced)]
+#[kube(
+    group = "demo.example",
+    version = "v1",
+    kind = "Entity",
+    plural = "entities",
+    namespaced,
+    status = "EntityStatus"
+)]
 pub struct EntitySpec {
     /// First name, and after a space the last one.
     pub name: String,

@@ -5,9 +5,18 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::EntityStatus;
+
 /// Somebody with a user name.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[kube(group = "demo.example", version = "v3", kind = "Entity", plural = "entities", namespaced)]
+#[kube(
+    group = "demo.example",
+    version = "v3",
+    kind = "Entity",
+    plural = "entities",
+    namespaced,
+    status = "EntityStatus"
+)]
 pub struct EntitySpec {
     /// First name.
     pub firstname: String,

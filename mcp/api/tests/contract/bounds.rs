@@ -249,7 +249,7 @@ const EITHER_SIDE: [(&str, &str, &str); 25] = [
 
 fn either_side(constraint: &str) -> (&'static str, &'static str) {
     let row = EITHER_SIDE.iter().find(|(of, ..)| *of == constraint);
-    row.map(|(_, at, past)| (*at, *past)).unwrap_or_else(|| panic!("no texts for {constraint}"))
+    row.map_or_else(|| panic!("no texts for {constraint}"), |(_, at, past)| (*at, *past))
 }
 
 /// Where a path of the contract is in an example.
