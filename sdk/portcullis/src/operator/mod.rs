@@ -196,7 +196,7 @@ impl Parts {
     /// `access` is what this controller may do. It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has
     /// lower-case letters, digits and `-`, and both names together have 63 characters at most; with
     /// `--use-service-account-credentials=false` it acts under the operator's. It begins when there is a token of that account,
-    /// which is asked for, and renewed, in the background. A list of [`Grant`]s is about what it watches: every namespace, or the one
+    /// which is asked for, and renewed, in the background. A list of [`Grant`](crate::manifest::Grant)s is about what it watches: every namespace, or the one
     /// that an installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace,
     /// in whose names `{release}` stands for [`Runtime::release`].
     pub fn controller<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
