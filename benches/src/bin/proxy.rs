@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use portcullis_benches::proxy::caller::{self, Client, Load};
 use portcullis_benches::proxy::figures::{Round, Row, table};
+use portcullis_benches::proxy::login::Provider;
 use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
 use portcullis_benches::proxy::workload::Workload;
 use portcullis_benches::proxy::{backend, relay, webhooks};
@@ -21,6 +22,7 @@ const DIRECT: &str = "direct";
 const RUNNER: &str = "runner";
 const BASELINE: &str = "baseline";
 const RELAY: &str = "a relay of bytes";
+const WITH_LOGIN: &str = "runner, login";
 const PEER: &str = "Go's reverse proxy";
 /// The CPU on which latencies are taken.
 const FIRST: &str = "0";
@@ -39,7 +41,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login"])]
     only: Vec<What>,
     /// How to write the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -56,6 +58,7 @@ enum What {
     Stream,
     Stdio,
     Webhooks,
+    Login,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -105,6 +108,8 @@ enum Role {
         #[arg(long)]
         watched: Option<u32>,
         #[arg(long)]
+        token: Option<String>,
+        #[arg(long)]
         webhooks: Option<PathBuf>,
         #[arg(long, value_enum, default_value = "bytes")]
         client: Client,
@@ -121,11 +126,11 @@ async fn main() -> Result<()> {
         Some(Role::Backend { listen: Some(address), instructions }) => backend::serve_http(address, instructions).await,
         Some(Role::Relay { listen, backend }) => relay::serve(listen, backend).await,
         Some(Role::Webhooks { listen, folder }) => webhooks::serve(listen, &folder).await,
-        Some(Role::Call { address, sessions, calls, workload, watched, webhooks, client }) => {
+        Some(Role::Call { address, sessions, calls, workload, watched, token, webhooks, client }) => {
             let load = Load { sessions, calls };
             let measured = match webhooks {
                 Some(folder) => caller::call_webhooks(address, &folder, client, load).await?,
-                None => caller::call(address, workload, load, watched).await?,
+                None => caller::call(address, workload, load, watched, token.as_deref()).await?,
             };
             println!("{}", serde_json::to_string(&measured)?);
             Ok(())
@@ -148,12 +153,14 @@ struct Target {
     name: &'static str,
     address: SocketAddr,
     process: Option<Listening>,
+    /// What its callers show.
+    token: Option<String>,
     row: Vec<Round>,
 }
 
 impl Target {
     fn of(name: &'static str, process: Listening) -> Self {
-        Self { name, address: process.address, process: Some(process), row: Vec::new() }
+        Self { name, address: process.address, process: Some(process), token: None, row: Vec::new() }
     }
 
     async fn end(self, workload: &'static str) -> Result<Row> {
@@ -179,6 +186,7 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Stream => run.http("stream of 20 events", Workload::Stream, [40, 40]).await?,
             What::Stdio => run.stdio().await?,
             What::Webhooks => run.webhooks().await?,
+            What::Login => run.login().await?,
         };
         if flags.output == Output::Table {
             println!("{}\n", taken.text);
@@ -232,9 +240,10 @@ impl Run {
         let watched = target.process.as_ref().map(Listening::pid).transpose()?;
         let all: Vec<u32> = servers.iter().copied().chain(watched).chain([std::process::id()]).collect();
         proc::move_to(FIRST, &all)?;
-        let one = call(target.address, workload, one, watched).await?;
+        let token = target.token.as_deref();
+        let one = call(target.address, workload, one, watched, token).await?;
         proc::move_to(&self.cpus, &all)?;
-        let several = call(target.address, workload, several, watched).await?;
+        let several = call(target.address, workload, several, watched, token).await?;
         Ok(Round { one, several })
     }
 
@@ -242,7 +251,8 @@ impl Run {
         eprintln!("{title}");
         let folder = self.folder.path();
         let server = Listening::backend(folder, 0).await?;
-        let mut targets = vec![Target { name: DIRECT, address: server.address, process: None, row: Vec::new() }];
+        let mut targets =
+            vec![Target { name: DIRECT, address: server.address, process: None, token: None, row: Vec::new() }];
         targets.extend(self.runners(&Behind::Http(server.address)).await?);
         targets.push(Target::of(RELAY, Listening::relay(folder, server.address).await?));
         targets.push(Target::of(PEER, Listening::reverse_proxy(folder, &self.peer, server.address).await?));
@@ -283,9 +293,31 @@ impl Run {
         for target in targets {
             rows.push(target.end(name).await?);
         }
-        let order = [DIRECT, RELAY, RUNNER, BASELINE, PEER];
+        let order = [DIRECT, RELAY, RUNNER, WITH_LOGIN, BASELINE, PEER];
         rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
         Ok(rows)
+    }
+
+    /// What it takes to check the token of every call.
+    async fn login(&self) -> Result<Taken> {
+        eprintln!("login");
+        let folder = self.folder.path();
+        let (server, provider) = (Listening::backend(folder, 0).await?, Provider::start().await?);
+        let behind = Behind::Http(server.address);
+        let path = binary("mcp-runner")?;
+        let without = Target::of(RUNNER, Listening::runner(folder, &path, &behind, &[]).await?);
+        let with = Listening::login(folder, &path, &behind, &provider.oidc_config()).await?;
+        let with = Target { token: Some(provider.token), ..Target::of(WITH_LOGIN, with) };
+        let load = [Load { sessions: 1, calls: 2000 }, Load { sessions: 8, calls: 2000 }];
+        let rows = self.take("login", vec![without, with], &[server.pid()?], Workload::Json, load).await?;
+        server.stop().await?;
+        let of = |name: &str| rows.iter().find(|row| row.proxy == name).context("a row is missing");
+        let (without, with) = (of(RUNNER)?, of(WITH_LOGIN)?);
+        let cpu = |row: &Row| median(row.rounds.iter().filter_map(|round| round.several.cpu).collect());
+        let times = shown(cpu(with).zip(cpu(without)).map(|(with, without)| with / without), 2);
+        let text = table("a JWT with every call", &[without, with], Some(without), with, None);
+        let text = format!("{text}\na call with a JWT takes {times} times the CPU of one without login");
+        Ok(Taken { rows, text })
     }
 
     /// What two webhooks add, beside the same two HTTPS calls alone.

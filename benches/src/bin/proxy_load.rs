@@ -130,7 +130,7 @@ async fn sessions(path: &Path) -> Result<String> {
     let mut connection = Connection::open(pair.runner.address).await?;
     let (mut marks, mut last) = (Vec::new(), proc::cpu(pid)?);
     for number in 1..=SESSIONS {
-        let mut session = Session::open_over(connection, pair.runner.address).await?;
+        let mut session = Session::open_over(connection, pair.runner.address, "").await?;
         session.call(Workload::Json, number as u64).await?;
         connection = session.into_connection();
         if number % COMPARED == 0 {
@@ -161,7 +161,7 @@ async fn streams(path: &Path, streams: usize) -> Result<String> {
     let address = pair.runner.address;
     let ids = try_join_all((0..STREAM_CLIENTS).map(async |number| {
         let connection = Connection::open_from(client(number, STREAM_CLIENTS), address).await?;
-        Ok::<_, anyhow::Error>(Session::open_over(connection, address).await?.id().to_owned())
+        Ok::<_, anyhow::Error>(Session::open_over(connection, address, "").await?.id().to_owned())
     }))
     .await?;
     let mut open = Vec::new();
@@ -285,7 +285,7 @@ async fn memory(path: &Path) -> Result<String> {
         let pair = Pair::start(path, instructions).await?;
         let mut connection = Connection::open(pair.runner.address).await?;
         for _ in 0..KEPT {
-            connection = Session::open_over(connection, pair.runner.address).await?.into_connection();
+            connection = Session::open_over(connection, pair.runner.address, "").await?.into_connection();
         }
         let (now, peak) = pair.resident()?;
         let verdict = if now <= MEMORY { "" } else { " (too much)" };

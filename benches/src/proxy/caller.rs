@@ -51,9 +51,20 @@ pub struct Load {
     pub calls: usize,
 }
 
-/// Calls the server at `address` and watches process `watched` meanwhile.
-pub async fn call(address: SocketAddr, workload: Workload, load: Load, watched: Option<u32>) -> Result<Measured> {
-    let sessions = try_join_all((0..load.sessions).map(|_| Session::open(address))).await?;
+/// Calls the server at `address`, with `token` where there is one, and watches process `watched` meanwhile.
+pub async fn call(
+    address: SocketAddr,
+    workload: Workload,
+    load: Load,
+    watched: Option<u32>,
+    token: Option<&str>,
+) -> Result<Measured> {
+    let headers = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let sessions = (0..load.sessions).map(async |_| {
+        let connection = Connection::open(address).await?;
+        Session::open_over(connection, address, &headers).await
+    });
+    let sessions = try_join_all(sessions).await?;
     measure(sessions, load.calls, watched, async |session, id| session.call(workload, id).await).await
 }
 
@@ -148,23 +159,25 @@ async fn measure<C>(
 pub struct Session {
     connection: Connection,
     address: SocketAddr,
+    /// Header lines of every request.
+    headers: String,
     id: String,
 }
 
 impl Session {
     /// Opens a session as clients do.
     pub async fn open(address: SocketAddr) -> Result<Self> {
-        Self::open_over(Connection::open(address).await?, address).await
+        Self::open_over(Connection::open(address).await?, address, "").await
     }
 
-    /// Opens a session over this connection.
-    pub async fn open_over(mut connection: Connection, address: SocketAddr) -> Result<Self> {
-        let (head, body) = connection.exchange(&post(address, "", INITIALIZE)).await?;
+    /// Opens a session over this connection; every request of it has these further header lines.
+    pub async fn open_over(mut connection: Connection, address: SocketAddr, headers: &str) -> Result<Self> {
+        let (head, body) = connection.exchange(&post(address, headers, "", INITIALIZE)).await?;
         ensure!(head.status == 200, "{} to initialize: {}", head.status, String::from_utf8_lossy(&body));
         let id = head.session.context("initialize gave no session id")?;
-        let (head, _) = connection.exchange(&post(address, &id, INITIALIZED)).await?;
+        let (head, _) = connection.exchange(&post(address, headers, &id, INITIALIZED)).await?;
         ensure!(head.status == 202, "{} to the client's notification", head.status);
-        Ok(Self { connection, address, id })
+        Ok(Self { connection, address, headers: headers.to_owned(), id })
     }
 
     /// Its id.
@@ -179,7 +192,7 @@ impl Session {
 
     /// Makes a call; returns the time until its answer was there, or until the first event of a stream.
     pub async fn call(&mut self, workload: Workload, id: u64) -> Result<Duration> {
-        let request = post(self.address, &self.id, &workload.call(id));
+        let request = post(self.address, &self.headers, &self.id, &workload.call(id));
         let start = Instant::now();
         self.connection.send(&request).await?;
         let mut head = self.connection.head().await?;

@@ -157,8 +157,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// A POST of an MCP message; `session` may be empty.
-pub fn post(address: SocketAddr, session: &str, body: &str) -> Vec<u8> {
+/// A POST of an MCP message, with these further header lines; `session` may be empty.
+pub fn post(address: SocketAddr, headers: &str, session: &str, body: &str) -> Vec<u8> {
     let session = if session.is_empty() {
         String::new()
     } else {
@@ -166,7 +166,7 @@ pub fn post(address: SocketAddr, session: &str, body: &str) -> Vec<u8> {
     };
     let length = body.len();
     format!(
-        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {length}\r\n\r\n{body}"
+        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{headers}{session}content-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }

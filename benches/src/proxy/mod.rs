@@ -4,6 +4,7 @@ pub mod backend;
 pub mod caller;
 pub mod figures;
 pub mod http;
+pub mod login;
 pub mod processes;
 pub mod relay;
 pub mod webhooks;

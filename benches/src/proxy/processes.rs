@@ -63,10 +63,19 @@ impl Listening {
 
     /// The runner of this build, or an older one, on a RunConfig with these further middleware.
     pub async fn runner(folder: &Path, path: &Path, behind: &Behind, middleware: &[Value]) -> Result<Self> {
+        Self::guarded(folder, path, behind, &json!({}), middleware).await
+    }
+
+    /// The runner of this build, for callers who log in as `oidc` says, to a provider on loopback.
+    pub async fn login(folder: &Path, path: &Path, behind: &Behind, oidc: &Value) -> Result<Self> {
+        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &[]).await
+    }
+
+    async fn guarded(folder: &Path, path: &Path, behind: &Behind, auth: &Value, middleware: &[Value]) -> Result<Self> {
         let transport = if matches!(behind, Behind::Stdio(_)) { "stdio" } else { "streamable-http" };
         let mut chain = vec![
             json!({ "type": "bodylimit", "parameters": { "max_bytes": 8_388_608 } }),
-            json!({ "type": "auth", "parameters": {} }),
+            json!({ "type": "auth", "parameters": auth }),
             json!({ "type": "mcp-parser", "parameters": {} }),
         ];
         chain.extend_from_slice(middleware);
@@ -80,6 +89,10 @@ impl Listening {
         std::fs::write(&file, serde_json::to_vec_pretty(&config)?)?;
         let mut command = Command::new(path);
         command.arg("run").arg("--config").arg(&file).args(["--listen", &address.to_string()]);
+        // An older runner does not have the flag.
+        if auth.get("oidc_config").is_some() {
+            command.args(["--allow-endpoint-cidr", "127.0.0.0/8"]);
+        }
         match behind {
             Behind::Http(backend) => command.args(["--backend", &format!("http://{backend}")]),
             Behind::Stdio(server) => command.arg("--").args(server),
@@ -114,10 +127,17 @@ pub fn stdio_server() -> Result<Behind> {
     Ok(Behind::Stdio(vec![binary("proxy")?.into(), "backend".into()]))
 }
 
-/// Starts a caller and waits for what it measured.
-pub async fn call(address: SocketAddr, workload: Workload, load: Load, watched: Option<u32>) -> Result<Measured> {
+/// Starts a caller, with `token` where there is one, and waits for what it measured.
+pub async fn call(
+    address: SocketAddr,
+    workload: Workload,
+    load: Load,
+    watched: Option<u32>,
+    token: Option<&str>,
+) -> Result<Measured> {
     let mut arguments = vec!["--workload".to_owned(), workload.tool().to_owned()];
     arguments.extend(watched.into_iter().flat_map(|pid| ["--watched".to_owned(), pid.to_string()]));
+    arguments.extend(token.into_iter().flat_map(|token| ["--token".to_owned(), token.to_owned()]));
     caller(address, load, arguments.into_iter().map(OsString::from).collect()).await
 }
 
