@@ -6,5 +6,6 @@ pub mod figures;
 pub mod http;
 pub mod processes;
 pub mod relay;
+pub mod remote;
 pub mod webhooks;
 pub mod workload;
