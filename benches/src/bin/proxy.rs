@@ -85,6 +85,8 @@ enum Role {
         listen: SocketAddr,
         #[arg(long)]
         backend: SocketAddr,
+        #[arg(long)]
+        certificate: Option<PathBuf>,
     },
     /// The webhooks
     #[command(hide = true)]
@@ -124,7 +126,9 @@ async fn main() -> Result<()> {
         None => harness(flags).await,
         Some(Role::Backend { listen: None, instructions }) => backend::serve_stdio(instructions),
         Some(Role::Backend { listen: Some(address), instructions }) => backend::serve_http(address, instructions).await,
-        Some(Role::Relay { listen, backend }) => relay::serve(listen, backend).await,
+        Some(Role::Relay { listen, backend, certificate }) => {
+            relay::serve(listen, backend, certificate.as_deref()).await
+        }
         Some(Role::Webhooks { listen, folder }) => webhooks::serve(listen, &folder).await,
         Some(Role::Call { address, sessions, calls, workload, watched, token, webhooks, client }) => {
             let load = Load { sessions, calls };

@@ -25,6 +25,10 @@ use tokio::net::TcpListener;
 use super::http::SESSION;
 use super::workload::{EVENTS, result};
 
+/// How long the answer to a call of `long` is, and what of it is written at once, in bytes.
+pub const LONG: usize = 100 << 20;
+const LONG_PART: usize = 64 << 10;
+
 type Answer = Response<Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>>;
 
 #[derive(Deserialize)]
@@ -121,6 +125,7 @@ async fn answer(
     let result = reply(&message, id.get(), instructions);
     let mut answer = match (&*message.method, &*message.params.name) {
         ("tools/call", "sse") => events(StreamBody::new(stream::iter([event(&result)]))),
+        ("tools/call", "long") => long(),
         ("tools/call", "stream") => events(StreamBody::new(slowly(result))),
         _ => plain(StatusCode::OK, result),
     };
@@ -135,6 +140,16 @@ fn plain(status: StatusCode, body: String) -> Answer {
     let mut response = Response::new(Box::pin(Full::from(body)) as _);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// White space, which no client takes for a message: this is about bytes.
+fn long() -> Answer {
+    let part = Bytes::from(vec![b' '; LONG_PART]);
+    let parts = (0..LONG / LONG_PART).map(move |_| Ok(Frame::data(part.clone())));
+    let mut response = Response::new(Box::pin(StreamBody::new(stream::iter(parts))) as _);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(LONG));
     response
 }
 

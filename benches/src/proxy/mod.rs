@@ -7,5 +7,6 @@ pub mod http;
 pub mod login;
 pub mod processes;
 pub mod relay;
+pub mod remote;
 pub mod webhooks;
 pub mod workload;

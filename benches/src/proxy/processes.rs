@@ -54,6 +54,14 @@ impl Listening {
         Self::start("relay", folder, address, command).await
     }
 
+    /// The relay as a server behind TLS, with the certificate that [`prepare`](super::webhooks::prepare) wrote.
+    pub async fn tls(folder: &Path, backend: SocketAddr) -> Result<Self> {
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        command.args(["relay", "--listen", &address.to_string(), "--backend", &backend.to_string(), "--certificate"]);
+        command.arg(folder);
+        Self::start("tls", folder, address, command).await
+    }
+
     /// The reverse proxy of Go's standard library in front of `backend`.
     pub async fn reverse_proxy(folder: &Path, path: &Path, backend: SocketAddr) -> Result<Self> {
         let (mut command, address) = (Command::new(path), free_address()?);
@@ -80,9 +88,12 @@ impl Listening {
         ];
         chain.extend_from_slice(middleware);
         chain.push(json!({ "type": "recovery", "parameters": null }));
-        let config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": "bench", "transport": transport,
+        let mut config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": "bench", "transport": transport,
             "host": "127.0.0.1", "port": 8080, "target_port": 8080, "permission_profile": null,
             "proxy_mode": "streamable-http", "middleware_configs": chain });
+        if let Behind::Remote(server) = behind {
+            config["remote_url"] = format!("https://localhost:{}/mcp", server.port()).into();
+        }
         let address = free_address()?;
         let name = format!("runner-{}", address.port());
         let file = folder.join(format!("{name}.json"));
@@ -95,6 +106,9 @@ impl Listening {
         }
         match behind {
             Behind::Http(backend) => command.args(["--backend", &format!("http://{backend}")]),
+            Behind::Remote(_) => command
+                .args(["--allow-endpoint-cidr", "127.0.0.0/8,::1/128"])
+                .env("SSL_CERT_FILE", folder.join(super::webhooks::CA)),
             Behind::Stdio(server) => command.arg("--").args(server),
         };
         let mut process = Process::start(&name, folder, command)?;
@@ -118,6 +132,8 @@ impl Listening {
 pub enum Behind {
     /// A server at an address.
     Http(SocketAddr),
+    /// A remote server: `localhost` with TLS at an address.
+    Remote(SocketAddr),
     /// A command.
     Stdio(Vec<OsString>),
 }

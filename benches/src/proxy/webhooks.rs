@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 
 /// The CA's file in the folder of a run.
 pub const CA: &str = "ca.crt";
-const CERTIFICATE: &str = "webhook.crt";
-const KEY: &str = "webhook.key";
+/// The files of the certificate for `localhost` and of its key there.
+pub(super) const CERTIFICATE: &str = "webhook.crt";
+pub(super) const KEY: &str = "webhook.key";
 const SECRET_FILE: &str = "hmac";
 const SECRET: &[u8] = b"bench-secret";
 
