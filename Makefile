@@ -63,6 +63,7 @@ bench: ## Webhook, proxy, operator and rotation figures, side by side in one run
 	cargo run --release --quiet -p portcullis-benches --bin proxy
 	cargo run --release --quiet -p portcullis-benches --bin proxy_load
 	cargo run --release --quiet -p portcullis-benches --bin operator
+	cargo run --release --quiet -p portcullis-benches --bin references
 	cargo run --release --quiet -p portcullis-benches --bin rotation
 
 control-plane: ## Build etcd, kube-apiserver and kube-controller-manager once per machine (about five minutes)

@@ -41,17 +41,24 @@ struct Launch {
     kubeconfig: PathBuf,
     webhooks: SocketAddr,
     health: SocketAddr,
+    /// What it is told beside that.
+    arguments: &'static [&'static str],
 }
 
 impl Stage {
     /// Starts a control plane, installs what `mcp-operator generate` prints, and starts the operator under the shipped roles. Calls `step` before
     /// each step with what it does.
     pub async fn start(step: impl Fn(&str)) -> Result<Self> {
-        Self::start_binary(binary("mcp-operator")?, step).await
+        Self::begin(binary("mcp-operator")?, &["--allow-endpoint-cidr", LOOPBACK], step).await
     }
 
     /// [`start`](Self::start) with the operator at this path, which may be of another version: what is installed is what it generates.
+    /// That may not know the flag by which [`start`](Self::start) allows addresses of the loopback network.
     pub async fn start_binary(operator: PathBuf, step: impl Fn(&str)) -> Result<Self> {
+        Self::begin(operator, &[], step).await
+    }
+
+    async fn begin(operator: PathBuf, arguments: &'static [&'static str], step: impl Fn(&str)) -> Result<Self> {
         step("starting etcd, kube-apiserver and kube-controller-manager on free loopback ports");
         let cluster = ControlPlane::builder().controller_manager().start().await?;
         let folder = cluster.directory().join("stage");
@@ -78,7 +85,7 @@ impl Stage {
 
         step("starting the operator as its ServiceAccount, and waiting for a TLS call to its webhooks to succeed");
         let kubeconfig = cluster.kubeconfig_as(OPERATOR_USER, &["system:serviceaccounts", "system:authenticated"]);
-        let launch = Launch { binary: operator, kubeconfig, webhooks, health };
+        let launch = Launch { binary: operator, kubeconfig, webhooks, health, arguments };
         let operator = launch.start(&folder).await?;
         Ok(Self { cluster, folder, operator, launch })
     }
@@ -113,7 +120,7 @@ impl Launch {
     async fn start(&self, folder: &Path) -> Result<Process> {
         let mut command = Command::new(&self.binary);
         command.arg("run").arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", OPERATOR_NAMESPACE]);
-        command.args(["--allow-endpoint-cidr", LOOPBACK]);
+        command.args(self.arguments);
         command.args(["--bind", &self.webhooks.to_string(), "--health-bind", &self.health.to_string()]);
         let mut operator = Process::start("mcp-operator", folder, command)?;
         ready(&mut operator, self.health, "/readyz").await?;
