@@ -57,7 +57,7 @@ pub trait Workload: Subject {
     const WARNINGS: &'static [&'static str];
 
     /// The kinds of children that it may have: its controller's account may write these and no others.
-    const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
+    const CHILDREN: &'static [ChildKind];
 
     /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
     /// it.

@@ -84,6 +84,7 @@ impl Workload for MCPServer {
         workload::checks::TRANSPORT_UNSUPPORTED,
         checks::SECRET_REFS_VALIDATED,
     ];
+    const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
 
     /// The proxy of a stdio server attaches to its pod.
     fn granted() -> Vec<Grant> {

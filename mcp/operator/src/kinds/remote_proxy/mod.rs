@@ -72,6 +72,14 @@ impl Workload for MCPRemoteProxy {
         workload::checks::UNSUPPORTED_FIELDS,
         workload::checks::TRANSPORT_UNSUPPORTED,
     ];
+    const CHILDREN: &'static [ChildKind] = &[
+        ChildKind::ConfigMap,
+        ChildKind::Service,
+        ChildKind::ServiceAccount,
+        ChildKind::Role,
+        ChildKind::RoleBinding,
+        ChildKind::Deployment,
+    ];
 
     fn failure() -> String {
         format!("{} failed to start", Self::NOUN)

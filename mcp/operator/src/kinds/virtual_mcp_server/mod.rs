@@ -20,7 +20,7 @@ use crate::{
     reference::{Data, Reference},
     settings::Settings,
     subject::Subject,
-    workload::{Child, ChildRef, Findings, Owner, Phase, Previous, Rendering, Report, Restart, Workload},
+    workload::{Child, ChildKind, ChildRef, Findings, Owner, Phase, Previous, Rendering, Report, Restart, Workload},
 };
 
 /// The port of the Service.
@@ -56,6 +56,7 @@ impl Workload for VirtualMCPServer {
     const NOT_BUILT: Option<&'static str> =
         Some("this version checks what a VirtualMCPServer refers to and makes no Deployment for it: nothing serves");
     const WARNINGS: &'static [&'static str] = &[condition::AUTH_CONFIGURED];
+    const CHILDREN: &'static [ChildKind] = &[];
 
     fn guards(&self) -> Asked {
         let incoming = &self.spec.incoming_auth;
