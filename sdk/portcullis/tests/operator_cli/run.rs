@@ -126,7 +126,10 @@ async fn a_restart_serves_the_same_certificate_and_writes_nothing() {
     let second = home.start(&[]);
     second.ready().await;
     assert_eq!(home.secrets().await, secrets);
-    assert_eq!(home.cluster.audit().writes_by(&home.user.name, mark).await, []);
+    let mut writes = home.cluster.audit().writes_by(&home.user.name, mark).await;
+    // A token of its controller's account is asked for, and stored nowhere.
+    writes.retain(|write| write.subresource != "token");
+    assert_eq!(writes, []);
 }
 
 #[tokio::test]
