@@ -328,11 +328,12 @@ fn name_no_session(parts: &mut Parts) {
 /// What the client is told when there is no answer to pass on.
 fn refusal(error: &UpstreamError, id: Option<&str>) -> Response<Body> {
     tracing::warn!(%error, "the MCP server gave no answer");
-    let status = match error {
-        UpstreamError::Timeout => StatusCode::GATEWAY_TIMEOUT,
-        _ => StatusCode::BAD_GATEWAY,
+    let (status, code) = match error {
+        UpstreamError::Timeout => (StatusCode::GATEWAY_TIMEOUT, code::INTERNAL),
+        UpstreamError::TooLong => (StatusCode::URI_TOO_LONG, code::INVALID_REQUEST),
+        _ => (StatusCode::BAD_GATEWAY, code::INTERNAL),
     };
-    let mut response = json(status, ErrorBody::new(code::INTERNAL, error.to_client()).raw_id(id).encode());
+    let mut response = json(status, ErrorBody::new(code, error.to_client()).raw_id(id).encode());
     if matches!(error, UpstreamError::Unreachable(_)) {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
     }

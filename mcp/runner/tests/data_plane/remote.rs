@@ -71,6 +71,18 @@ async fn a_remote_server_sees_its_own_host_and_path_and_the_headers_of_the_docum
 }
 
 #[tokio::test]
+async fn a_query_that_is_too_long_behind_the_servers_own_is_refused_and_not_sent() {
+    let mut backend = Recorder::start().await;
+    let front = TlsFront::before(backend.address).await;
+    let path = format!("/api/v1?key={}", "v".repeat(1000));
+    let runner = Runner::remote(&front, &path, LOOPBACK, &json!({}), &[]).await;
+    let target = format!("/admin?{}", "x".repeat(65_000));
+    let answer = runner.request(Method::POST, &target, &[("content-type", "application/json")], PING).await;
+    assert_eq!((answer.status, &answer.message()["id"]), (414, &json!(1)), "{answer:?}");
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
 async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_stay() {
     let (mut backend, front, runner) = behind_tls(&json!({})).await;
     let authority = front.address.to_string();

@@ -38,6 +38,9 @@ pub(super) enum UpstreamError {
     /// Redirects that are not followed.
     #[error("the MCP server redirects to {0:?}; only redirects on the same host are followed, {MAX_REDIRECTS} at most")]
     Redirect(String),
+    /// Nothing was sent: the server's own path and query with the client's query are more than a target can be.
+    #[error("the request's query is too long behind the path and the query of the MCP server's URL")]
+    TooLong,
 }
 
 impl UpstreamError {
@@ -49,6 +52,7 @@ impl UpstreamError {
             Self::Timeout => "the MCP server did not answer in time",
             Self::Broken(_) => "the MCP server ended the connection",
             Self::Redirect(_) => "the MCP server redirects elsewhere",
+            Self::TooLong => "the query of the request is too long",
         }
     }
 }
@@ -120,7 +124,7 @@ impl Upstream {
     }
 
     async fn follow(&self, outgoing: &Outgoing) -> Result<Answer, UpstreamError> {
-        let mut path = self.path(&outgoing.target);
+        let mut path = self.path(&outgoing.target)?;
         for _ in 0..=MAX_REDIRECTS {
             let (response, from) = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {
@@ -184,26 +188,26 @@ impl Upstream {
         let answer = if stateless {
             accept_answers(&mut headers);
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
-            self.once(Method::POST, self.path(&Uri::from_static("/mcp")), headers, ping, None).await
+            self.once(Method::POST, self.path(&Uri::from_static("/mcp"))?, headers, ping, None).await
         } else {
             self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new(), None).await
         };
         Ok(answer?.0.status())
     }
 
-    /// Path and query of a request whose client asked for `target`.
-    fn path(&self, target: &Uri) -> PathAndQuery {
+    /// Path and query of a request whose client asked for `target`. Never the client's own where the server's URL has one.
+    fn path(&self, target: &Uri) -> Result<PathAndQuery, UpstreamError> {
         let path = self.path.as_deref();
-        let plain = || target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.is_none() && self.query.is_none() {
-            return plain();
+            return Ok(target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
         }
         let mut text = path.unwrap_or_else(|| target.path()).to_owned();
         for (mark, query) in ['?', '&'].into_iter().zip([self.query.as_deref(), target.query()].into_iter().flatten()) {
             text.push(mark);
             text.push_str(query);
         }
-        text.parse().unwrap_or_else(|_| plain())
+        // It is made of parts of two targets, so it can only be too long.
+        text.parse().map_err(|_| UpstreamError::TooLong)
     }
 
     /// Where a redirect leads, when that is this server: the same scheme, host and port.
@@ -256,7 +260,17 @@ mod tests {
             ("http://b:1?k=v", "/mcp?x=1", "/mcp?k=v&x=1"),
             ("http://b:1/p?k=v", "/mcp", "/p?k=v"),
         ] {
-            assert_eq!(upstream(backend).path(&Uri::from_static(target)).to_string(), expected, "{backend} {target}");
+            let path = upstream(backend).path(&Uri::from_static(target)).unwrap();
+            assert_eq!(path.to_string(), expected, "{backend} {target}");
+        }
+    }
+
+    #[test]
+    fn a_query_that_is_too_long_for_the_servers_url_does_not_go_out_without_that() {
+        for (length, fits) in [(65_527, true), (65_528, false)] {
+            let target: Uri = format!("/mcp?{}", "x".repeat(length)).parse().unwrap();
+            assert_eq!(upstream("http://b:1/p?k=v").path(&target).is_ok(), fits, "{length}");
+            assert!(upstream("http://b:1").path(&target).is_ok(), "{length}");
         }
     }
 
