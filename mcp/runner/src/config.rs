@@ -108,7 +108,8 @@ pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry
             place: Place::Members(&[("parameters.max_bytes", "max_request_body_size")]),
         });
     }
-    let end = chain.iter().rposition(|entry| entry.config.kind == chain::RECOVERY).unwrap_or(chain.len());
+    // Inside of all that checks: a recovery that stands further out has entries inside of it that these would get ahead of.
+    let end = chain.len() - usize::from(chain.last().is_some_and(|entry| entry.config.kind == chain::RECOVERY));
     let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
     chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
@@ -148,6 +149,7 @@ fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }:
         place: Place::Members(&[
             ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),
             ("parameters.add_headers", "header_forward.add_plaintext_headers"),
+            ("type", "header_forward"),
         ]),
     }
 }
@@ -241,6 +243,11 @@ mod tests {
                 r#","header_forward":{"add_headers_from_secret":{"X-A":"ID"}},"middleware_configs":[{"type":"header-forward"},{"type":"recovery"}]"#.into(),
                 vec!["header-forward", "header-forward", "recovery"],
             ),
+            (
+                r#","header_forward":{"add_plaintext_headers":{"X-A":"1"}},"additional_middleware_configs":[{"type":"x"}],
+                    "middleware_configs":[{"type":"recovery"},{"type":"auth"},{"type":"mcp-parser"}]"#.into(),
+                vec!["recovery", "auth", "mcp-parser", "header-forward", "x"],
+            ),
         ] {
             assert_eq!(kinds(&members), expected, "{members}");
         }
@@ -328,6 +335,15 @@ mod tests {
             (
                 r#","header_forward":{"add_headers_from_secret":{"X-Key":"ID"}}"#.to_owned(),
                 "header_forward.add_headers_from_secret.X-Key",
+            ),
+            (
+                r#","middleware_configs":[{"type":"header-forward"},{"type":"auth"}]"#.to_owned(),
+                "middleware_configs[0].type",
+            ),
+            (
+                r#","header_forward":{"add_plaintext_headers":{"X-A":"1"}},"middleware_configs":[{"type":"mcp-parser"}],
+                    "additional_middleware_configs":[{"type":"auth"}]"#.to_owned(),
+                "header_forward",
             ),
             (r#","middleware_configs":[{"type":"auth"},{"type":"x"}]"#.to_owned(), "middleware_configs[1].type"),
             (
