@@ -213,10 +213,14 @@ impl Inner {
             let handshake = std::str::from_utf8(&outgoing.body).ok();
             record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
             match self.sessions.insert(record, &sender.client).await {
-                Ok(gone) if !gone.is_empty() => {
-                    tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit");
+                Ok(Some(gone)) if gone.is_empty() => {}
+                Ok(Some(gone)) => tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit"),
+                Ok(None) => {
+                    tracing::error!("the MCP server gave a client the id of another client's session");
+                    let message = "the MCP server opened no session of its own";
+                    let error = ErrorBody::new(code::INTERNAL, message).raw_id(id);
+                    return json(StatusCode::BAD_GATEWAY, error.encode());
                 }
-                Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "cannot keep a session");
                     return unavailable();
