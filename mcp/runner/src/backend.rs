@@ -32,13 +32,14 @@ enum Server {
     Stdio(Process, StreamableConfig),
 }
 
-/// Decides, or says why it cannot be done.
+/// Decides, or says why it cannot be done. `login`: callers log in at the proxy.
 pub(crate) fn plan(
     path: &Path,
     config: &RunConfig,
     options: &RunOptions,
     environment: &Environment,
     provider: &Arc<CryptoProvider>,
+    login: bool,
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
@@ -79,6 +80,7 @@ pub(crate) fn plan(
             let mut proxy = proxy.map_err(|problem| refusal("remote_url", problem))?;
             proxy.stateless = config.stateless;
             proxy.checked = environment.remote_health_checks;
+            proxy.login = login;
             return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
         }
         None if config.transport == Transport::Stdio => {

@@ -49,6 +49,8 @@ pub struct ProxyConfig {
     pub stateless: bool,
     /// The server is asked for its health. Default: a server beside the proxy is, a remote one is not.
     pub checked: bool,
+    /// Callers log in at this proxy, so where a remote server asks them to log in is not passed on. Default: no.
+    pub login: bool,
 }
 
 impl ProxyConfig {
@@ -61,7 +63,7 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self { backend: uri, remote: None, stateless: false, checked: true })
+        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false })
     }
 
     /// Defaults for the remote server at `url`, with or without TLS as its scheme says. Connections are made as `how` says, and its `tls` is
@@ -76,7 +78,8 @@ impl ProxyConfig {
             Some("https") if how.tls.is_some() => how.tls,
             _ => return Err(BackendError::Scheme(url.to_owned())),
         };
-        Ok(Self { backend: uri, remote: Some(Connecting { tls, ..how }), stateless: false, checked: false })
+        let remote = Some(Connecting { tls, ..how });
+        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false })
     }
 }
 
@@ -104,7 +107,7 @@ impl Proxy {
             reopening: Reopening::default(),
             stateless: config.stateless,
             checked: config.checked,
-            upstream: Upstream::new(&config.backend, config.remote),
+            upstream: Upstream::new(&config.backend, config.remote, config.login),
         }))
     }
 }

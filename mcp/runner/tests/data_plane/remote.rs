@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Recorder, Runner, SdkClient, Server, TlsFront};
+use crate::support::{Issuer, Recorder, Runner, SdkClient, Server, Signer, TlsFront};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
@@ -114,6 +114,32 @@ async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_
     });
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(backend.is_quiet(), "ten redirects are followed and no more");
+}
+
+#[tokio::test]
+async fn behind_a_login_the_remote_server_has_no_say_in_where_callers_log_in() {
+    let mut backend = Recorder::start().await;
+    let front = TlsFront::before(backend.address).await;
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let oidc = json!({"oidc_config": issuer.login(&json!({}))});
+    let token = format!("Bearer {}", signer.sign("ES256", &issuer.claims("alice")));
+    let headers = [("authorization", &*token)];
+    let theirs = r#"Bearer resource_metadata="https://evil.example/""#;
+    let error = json!("the MCP server does not let the proxy in");
+    for (members, from, to, challenge, message) in [
+        (&oidc, "401 Unauthorized", 502, None, error),
+        (&oidc, "403 Forbidden", 403, None, Value::Null),
+        (&json!({}), "401 Unauthorized", 401, Some(theirs), Value::Null),
+    ] {
+        let runner = Runner::remote(&front, "/mcp", LOOPBACK, members, &[]).await;
+        let (answer, ()) = tokio::join!(runner.post(&headers, PING), async {
+            let challenge = format!("www-authenticate: {theirs}\r\n");
+            backend.next().await.json(from, &challenge, PONG).await;
+        });
+        assert_eq!((answer.status, answer.header("www-authenticate")), (to, challenge), "{answer:?}");
+        assert_eq!(answer.message()["error"]["message"], message, "{answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -41,6 +41,9 @@ pub(super) enum UpstreamError {
     /// Nothing was sent: the server's own path and query with the client's query are more than a target can be.
     #[error("the request's query is too long behind the path and the query of the MCP server's URL")]
     TooLong,
+    /// A remote server asks for a login where callers have logged in at the proxy.
+    #[error("the MCP server answers 401: it does not take the credentials of the request")]
+    Unauthorized,
 }
 
 impl UpstreamError {
@@ -53,6 +56,7 @@ impl UpstreamError {
             Self::Broken(_) => "the MCP server ended the connection",
             Self::Redirect(_) => "the MCP server redirects elsewhere",
             Self::TooLong => "the query of the request is too long",
+            Self::Unauthorized => "the MCP server does not let the proxy in",
         }
     }
 }
@@ -79,6 +83,8 @@ pub(super) struct Upstream {
     /// Whether it is somebody else's server, behind addresses that are nobody's business here: which one has a session, the name's owner
     /// decides at every request.
     remote: bool,
+    /// Whether callers log in at the proxy: a remote server has no say in where.
+    login: bool,
     scheme: Scheme,
     authority: Authority,
     host: HeaderValue,
@@ -88,8 +94,8 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// The server at `backend`; to a remote one, connections are made as `remote` says.
-    pub(super) fn new(backend: &Uri, remote: Option<Connecting>) -> Self {
+    /// The server at `backend`; to a remote one, connections are made as `remote` says. `login`: callers log in at the proxy.
+    pub(super) fn new(backend: &Uri, remote: Option<Connecting>, login: bool) -> Self {
         let authority = backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost"));
         let path = Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned);
         let is_remote = remote.is_some();
@@ -101,6 +107,7 @@ impl Upstream {
             host: HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
             connections: Connections::new(backend.clone(), how),
             remote: is_remote,
+            login,
             scheme: backend.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority,
             path,
@@ -128,12 +135,24 @@ impl Upstream {
         for _ in 0..=MAX_REDIRECTS {
             let (response, from) = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {
-                return Ok((response, from));
+                return Ok((self.without_challenge(response)?, from));
             }
             let to = location(&response);
             path = self.same_host(&to).ok_or(UpstreamError::Redirect(to))?;
         }
         Err(UpstreamError::Redirect(path.to_string()))
+    }
+
+    /// What a client may see of an answer. Behind a login, the challenge of a remote server would lead the client away from the proxy's provider to
+    /// one of that server's choice, and have it send the proxy's users there.
+    fn without_challenge(&self, mut response: Response<Body>) -> Result<Response<Body>, UpstreamError> {
+        if self.remote && self.login {
+            if response.status() == StatusCode::UNAUTHORIZED {
+                return Err(UpstreamError::Unauthorized);
+            }
+            response.headers_mut().remove(WWW_AUTHENTICATE);
+        }
+        Ok(response)
     }
 
     /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are repeated
@@ -248,7 +267,7 @@ mod tests {
     use super::*;
 
     fn upstream(backend: &'static str) -> Upstream {
-        Upstream::new(&Uri::from_static(backend), None)
+        Upstream::new(&Uri::from_static(backend), None, false)
     }
 
     #[test]
