@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use mcp_http::{Body, BoxService, Connecting, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
@@ -83,6 +83,8 @@ impl ProxyConfig {
     }
 }
 
+/// Where a stream is to go on (MCP 2025-11-25, Resumability and Redelivery).
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Handshakes longer than this are not remembered; their sessions end with the server that made them.
 const MAX_HANDSHAKE: usize = 8 << 10;
 
@@ -184,10 +186,7 @@ impl Inner {
         }
         let session = match revision {
             // The stateless era has no sessions: an id would reach one of somebody's at the server, unchecked.
-            Revision::Modern => {
-                name_no_session(&mut parts);
-                None
-            }
+            Revision::Modern => None,
             Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
                 Named::Nothing => None,
                 Named::Known(session) => Some(session),
@@ -235,11 +234,14 @@ impl Inner {
 
     async fn forward(
         &self,
-        parts: Parts,
+        mut parts: Parts,
         body: Bytes,
         session: Option<Arc<SessionRecord>>,
         id: Option<&str>,
     ) -> Response<Body> {
+        if session.is_none() {
+            name_no_session(&mut parts);
+        }
         let mut outgoing = self.outgoing(parts, body);
         let Some(session) = session else {
             let answer = self.upstream.send(&outgoing).await;
@@ -325,8 +327,10 @@ fn name_session(outgoing: &mut Outgoing, session: &SessionRecord) {
     }
 }
 
+/// Takes away what belongs to a session: its id, and the event that a stream of it is to go on behind, which nobody has checked.
 fn name_no_session(parts: &mut Parts) {
     parts.headers.remove(mcp::SESSION_ID);
+    parts.headers.remove(LAST_EVENT_ID);
     if let Some(uri) = carriers::rename(&parts.uri, None) {
         parts.uri = uri;
     }

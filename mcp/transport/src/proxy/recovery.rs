@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, collect, empty, full, json};
 use mcp_store::{SessionRecord, SessionStore};
@@ -18,6 +18,7 @@ use mcp_wire::{ErrorBody, code, headers as mcp};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::LAST_EVENT_ID;
 use super::rejoin::rejoin;
 use super::upstream::{Outgoing, Upstream, UpstreamError, accept_answers};
 use crate::carriers;
@@ -188,7 +189,7 @@ async fn open(
     like: &Outgoing,
 ) -> Result<Option<(HeaderValue, Option<SocketAddr>)>, UpstreamError> {
     let mut headers = like.headers.clone();
-    for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, HeaderName::from_static("last-event-id")] {
+    for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, LAST_EVENT_ID] {
         headers.remove(name);
     }
     accept_answers(&mut headers);
