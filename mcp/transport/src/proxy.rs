@@ -26,7 +26,7 @@ use self::recovery::Reopening;
 use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
-use crate::{BoxFuture, Transport, carriers};
+use crate::{BoxFuture, FailedCheck, Transport, carriers};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -129,18 +129,21 @@ impl Transport for Proxy {
 
     /// A server that is checked counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to
     /// 499.
-    fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), String>>> {
+    fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), FailedCheck>>> {
         if !self.0.checked {
             return None;
         }
         Some(Box::pin(async move {
             let probe = self.0.upstream.probe(self.0.stateless);
-            match tokio::time::timeout(timeout, probe).await {
-                Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => Ok(()),
-                Ok(Ok(status)) => Err(format!("the MCP server answers HTTP {}", status.as_u16())),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!("no answer from the MCP server within {} ms", timeout.as_millis())),
-            }
+            let report = match tokio::time::timeout(timeout, probe).await {
+                Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => return Ok(()),
+                Ok(Ok(status)) => format!("the MCP server answers HTTP {}", status.as_u16()),
+                Ok(Err(error)) => {
+                    return Err(FailedCheck { report: error.to_client().to_owned(), log: error.to_string() });
+                }
+                Err(_) => format!("no answer from the MCP server within {} ms", timeout.as_millis()),
+            };
+            Err(FailedCheck { log: report.clone(), report })
         }))
     }
 }
