@@ -24,6 +24,7 @@ mod modern;
 mod mux;
 mod pipe;
 mod proxy;
+mod query;
 mod sessions;
 
 use std::fmt;
