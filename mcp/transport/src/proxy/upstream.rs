@@ -1,5 +1,6 @@
 //! The hop to the server: pooled connections, redirects on the same host, no more.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use http_body_util::Full;
 use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress};
 
 use super::headers::remove_hop_by_hop;
+use crate::query::{ENDS, member};
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
 const CONNECT_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -91,6 +93,8 @@ pub(super) struct Upstream {
     /// A path that replaces the request's.
     path: Option<String>,
     query: Option<String>,
+    /// The names in `query`, which no client has a say in.
+    own: Vec<String>,
 }
 
 impl Upstream {
@@ -102,6 +106,8 @@ impl Upstream {
         let how = Connecting { timeout: Some(CONNECT), ..remote.unwrap_or_default() };
         // Without a user and a password, which are no part of a Host.
         let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
+        let query = backend.query().filter(|query| !query.is_empty());
+        let names = query.into_iter().flat_map(|query| query.split(ENDS)).filter_map(member);
         Self {
             // An authority is a header's value always.
             host: HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
@@ -111,7 +117,8 @@ impl Upstream {
             scheme: backend.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority,
             path,
-            query: backend.query().filter(|query| !query.is_empty()).map(str::to_owned),
+            own: names.map(|(name, _)| name).collect(),
+            query: query.map(str::to_owned),
         }
     }
 
@@ -221,12 +228,26 @@ impl Upstream {
             return Ok(target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
         }
         let mut text = path.unwrap_or_else(|| target.path()).to_owned();
-        for (mark, query) in ['?', '&'].into_iter().zip([self.query.as_deref(), target.query()].into_iter().flatten()) {
+        let theirs = target.query().map(|query| self.without_own(query)).filter(|query| !query.is_empty());
+        for (mark, query) in ['?', '&'].into_iter().zip([self.query.as_deref(), theirs.as_deref()].into_iter().flatten()) {
             text.push(mark);
             text.push_str(query);
         }
         // It is made of parts of two targets, so it can only be too long.
         text.parse().map_err(|_| UpstreamError::TooLong)
+    }
+
+    /// A client's query without the members that the server's URL has: of two of one name, some servers take the first and some the last.
+    fn without_own<'a>(&self, query: &'a str) -> Cow<'a, str> {
+        let is_own = |text: &str| {
+            let name = member(text.trim_end_matches(ENDS)).map(|(name, _)| name);
+            name.is_some_and(|name| self.own.iter().any(|own| own.eq_ignore_ascii_case(&name)))
+        };
+        if !query.split_inclusive(ENDS).any(is_own) {
+            return Cow::Borrowed(query);
+        }
+        let left: String = query.split_inclusive(ENDS).filter(|text| !is_own(text)).collect();
+        Cow::Owned(left.trim_end_matches(ENDS).to_owned())
     }
 
     /// Where a redirect leads, when that is this server: the same scheme, host and port.
@@ -278,6 +299,10 @@ mod tests {
             ("http://b:1/api/mcp", "/mcp?x=1", "/api/mcp?x=1"),
             ("http://b:1?k=v", "/mcp?x=1", "/mcp?k=v&x=1"),
             ("http://b:1/p?k=v", "/mcp", "/p?k=v"),
+            ("http://b:1/p", "/mcp?k=w&;k=w", "/p?k=w&;k=w"),
+            ("http://b:1/p?read_only=true", "/mcp?read_only=false", "/p?read_only=true"),
+            ("http://b:1/p?read_only=true&k", "/mcp?a=%2F&read%5fonly=x&K;b", "/p?read_only=true&k&a=%2F&b"),
+            ("http://b:1/p?read_only=true", "/mcp?+READ.only[]=x;a", "/p?read_only=true&a"),
         ] {
             let path = upstream(backend).path(&Uri::from_static(target)).unwrap();
             assert_eq!(path.to_string(), expected, "{backend} {target}");
