@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcp_http::Connecting;
 use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::{ProxyMode, RunConfig, Transport};
+use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
 
@@ -112,12 +112,12 @@ fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> 
 }
 
 fn is_remote_login(name: &str) -> bool {
-    name.eq_ignore_ascii_case("remote_auth_config")
+    fold(name) == "remote_auth_config"
 }
 
 /// A boolean member that the document's type leaves raw.
 pub(crate) fn flag(config: &RunConfig, member: &str) -> bool {
-    let found = config.extra.iter().find(|(name, _)| name.eq_ignore_ascii_case(member));
+    let found = config.extra.iter().find(|(name, _)| fold(name) == fold(member));
     found.and_then(|(_, value)| value.as_bool()).unwrap_or(false)
 }
 

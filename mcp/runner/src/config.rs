@@ -9,7 +9,7 @@ use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
     AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
-    TOOL_FILTER, ToolFilterParameters, chain,
+    TOOL_FILTER, ToolFilterParameters, chain, fold,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -87,8 +87,8 @@ fn hex(bytes: &[u8]) -> String {
 pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry>, String> {
     let mut chain = Entry::list("middleware_configs", &config.middleware_configs);
     if chain.is_empty() {
-        // Go's decoder does not look at case, so neither may this.
-        let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
+        // Whatever Go's decoder takes for one is one.
+        let is_guard = |name: &str| GUARDS.contains(&&*fold(name));
         if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
             return Err(guard.clone());
         }
@@ -279,6 +279,9 @@ mod tests {
         for (members, field) in [
             (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
             (r#","audit_config":{}"#, "audit_config"),
+            (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
+            (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
+            (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         ] {
             assert_eq!(middleware(&parse(members), false).unwrap_err(), field);
         }
