@@ -94,7 +94,7 @@ async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_
         ("307 Temporary Redirect", format!("http://{authority}/mcp/"), None),
         ("307 Temporary Redirect", "https://127.0.0.1:1/mcp".to_owned(), None),
         ("307 Temporary Redirect", format!("https://localhost:{}/mcp", front.address.port()), None),
-        ("308 Permanent Redirect", "https://169.254.169.254/latest".to_owned(), None),
+        ("308 Permanent Redirect", "https://169.254.169.254/latest?code=hush-7f3a".to_owned(), None),
     ] {
         let (answer, ()) = tokio::join!(runner.post(&[("authorization", "Bearer t")], PING), async {
             backend.next().await.json(status, &format!("location: {location}\r\n"), "").await;
@@ -114,6 +114,8 @@ async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_
     });
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(backend.is_quiet(), "ten redirects are followed and no more");
+    runner.logged("redirects to \"https://169.254.169.254/latest\"").await;
+    assert!(!runner.log().contains("hush-7f3a"), "{}", runner.log());
 }
 
 #[tokio::test]

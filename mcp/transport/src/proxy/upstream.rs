@@ -37,7 +37,7 @@ pub(super) enum UpstreamError {
     /// The connection ended before the head of an answer; the request may have been acted on.
     #[error("the MCP server ended the connection: {0}")]
     Broken(#[source] BoxError),
-    /// Redirects that are not followed.
+    /// Redirects that are not followed, and where they lead: without what may be a secret there, as this is logged.
     #[error("the MCP server redirects to {0:?}; only redirects on the same host are followed, {MAX_REDIRECTS} at most")]
     Redirect(String),
     /// Nothing was sent: the server's own path and query with the client's query are more than a target can be.
@@ -145,9 +145,9 @@ impl Upstream {
                 return Ok((self.without_challenge(response)?, from));
             }
             let to = location(&response);
-            path = self.same_host(&to).ok_or(UpstreamError::Redirect(to))?;
+            path = self.same_host(&to).ok_or_else(|| UpstreamError::Redirect(without_secrets(&to)))?;
         }
-        Err(UpstreamError::Redirect(path.to_string()))
+        Err(UpstreamError::Redirect(path.path().to_owned()))
     }
 
     /// What a client may see of an answer. Behind a login, the challenge of a remote server would lead the client away from the proxy's provider to
@@ -283,6 +283,15 @@ fn location(response: &Response<Body>) -> String {
     response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
 }
 
+/// Scheme, host and path of what is to be a URL: without a user and a password, and without a query.
+fn without_secrets(location: &str) -> String {
+    let place = location.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = place.split_once("//") else { return place.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}//{host}{path}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +324,21 @@ mod tests {
             let target: Uri = format!("/mcp?{}", "x".repeat(length)).parse().unwrap();
             assert_eq!(upstream("http://b:1/p?k=v").path(&target).is_ok(), fits, "{length}");
             assert!(upstream("http://b:1").path(&target).is_ok(), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_redirect_is_told_without_what_may_be_a_secret() {
+        for (location, told) in [
+            ("https://b/login?code=hush#hush", "https://b/login"),
+            ("https://user:hush@b:1/a/b//c", "https://b:1/a/b//c"),
+            ("https://hush@b", "https://b"),
+            ("//hush@b/x?hush", "//b/x"),
+            ("/login?next=https://hush@b/", "/login"),
+            ("mcp/", "mcp/"),
+            ("", ""),
+        ] {
+            assert_eq!(without_secrets(location), told, "{location}");
         }
     }
 
