@@ -6,6 +6,7 @@
 mod headers;
 mod recovery;
 mod rejoin;
+mod server_url;
 mod upstream;
 
 use std::convert::Infallible;
