@@ -4,13 +4,17 @@ use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
-use mcp_runconfig::{HeaderForwardParameters, is_reserved_header};
+use mcp_runconfig::{HeaderForwardParameters, chain, is_reserved_header};
 
 /// Sets headers of each request, in place of the client's of the same name.
 pub(crate) struct HeaderForward(Vec<(HeaderName, HeaderValue)>);
 
 impl HeaderForward {
     pub(crate) fn new(parameters: HeaderForwardParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        if context.is_outside_of(chain::AUTH) {
+            let problem = "stands outside of auth, which would take the document's headers for the caller's";
+            return Err(context.error("type", problem, "put it behind auth"));
+        }
         let mut headers = Vec::new();
         for (name, value) in &parameters.add_headers {
             headers.push(header(name, value, "add_headers", context)?);

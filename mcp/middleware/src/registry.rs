@@ -71,6 +71,7 @@ pub struct BuildContext<'a> {
     pub settings: &'a ProxySettings,
     entry: &'a Entry,
     before: &'a [String],
+    after: &'a [Entry],
 }
 
 /// A middleware that cannot be built. The proxy must not start; the author of the RunConfig has to mend it.
@@ -151,9 +152,9 @@ impl Registry {
     pub fn build_entries(&self, entries: &[Entry], settings: &ProxySettings) -> Result<Chain, BuildError> {
         let mut middleware = Vec::with_capacity(entries.len());
         let mut kinds = Vec::with_capacity(entries.len());
-        for entry in entries {
+        for (at, entry) in entries.iter().enumerate() {
             let MiddlewareConfig { kind, parameters } = &entry.config;
-            let context = BuildContext { settings, entry, before: &kinds };
+            let context = BuildContext { settings, entry, before: &kinds, after: &entries[at + 1..] };
             let Some(build) = self.builds.get(kind) else {
                 let supported = self.kinds().collect::<Vec<_>>().join(", ");
                 return Err(context.error(
@@ -205,6 +206,11 @@ impl BuildContext<'_> {
     /// Whether a middleware of this type stands further out.
     pub fn is_inside_of(&self, kind: &str) -> bool {
         self.before.iter().any(|before| before == kind)
+    }
+
+    /// Whether a middleware of this type stands further in.
+    pub fn is_outside_of(&self, kind: &str) -> bool {
+        self.after.iter().any(|after| after.config.kind == kind)
     }
 
     /// An error about `member` of the entry, such as `parameters.max_bytes`.

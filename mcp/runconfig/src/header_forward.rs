@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use crate::members::Members;
 use crate::{Parameters, ParseError};
 
-/// Headers of a connection, headers that say who calls (toolhive-runner §2.19, toolhive-0.63 §4.3), and the two by which MCP
-/// knows a client's session: added to each request, one would stand for every client.
-const RESERVED: [&str; 15] = [
+/// Headers of a connection, headers that say who calls or what (toolhive-runner §2.19, toolhive-0.63 §4.3), which the proxy drops, and the two by
+/// which MCP knows a client's session: added to each request, one would stand for every client.
+const RESERVED: [&str; 19] = [
     "close",
     "connection",
     "content-length",
@@ -24,8 +24,12 @@ const RESERVED: [&str; 15] = [
     "trailer",
     "trailers",
     "transfer-encoding",
+    "true-client-ip",
     "upgrade",
+    "x-http-method-override",
+    "x-original-url",
     "x-real-ip",
+    "x-rewrite-url",
 ];
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "x-forwarded-"];
 

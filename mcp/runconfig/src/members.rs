@@ -145,9 +145,9 @@ impl Members {
     }
 }
 
-/// What two names of members share where Go's decoder takes one for the other. The names that are asked for are ASCII: besides
+/// What two names of members of one object share where Go's decoder takes one for the other. The names that are asked for are ASCII: besides
 /// their capitals, only U+017F and U+212A are taken for letters of theirs.
-fn fold(key: &str) -> String {
+pub fn fold(key: &str) -> String {
     let fold = |c: char| match c {
         '\u{17F}' => 's',
         '\u{212A}' => 'k',

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcp_http::Connecting;
 use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::{ProxyMode, RunConfig, Transport};
+use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
 
@@ -32,13 +32,14 @@ enum Server {
     Stdio(Process, StreamableConfig),
 }
 
-/// Decides, or says why it cannot be done.
+/// Decides, or says why it cannot be done. `login`: callers log in at the proxy.
 pub(crate) fn plan(
     path: &Path,
     config: &RunConfig,
     options: &RunOptions,
     environment: &Environment,
     provider: &Arc<CryptoProvider>,
+    login: bool,
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
@@ -79,6 +80,7 @@ pub(crate) fn plan(
             let mut proxy = proxy.map_err(|problem| refusal("remote_url", problem))?;
             proxy.stateless = config.stateless;
             proxy.checked = environment.remote_health_checks;
+            proxy.login = login;
             return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
         }
         None if config.transport == Transport::Stdio => {
@@ -110,12 +112,12 @@ fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> 
 }
 
 fn is_remote_login(name: &str) -> bool {
-    name.eq_ignore_ascii_case("remote_auth_config")
+    fold(name) == "remote_auth_config"
 }
 
 /// A boolean member that the document's type leaves raw.
 pub(crate) fn flag(config: &RunConfig, member: &str) -> bool {
-    let found = config.extra.iter().find(|(name, _)| name.eq_ignore_ascii_case(member));
+    let found = config.extra.iter().find(|(name, _)| fold(name) == fold(member));
     found.and_then(|(_, value)| value.as_bool()).unwrap_or(false)
 }
 

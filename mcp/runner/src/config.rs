@@ -9,7 +9,7 @@ use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
     AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
-    TOOL_FILTER, ToolFilterParameters, chain,
+    TOOL_FILTER, ToolFilterParameters, chain, fold,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -87,8 +87,8 @@ fn hex(bytes: &[u8]) -> String {
 pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry>, String> {
     let mut chain = Entry::list("middleware_configs", &config.middleware_configs);
     if chain.is_empty() {
-        // Go's decoder does not look at case, so neither may this.
-        let is_guard = |name: &str| GUARDS.iter().any(|guard| guard.eq_ignore_ascii_case(name));
+        // Whatever Go's decoder takes for one is one.
+        let is_guard = |name: &str| GUARDS.contains(&&*fold(name));
         if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
             return Err(guard.clone());
         }
@@ -108,7 +108,8 @@ pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry
             place: Place::Members(&[("parameters.max_bytes", "max_request_body_size")]),
         });
     }
-    let end = chain.iter().rposition(|entry| entry.config.kind == chain::RECOVERY).unwrap_or(chain.len());
+    // Inside of all that checks: a recovery that stands further out has entries inside of it that these would get ahead of.
+    let end = chain.len() - usize::from(chain.last().is_some_and(|entry| entry.config.kind == chain::RECOVERY));
     let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
     chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
@@ -148,6 +149,7 @@ fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }:
         place: Place::Members(&[
             ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),
             ("parameters.add_headers", "header_forward.add_plaintext_headers"),
+            ("type", "header_forward"),
         ]),
     }
 }
@@ -241,6 +243,11 @@ mod tests {
                 r#","header_forward":{"add_headers_from_secret":{"X-A":"ID"}},"middleware_configs":[{"type":"header-forward"},{"type":"recovery"}]"#.into(),
                 vec!["header-forward", "header-forward", "recovery"],
             ),
+            (
+                r#","header_forward":{"add_plaintext_headers":{"X-A":"1"}},"additional_middleware_configs":[{"type":"x"}],
+                    "middleware_configs":[{"type":"recovery"},{"type":"auth"},{"type":"mcp-parser"}]"#.into(),
+                vec!["recovery", "auth", "mcp-parser", "header-forward", "x"],
+            ),
         ] {
             assert_eq!(kinds(&members), expected, "{members}");
         }
@@ -272,6 +279,9 @@ mod tests {
         for (members, field) in [
             (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
             (r#","audit_config":{}"#, "audit_config"),
+            (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
+            (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
+            (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         ] {
             assert_eq!(middleware(&parse(members), false).unwrap_err(), field);
         }
@@ -328,6 +338,15 @@ mod tests {
             (
                 r#","header_forward":{"add_headers_from_secret":{"X-Key":"ID"}}"#.to_owned(),
                 "header_forward.add_headers_from_secret.X-Key",
+            ),
+            (
+                r#","middleware_configs":[{"type":"header-forward"},{"type":"auth"}]"#.to_owned(),
+                "middleware_configs[0].type",
+            ),
+            (
+                r#","header_forward":{"add_plaintext_headers":{"X-A":"1"}},"middleware_configs":[{"type":"mcp-parser"}],
+                    "additional_middleware_configs":[{"type":"auth"}]"#.to_owned(),
+                "header_forward",
             ),
             (r#","middleware_configs":[{"type":"auth"},{"type":"x"}]"#.to_owned(), "middleware_configs[1].type"),
             (

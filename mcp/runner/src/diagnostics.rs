@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, text};
-use mcp_runconfig::RunConfig;
+use mcp_runconfig::{RunConfig, fold};
 use portcullis_listener::{Limits, RequestBody, Server};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ pub(crate) struct Diagnostics {
 impl Diagnostics {
     pub(crate) fn of(config: &RunConfig) -> Self {
         let member = |object: &serde_json::Map<String, Value>, name: &str| {
-            object.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+            object.iter().find(|(key, _)| fold(key) == fold(name)).map(|(_, value)| value.clone())
         };
         let telemetry = member(&config.extra, "telemetry_config");
         let setting =

@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use mcp_http::{Body, json};
-use mcp_transport::Transport;
+use mcp_transport::{FailedCheck, Transport};
 use serde::Serialize;
 
 use crate::metrics::Metrics;
@@ -58,15 +58,15 @@ impl Health {
         loop {
             let start = Instant::now();
             let Some(ping) = backend.ping(self.ping_timeout) else { return };
-            let ping = ping.await;
+            let failed = ping.await.err();
             let server = Server {
-                available: ping.is_ok(),
+                available: failed.is_none(),
                 response_time_ms: start.elapsed().as_millis(),
-                error: ping.err(),
+                error: failed.as_ref().map(|failed| failed.report.clone()),
                 last_checked: Timestamp::now().to_string(),
             };
-            match &server.error {
-                Some(error) => {
+            match failed {
+                Some(FailedCheck { log: error, .. }) => {
                     metrics.failed_checks.inc();
                     if was_up {
                         tracing::warn!(%error, "the MCP server fails its check; /health reports degraded");

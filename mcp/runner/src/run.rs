@@ -77,7 +77,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let chain = registry(environment.oidc_client_secret.clone())
             .build_entries(&entries, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let plan = plan(&path, &config, &options, &environment, &settings.provider)?;
+        let plan = plan(&path, &config, &options, &environment, &settings.provider, login.is_some())?;
         let forwards = plan.forwards();
         let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
         let backend = plan.start().await?;

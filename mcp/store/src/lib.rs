@@ -111,8 +111,9 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Sen
 
 /// Where session records are kept. Every use of a session by its owner renews it; a session that nobody uses expires.
 pub trait SessionStore: fmt::Debug + Send + Sync {
-    /// Adds a session that counts for `client` and returns those that had to go for it.
-    fn insert<'a>(&'a self, record: SessionRecord, client: &'a Client) -> Reply<'a, Vec<Arc<SessionRecord>>>;
+    /// Adds a session that counts for `client` and returns those that had to go for it. `None`, and nothing changes, where the id is that of a
+    /// living session of another principal: of two who insert one id at a time, one gets it (toolhive-0.63 §4.2).
+    fn insert<'a>(&'a self, record: SessionRecord, client: &'a Client) -> Reply<'a, Option<Vec<Arc<SessionRecord>>>>;
 
     /// The session, renewed; `None` when there is none of this id that belongs to `principal`.
     fn load<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, Option<Arc<SessionRecord>>>;

@@ -23,9 +23,9 @@ impl MemorySessions {
 }
 
 impl SessionStore for MemorySessions {
-    fn insert<'a>(&'a self, record: SessionRecord, client: &'a Client) -> Reply<'a, Vec<Arc<SessionRecord>>> {
-        let gone = self.table().insert(record, client, Instant::now());
-        Box::pin(ready(Ok(gone)))
+    fn insert<'a>(&'a self, record: SessionRecord, client: &'a Client) -> Reply<'a, Option<Vec<Arc<SessionRecord>>>> {
+        let inserted = self.table().insert(record, client, Instant::now());
+        Box::pin(ready(Ok(inserted)))
     }
 
     fn load<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, Option<Arc<SessionRecord>>> {

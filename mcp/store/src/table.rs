@@ -81,8 +81,18 @@ impl Table {
         self.sessions.len()
     }
 
-    /// Adds a session and returns those that went: expired ones and, in a full table, the oldest ones of the heaviest clients.
-    pub(crate) fn insert(&mut self, record: SessionRecord, client: &Client, now: Instant) -> Vec<Arc<SessionRecord>> {
+    /// Adds a session and returns those that went: expired ones and, in a full table, the oldest ones of the heaviest clients. `None`, and
+    /// nothing changes, where the id is that of a living session of somebody else.
+    pub(crate) fn insert(
+        &mut self,
+        record: SessionRecord,
+        client: &Client,
+        now: Instant,
+    ) -> Option<Vec<Arc<SessionRecord>>> {
+        let taken = |entry: &Entry| entry.record.principal != record.principal && !self.expired(entry, now);
+        if self.sessions.get(&*record.id).is_some_and(taken) {
+            return None;
+        }
         let mut gone = Vec::new();
         while gone.len() < EXPIRED_AT_ONCE
             && let Some(id) = self.order.first_key_value().map(|(_, id)| Arc::clone(id))
@@ -91,7 +101,7 @@ impl Table {
             gone.extend(self.remove(&id));
         }
         let id: Arc<str> = (&*record.id).into();
-        // The server may give out an id again.
+        // The server may give out an id again, to the same one.
         gone.extend(self.remove(&id));
         let weight = record.weight();
         while self.sessions.len() >= self.limits.max_sessions.max(1) || self.bytes + weight > self.limits.max_bytes {
@@ -107,7 +117,7 @@ impl Table {
         });
         self.bytes += weight;
         self.sessions.insert(id, Entry { record: Arc::new(record), client: client.clone(), position, used: now });
-        gone
+        Some(gone)
     }
 
     /// The session, renewed, when it belongs to `principal` and has not expired.
@@ -220,7 +230,7 @@ mod tests {
 
         fn insert_record(&mut self, record: SessionRecord, client: u8, at: u64) -> Vec<String> {
             let client = Client::Network([192, 0, 2, client].into());
-            let gone = self.table.insert(record, &client, self.start + Duration::from_secs(at));
+            let gone = self.table.insert(record, &client, self.start + Duration::from_secs(at)).unwrap();
             gone.iter().map(|record| record.id.to_string()).collect()
         }
 
@@ -285,16 +295,21 @@ mod tests {
     }
 
     #[test]
-    fn the_session_of_another_principal_is_neither_found_nor_renewed_nor_removed() {
+    fn the_session_of_another_principal_is_neither_found_nor_renewed_nor_removed_nor_replaced() {
         let (own, other) = (Principal::new("i", "a"), Principal::new("i", "b"));
         let mut table = Table::new(Limits::new(TTL));
         let (start, client) = (Instant::now(), Client::Principal(own.clone()));
-        table.insert(SessionRecord::new("a", own.clone()), &client, start);
+        table.insert(SessionRecord::new("a", own.clone()), &client, start).unwrap();
         assert!(table.load("a", &other, start + TTL / 2).is_none());
+        let stolen = SessionRecord::new("a", other.clone());
+        assert_eq!(table.insert(stolen.clone(), &Client::Principal(other.clone()), start + TTL / 2), None);
         assert!(!table.remove_owned("a", &other));
         table.replace(SessionRecord::new("a", other.clone()));
         assert_eq!(table.load("a", &own, start).unwrap().principal, own);
         assert!(table.load("a", &own, start + TTL).is_none(), "the stranger's try did not renew it");
+        let gone = table.insert(stolen, &Client::Principal(other.clone()), start + TTL).unwrap();
+        assert_eq!((gone.len(), &gone[0].principal), (1, &own), "an id is free when its session has expired");
+        assert!(table.load("a", &other, start + TTL).is_some());
     }
 
     #[test]

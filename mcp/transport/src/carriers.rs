@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use form_urlencoded::{byte_serialize, parse};
+use form_urlencoded::byte_serialize;
 use http::Uri;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use mcp_wire::headers::SESSION_ID;
 
+use crate::query::{self, ENDS};
+
 /// The names of a session's id in a query.
 const NAMES: [&str; 3] = ["sessionId", "sessionid", "session_id"];
-/// What ends a member of a query; some servers end it at a semicolon too.
-const ENDS: [char; 2] = ['&', ';'];
 
 /// What a request says of its session.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,13 +41,11 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// Which of [`NAMES`] a member of a query is, and its value. Some servers take `sessionId[]=x`, a list of one, for `sessionId=x`, and to
-/// some (those on ASP.NET) names in a query have no case.
+/// Which of [`NAMES`] a member of a query is, and its value.
 fn member(member: &str) -> Option<(usize, Cow<'_, str>)> {
-    let (name, value) = parse(member.as_bytes()).next()?;
-    let name = name.split('[').next()?;
+    let (name, value) = query::member(member)?;
     let exact = NAMES.iter().position(|known| *known == name);
-    Some((exact.or_else(|| NAMES.iter().position(|known| known.eq_ignore_ascii_case(name)))?, value))
+    Some((exact.or_else(|| NAMES.iter().position(|known| known.eq_ignore_ascii_case(&name)))?, value))
 }
 
 /// `uri` with `id` where its query names a session, or without these members where there is no `id`. `None` where it names none.
@@ -100,6 +98,12 @@ mod tests {
             (&["x"], "/mcp?a=b;sessionId=y", Carried::Conflict),
             (&["x"], "/mcp?sessionId[]=y", Carried::Conflict),
             (&["x"], "/mcp?SESSION_ID=y", Carried::Conflict),
+            (&["x"], "/mcp?%20sessionId=y", Carried::Conflict),
+            (&["x"], "/mcp?+session.ID=y", Carried::Conflict),
+            (&["x"], "/mcp?session+id=y", Carried::Conflict),
+            (&["x"], "/mcp?session%5Bid=y", Carried::Conflict),
+            (&["x"], "/mcp?sessionId%00a=y", Carried::Conflict),
+            (&["x"], "/mcp?session[id]=y", id("x")),
             (&[], "/mcp?SessionId=x", id("x")),
             (&["x"], "/mcp?sessionId", Carried::Conflict),
         ] {
@@ -116,6 +120,7 @@ mod tests {
             ("/mcp?a=b&%zz", None, None),
             ("/mcp?sessionId=x", Some("/mcp?sessionId=a%2Fb%26"), Some("/mcp")),
             ("/mcp?a=%2F;session%5Fid=x&c", Some("/mcp?a=%2F;session_id=a%2Fb%26&c"), Some("/mcp?a=%2F;c")),
+            ("/mcp?a&+session.id=x", Some("/mcp?a&session_id=a%2Fb%26"), Some("/mcp?a")),
             ("/mcp?a&sessionid=x", Some("/mcp?a&sessionid=a%2Fb%26"), Some("/mcp?a")),
             ("http://h/mcp?sessionId=x", Some("http://h/mcp?sessionId=a%2Fb%26"), Some("http://h/mcp")),
         ] {

@@ -24,6 +24,7 @@ mod modern;
 mod mux;
 mod pipe;
 mod proxy;
+mod query;
 mod sessions;
 
 use std::fmt;
@@ -37,6 +38,15 @@ pub use mux::MuxConfig;
 pub use pipe::{BoxFuture, End, OpenError, OpenPipe, Pipe, Process};
 pub use proxy::{BackendError, Proxy, ProxyConfig, names_hop_by_hop_only};
 
+/// Why the server failed a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedCheck {
+    /// A sentence for the health report, which anybody may read.
+    pub report: String,
+    /// The same for the log, with addresses and what came of them.
+    pub log: String,
+}
+
 /// One way to serve MCP, with its connection to the server.
 pub trait Transport: fmt::Debug + Send + Sync {
     /// The service at the end of a [`Chain`](mcp_middleware::Chain), which gives it each body whole and within its limits. Ask
@@ -48,8 +58,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
 
     /// Asks the server for a sign of life. `None` where the connection to it says enough: see [`Transport::is_running`].
     ///
-    /// The error is a sentence for the health report.
-    fn ping(&self, _timeout: Duration) -> Option<BoxFuture<'_, Result<(), String>>> {
+    fn ping(&self, _timeout: Duration) -> Option<BoxFuture<'_, Result<(), FailedCheck>>> {
         None
     }
 

@@ -6,6 +6,7 @@
 mod headers;
 mod recovery;
 mod rejoin;
+mod server_url;
 mod upstream;
 
 use std::convert::Infallible;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use mcp_http::{Body, BoxService, Connecting, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
@@ -26,7 +27,7 @@ use self::recovery::Reopening;
 use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
-use crate::{BoxFuture, Transport, carriers};
+use crate::{BoxFuture, FailedCheck, Transport, carriers};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,8 @@ pub struct ProxyConfig {
     pub stateless: bool,
     /// The server is asked for its health. Default: a server beside the proxy is, a remote one is not.
     pub checked: bool,
+    /// Callers log in at this proxy, so where a remote server asks them to log in is not passed on. Default: no.
+    pub login: bool,
 }
 
 impl ProxyConfig {
@@ -61,7 +64,7 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self { backend: uri, remote: None, stateless: false, checked: true })
+        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false })
     }
 
     /// Defaults for the remote server at `url`, with or without TLS as its scheme says. Connections are made as `how` says, and its `tls` is
@@ -76,10 +79,13 @@ impl ProxyConfig {
             Some("https") if how.tls.is_some() => how.tls,
             _ => return Err(BackendError::Scheme(url.to_owned())),
         };
-        Ok(Self { backend: uri, remote: Some(Connecting { tls, ..how }), stateless: false, checked: false })
+        let remote = Some(Connecting { tls, ..how });
+        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false })
     }
 }
 
+/// Where a stream is to go on (MCP 2025-11-25, Resumability and Redelivery).
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Handshakes longer than this are not remembered; their sessions end with the server that made them.
 const MAX_HANDSHAKE: usize = 8 << 10;
 
@@ -104,7 +110,7 @@ impl Proxy {
             reopening: Reopening::default(),
             stateless: config.stateless,
             checked: config.checked,
-            upstream: Upstream::new(&config.backend, config.remote),
+            upstream: Upstream::new(&config.backend, config.remote, config.login),
         }))
     }
 }
@@ -124,18 +130,21 @@ impl Transport for Proxy {
 
     /// A server that is checked counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to
     /// 499.
-    fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), String>>> {
+    fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), FailedCheck>>> {
         if !self.0.checked {
             return None;
         }
         Some(Box::pin(async move {
             let probe = self.0.upstream.probe(self.0.stateless);
-            match tokio::time::timeout(timeout, probe).await {
-                Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => Ok(()),
-                Ok(Ok(status)) => Err(format!("the MCP server answers HTTP {}", status.as_u16())),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!("no answer from the MCP server within {} ms", timeout.as_millis())),
-            }
+            let report = match tokio::time::timeout(timeout, probe).await {
+                Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => return Ok(()),
+                Ok(Ok(status)) => format!("the MCP server answers HTTP {}", status.as_u16()),
+                Ok(Err(error)) => {
+                    return Err(FailedCheck { report: error.to_client().to_owned(), log: error.to_string() });
+                }
+                Err(_) => format!("no answer from the MCP server within {} ms", timeout.as_millis()),
+            };
+            Err(FailedCheck { log: report.clone(), report })
         }))
     }
 }
@@ -181,10 +190,7 @@ impl Inner {
         }
         let session = match revision {
             // The stateless era has no sessions: an id would reach one of somebody's at the server, unchecked.
-            Revision::Modern => {
-                name_no_session(&mut parts);
-                None
-            }
+            Revision::Modern => None,
             Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
                 Named::Nothing => None,
                 Named::Known(session) => Some(session),
@@ -213,10 +219,14 @@ impl Inner {
             let handshake = std::str::from_utf8(&outgoing.body).ok();
             record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
             match self.sessions.insert(record, &sender.client).await {
-                Ok(gone) if !gone.is_empty() => {
-                    tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit");
+                Ok(Some(gone)) if gone.is_empty() => {}
+                Ok(Some(gone)) => tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit"),
+                Ok(None) => {
+                    tracing::error!("the MCP server gave a client the id of another client's session");
+                    let message = "the MCP server opened no session of its own";
+                    let error = ErrorBody::new(code::INTERNAL, message).raw_id(id);
+                    return json(StatusCode::BAD_GATEWAY, error.encode());
                 }
-                Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "cannot keep a session");
                     return unavailable();
@@ -228,11 +238,14 @@ impl Inner {
 
     async fn forward(
         &self,
-        parts: Parts,
+        mut parts: Parts,
         body: Bytes,
         session: Option<Arc<SessionRecord>>,
         id: Option<&str>,
     ) -> Response<Body> {
+        if session.is_none() {
+            name_no_session(&mut parts);
+        }
         let mut outgoing = self.outgoing(parts, body);
         let Some(session) = session else {
             let answer = self.upstream.send(&outgoing).await;
@@ -318,8 +331,10 @@ fn name_session(outgoing: &mut Outgoing, session: &SessionRecord) {
     }
 }
 
+/// Takes away what belongs to a session: its id, and the event that a stream of it is to go on behind, which nobody has checked.
 fn name_no_session(parts: &mut Parts) {
     parts.headers.remove(mcp::SESSION_ID);
+    parts.headers.remove(LAST_EVENT_ID);
     if let Some(uri) = carriers::rename(&parts.uri, None) {
         parts.uri = uri;
     }
@@ -328,11 +343,12 @@ fn name_no_session(parts: &mut Parts) {
 /// What the client is told when there is no answer to pass on.
 fn refusal(error: &UpstreamError, id: Option<&str>) -> Response<Body> {
     tracing::warn!(%error, "the MCP server gave no answer");
-    let status = match error {
-        UpstreamError::Timeout => StatusCode::GATEWAY_TIMEOUT,
-        _ => StatusCode::BAD_GATEWAY,
+    let (status, code) = match error {
+        UpstreamError::Timeout => (StatusCode::GATEWAY_TIMEOUT, code::INTERNAL),
+        UpstreamError::TooLong => (StatusCode::URI_TOO_LONG, code::INVALID_REQUEST),
+        _ => (StatusCode::BAD_GATEWAY, code::INTERNAL),
     };
-    let mut response = json(status, ErrorBody::new(code::INTERNAL, error.to_client()).raw_id(id).encode());
+    let mut response = json(status, ErrorBody::new(code, error.to_client()).raw_id(id).encode());
     if matches!(error, UpstreamError::Unreachable(_)) {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
     }

@@ -89,6 +89,33 @@ async fn a_query_neither_reaches_a_session_of_others_nor_loses_ones_own_when_the
 }
 
 #[tokio::test]
+async fn a_stream_is_gone_on_with_only_where_its_session_is_named_and_checked() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    let opening = [("content-type", "application/json"), ("last-event-id", "7")];
+    tokio::join!(runner.request(Method::POST, "/mcp", &opening, INITIALIZE), async {
+        let request = backend.next().await;
+        assert_eq!(request.header("last-event-id"), None);
+        request.json("200 OK", "mcp-session-id: first\r\n", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
+    });
+    for (method, session, expected) in [
+        (Method::GET, None, None),
+        (Method::POST, None, None),
+        (Method::GET, Some("first"), Some("7")),
+        (Method::POST, Some("first"), Some("7")),
+    ] {
+        let body = if method == Method::POST { PING } else { "" };
+        let mut headers = opening.to_vec();
+        headers.extend(session.map(|session| ("mcp-session-id", session)));
+        tokio::join!(runner.request(method.clone(), "/mcp", &headers, body), async {
+            let request = backend.next().await;
+            assert_eq!(request.header("last-event-id"), expected, "{method} {session:?}");
+            request.json("200 OK", "", PONG).await;
+        });
+    }
+}
+
+#[tokio::test]
 async fn in_front_of_a_process_a_session_is_known_by_the_query_as_well() {
     let runner = Runner::stdio(&[go().into()], &json!({})).await;
     let id = runner.session().await;

@@ -4,7 +4,7 @@ use aws_lc_rs::hmac;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, INITIALIZE, Issuer, Runner, Server, Signer, encode, go, unsigned};
+use crate::support::{Answer, INITIALIZE, Issuer, Recorder, Runner, Server, Signer, encode, go, unsigned};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
@@ -140,6 +140,30 @@ async fn a_session_answers_only_the_subject_that_opened_it() {
         assert!(end(&alice).await < 300);
         assert_eq!(ping(&alice).await, (404, json!(-32001)));
     }
+}
+
+#[tokio::test]
+async fn a_server_that_gives_one_id_to_two_subjects_does_not_give_the_second_the_session_of_the_first() {
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let mut backend = Recorder::start().await;
+    let runner = Runner::login(&backend.url(), &issuer.login(&json!({}))).await;
+    let [alice, bob] = ["alice", "bob"].map(|subject| bearer(&signer.sign("ES256", &issuer.claims(subject))));
+    let result = r#"{"jsonrpc":"2.0","id":"init","result":{}}"#;
+    for (authorization, status, id) in [(&alice, 200, Some("same")), (&bob, 502, None), (&alice, 200, Some("same"))] {
+        let (opened, ()) = tokio::join!(with(&runner, authorization), async {
+            backend.next().await.json("200 OK", "mcp-session-id: same\r\n", result).await;
+        });
+        assert_eq!((opened.status, opened.header("mcp-session-id")), (status, id), "{opened:?}");
+        assert_eq!(opened.message()["id"], "init");
+    }
+    let headers = |authorization| [("authorization", authorization), ("mcp-session-id", "same")];
+    assert_eq!(runner.post(&headers(&bob), PING).await.status, 404);
+    let alice = headers(&alice);
+    let (answer, ()) = tokio::join!(runner.post(&alice, PING), async {
+        backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    });
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 #[tokio::test]

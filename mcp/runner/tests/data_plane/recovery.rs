@@ -187,6 +187,20 @@ async fn a_lost_session_does_not_stay_lost_because_the_404_is_chunked() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_answered_by_a_404_is_not_sent_again() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    opened(&mut backend, &runner).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}"#;
+    let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no such invoice"}}"#;
+    let (answer, ()) = tokio::join!(runner.post(&[("mcp-session-id", "first")], call), async {
+        backend.next().await.json("404 Not Found", "", error).await;
+    });
+    assert_eq!((answer.status, &*answer.body), (404, error));
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
 async fn a_chunked_error_that_is_too_long_to_look_into_loses_nothing() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;

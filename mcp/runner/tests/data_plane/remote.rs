@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Recorder, Runner, SdkClient, Server, TlsFront};
+use crate::support::{Issuer, Recorder, Runner, SdkClient, Server, Signer, TlsFront};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
@@ -71,6 +71,18 @@ async fn a_remote_server_sees_its_own_host_and_path_and_the_headers_of_the_docum
 }
 
 #[tokio::test]
+async fn a_query_that_is_too_long_behind_the_servers_own_is_refused_and_not_sent() {
+    let mut backend = Recorder::start().await;
+    let front = TlsFront::before(backend.address).await;
+    let path = format!("/api/v1?key={}", "v".repeat(1000));
+    let runner = Runner::remote(&front, &path, LOOPBACK, &json!({}), &[]).await;
+    let target = format!("/admin?{}", "x".repeat(65_000));
+    let answer = runner.request(Method::POST, &target, &[("content-type", "application/json")], PING).await;
+    assert_eq!((answer.status, &answer.message()["id"]), (414, &json!(1)), "{answer:?}");
+    assert!(backend.is_quiet());
+}
+
+#[tokio::test]
 async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_stay() {
     let (mut backend, front, runner) = behind_tls(&json!({})).await;
     let authority = front.address.to_string();
@@ -82,7 +94,7 @@ async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_
         ("307 Temporary Redirect", format!("http://{authority}/mcp/"), None),
         ("307 Temporary Redirect", "https://127.0.0.1:1/mcp".to_owned(), None),
         ("307 Temporary Redirect", format!("https://localhost:{}/mcp", front.address.port()), None),
-        ("308 Permanent Redirect", "https://169.254.169.254/latest".to_owned(), None),
+        ("308 Permanent Redirect", "https://169.254.169.254/latest?code=hush-7f3a".to_owned(), None),
     ] {
         let (answer, ()) = tokio::join!(runner.post(&[("authorization", "Bearer t")], PING), async {
             backend.next().await.json(status, &format!("location: {location}\r\n"), "").await;
@@ -102,6 +114,34 @@ async fn redirects_are_followed_with_method_and_body_where_scheme_host_and_port_
     });
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(backend.is_quiet(), "ten redirects are followed and no more");
+    runner.logged("redirects to \"https://169.254.169.254/latest\"").await;
+    assert!(!runner.log().contains("hush-7f3a"), "{}", runner.log());
+}
+
+#[tokio::test]
+async fn behind_a_login_the_remote_server_has_no_say_in_where_callers_log_in() {
+    let mut backend = Recorder::start().await;
+    let front = TlsFront::before(backend.address).await;
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let oidc = json!({"oidc_config": issuer.login(&json!({}))});
+    let token = format!("Bearer {}", signer.sign("ES256", &issuer.claims("alice")));
+    let headers = [("authorization", &*token)];
+    let theirs = r#"Bearer resource_metadata="https://evil.example/""#;
+    let error = json!("the MCP server does not let the proxy in");
+    for (members, from, to, challenge, message) in [
+        (&oidc, "401 Unauthorized", 502, None, error),
+        (&oidc, "403 Forbidden", 403, None, Value::Null),
+        (&json!({}), "401 Unauthorized", 401, Some(theirs), Value::Null),
+    ] {
+        let runner = Runner::remote(&front, "/mcp", LOOPBACK, members, &[]).await;
+        let (answer, ()) = tokio::join!(runner.post(&headers, PING), async {
+            let challenge = format!("www-authenticate: {theirs}\r\n");
+            backend.next().await.json(from, &challenge, PONG).await;
+        });
+        assert_eq!((answer.status, answer.header("www-authenticate")), (to, challenge), "{answer:?}");
+        assert_eq!(answer.message()["error"]["message"], message, "{answer:?}");
+    }
 }
 
 #[tokio::test]

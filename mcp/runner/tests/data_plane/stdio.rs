@@ -77,6 +77,26 @@ async fn the_handshake_reaches_the_process_once_and_every_client_gets_its_result
     has_read(directory.path(), &["initialize", "notifications/initialized", "ping"]).await;
 }
 
+#[tokio::test]
+async fn the_process_does_not_inherit_the_proxys_secrets() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("env");
+    let script = format!("env > '{}'; exec '{}'", file.display(), go().display());
+    let environment = [
+        ("TOOLHIVE_OIDC_CLIENT_SECRET", "hush-1"),
+        ("TOOLHIVE_SECRET_KEY", "hush-2"),
+        ("TOOLHIVE_SECRETS_PROVIDER", "environment"),
+    ];
+    let members = json!({"env_vars": {"TOOLHIVE_SECRET_MINE": "given"}});
+    let runner = Runner::stdio_with(&["sh".into(), "-c".into(), script.into()], &members, &environment).await;
+    runner.session().await;
+    let inherited = std::fs::read_to_string(file).unwrap();
+    assert!(!inherited.contains("hush-"), "{inherited}");
+    for line in ["TOOLHIVE_SECRETS_PROVIDER=environment", "TOOLHIVE_SECRET_MINE=given"] {
+        assert!(inherited.lines().any(|inherited| inherited == line), "{line}");
+    }
+}
+
 /// Method, path, headers, body; status, a part of the answer.
 type Row<'a> = (Method, &'a str, Vec<(&'a str, &'a str)>, &'a str, u16, &'a str);
 

@@ -15,12 +15,16 @@ const LEAVE: Duration = Duration::from_secs(3);
 /// Lines of the error stream longer than this are dropped.
 const MAX_LOG_LINE: usize = 16 << 10;
 
+/// How the names begin under which the proxy's own secrets are in its environment: those of its document, and its password at the identity
+/// provider. They are not the server's to know.
+const SECRETS: [&str; 2] = ["TOOLHIVE_SECRET_", "TOOLHIVE_OIDC_CLIENT_SECRET"];
+
 /// A child process that speaks over its standard input and output. What it writes to its standard error is logged.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Environment on top of this process's own.
+    /// Environment on top of this process's own without its secrets.
     pub environment: Vec<(String, String)>,
 }
 
@@ -33,7 +37,13 @@ impl Process {
     fn spawn(&self) -> Result<OpenPipe, OpenError> {
         let (program, arguments) = self.command.split_first().ok_or(OpenError::Empty)?;
         let refused = |source| OpenError::Spawn { program: program.clone(), source };
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if SECRETS.iter().any(|secret| name.as_encoded_bytes().starts_with(secret.as_bytes())) {
+                command.env_remove(name);
+            }
+        }
+        let mut child = command
             .args(arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())

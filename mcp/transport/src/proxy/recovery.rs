@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, collect, empty, full, json};
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, code, headers as mcp};
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::LAST_EVENT_ID;
 use super::rejoin::rejoin;
 use super::upstream::{Outgoing, Upstream, UpstreamError, accept_answers};
 use crate::carriers;
@@ -36,7 +38,8 @@ const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initiali
 /// with `id`.
 ///
 /// 404 is what the specification asks for. Servers on the TypeScript SDK say 400 with code -32000 and name the session, or that they
-/// are not initialized. A 404 with -32601 is about the method.
+/// are not initialized. A 404 with -32601 is about the method, and one with the id of the request is its answer: the server has acted on it, so
+/// it must not be sent again.
 pub(super) async fn session_is_lost(response: &mut Response<Body>, id: Option<&str>) -> bool {
     let status = response.status();
     if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
@@ -51,7 +54,7 @@ pub(super) async fn session_is_lost(response: &mut Response<Body>, id: Option<&s
     match read {
         Ok(Ok(bytes)) if bytes.len() <= MAX_ERROR => {
             *response.body_mut() = full(bytes.clone());
-            says_lost(status, &bytes)
+            says_lost(status, &bytes, id)
         }
         Ok(Ok(bytes)) => {
             *response.body_mut() = rejoin(bytes, body);
@@ -77,9 +80,11 @@ async fn read_error(body: &mut Body) -> Result<Bytes, BoxError> {
     Ok(read.freeze())
 }
 
-fn says_lost(status: StatusCode, body: &[u8]) -> bool {
+fn says_lost(status: StatusCode, body: &[u8], id: Option<&str>) -> bool {
     #[derive(Deserialize)]
     struct Answer {
+        #[serde(default)]
+        id: Value,
         error: Error,
     }
     #[derive(Deserialize)]
@@ -88,16 +93,16 @@ fn says_lost(status: StatusCode, body: &[u8]) -> bool {
         #[serde(default)]
         message: String,
     }
-    let error = serde_json::from_slice::<Answer>(body).ok().map(|answer| answer.error);
-    match (status, error) {
-        (StatusCode::NOT_FOUND, Some(error)) => error.code != code::METHOD_NOT_FOUND,
-        (StatusCode::NOT_FOUND, None) => true,
-        (_, Some(error)) => {
-            let message = error.message.to_ascii_lowercase();
-            error.code == -32000 && (message.contains("session") || message.contains("not initialized"))
-        }
-        (_, None) => false,
+    let Ok(Answer { id: answered, error }) = serde_json::from_slice(body) else {
+        return status == StatusCode::NOT_FOUND;
+    };
+    let message = error.message.to_ascii_lowercase();
+    let names_it = error.code == -32000 && (message.contains("session") || message.contains("not initialized"));
+    if status != StatusCode::NOT_FOUND || names_it {
+        return names_it;
     }
+    let is_answer = id.is_some_and(|id| serde_json::from_str::<Value>(id).is_ok_and(|id| id == answered));
+    error.code == code::SESSION_NOT_FOUND || error.code != code::METHOD_NOT_FOUND && !is_answer
 }
 
 /// The sessions that are being opened anew, or were a moment ago: one attempt at a time for each.
@@ -184,7 +189,7 @@ async fn open(
     like: &Outgoing,
 ) -> Result<Option<(HeaderValue, Option<SocketAddr>)>, UpstreamError> {
     let mut headers = like.headers.clone();
-    for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, HeaderName::from_static("last-event-id")] {
+    for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, LAST_EVENT_ID] {
         headers.remove(name);
     }
     accept_answers(&mut headers);
@@ -219,13 +224,23 @@ mod tests {
             (404, "404 page not found\n", true),
             (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#, true),
             (404, r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}"#, false),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":"7"}"#, true),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Session not found"},"id":"7"}"#, true),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32002,"message":"Resource not found"},"id":"7"}"#, false),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32002,"message":"Resource not found"},"id":7}"#, true),
+            (
+                404,
+                r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"Session not found"},"id":"server-error"}"#,
+                true,
+            ),
             (400, r#"{"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#, true),
             (400, r#"{"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#, true),
             (400, r#"{"error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"}}"#, false),
             (400, r#"{"error":{"code":-32602,"message":"no such session in params"}}"#, false),
             (400, "Bad Request", false),
         ] {
-            assert_eq!(says_lost(StatusCode::from_u16(status).unwrap(), body.as_bytes()), lost, "{status} {body}");
+            let said = says_lost(StatusCode::from_u16(status).unwrap(), body.as_bytes(), Some(r#""7""#));
+            assert_eq!(said, lost, "{status} {body}");
         }
     }
 }

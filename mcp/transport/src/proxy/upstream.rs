@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION};
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress};
 
 use super::headers::remove_hop_by_hop;
+use super::server_url::{ServerUrl, without_secrets};
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
 const CONNECT_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -35,9 +36,15 @@ pub(super) enum UpstreamError {
     /// The connection ended before the head of an answer; the request may have been acted on.
     #[error("the MCP server ended the connection: {0}")]
     Broken(#[source] BoxError),
-    /// Redirects that are not followed.
+    /// Redirects that are not followed, and where they lead: without what may be a secret there, as this is logged.
     #[error("the MCP server redirects to {0:?}; only redirects on the same host are followed, {MAX_REDIRECTS} at most")]
     Redirect(String),
+    /// Nothing was sent: the server's own path and query with the client's query are more than a target can be.
+    #[error("the request's query is too long behind the path and the query of the MCP server's URL")]
+    TooLong,
+    /// A remote server asks for a login where callers have logged in at the proxy.
+    #[error("the MCP server answers 401: it does not take the credentials of the request")]
+    Unauthorized,
 }
 
 impl UpstreamError {
@@ -49,6 +56,8 @@ impl UpstreamError {
             Self::Timeout => "the MCP server did not answer in time",
             Self::Broken(_) => "the MCP server ended the connection",
             Self::Redirect(_) => "the MCP server redirects elsewhere",
+            Self::TooLong => "the query of the request is too long",
+            Self::Unauthorized => "the MCP server does not let the proxy in",
         }
     }
 }
@@ -75,38 +84,31 @@ pub(super) struct Upstream {
     /// Whether it is somebody else's server, behind addresses that are nobody's business here: which one has a session, the name's owner
     /// decides at every request.
     remote: bool,
-    scheme: Scheme,
-    authority: Authority,
+    /// Whether callers log in at the proxy: a remote server has no say in where.
+    login: bool,
+    url: ServerUrl,
     host: HeaderValue,
-    /// A path that replaces the request's.
-    path: Option<String>,
-    query: Option<String>,
 }
 
 impl Upstream {
-    /// The server at `backend`; to a remote one, connections are made as `remote` says.
-    pub(super) fn new(backend: &Uri, remote: Option<Connecting>) -> Self {
-        let authority = backend.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost"));
-        let path = Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned);
+    /// The server at `backend`; to a remote one, connections are made as `remote` says. `login`: callers log in at the proxy.
+    pub(super) fn new(backend: &Uri, remote: Option<Connecting>, login: bool) -> Self {
+        let url = ServerUrl::of(backend);
         let is_remote = remote.is_some();
         let how = Connecting { timeout: Some(CONNECT), ..remote.unwrap_or_default() };
-        // Without a user and a password, which are no part of a Host.
-        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
         Self {
             // An authority is a header's value always.
-            host: HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
+            host: HeaderValue::from_str(url.host()).unwrap_or_else(|_| HeaderValue::from_static("localhost")),
             connections: Connections::new(backend.clone(), how),
             remote: is_remote,
-            scheme: backend.scheme().cloned().unwrap_or(Scheme::HTTP),
-            authority,
-            path,
-            query: backend.query().filter(|query| !query.is_empty()).map(str::to_owned),
+            login,
+            url,
         }
     }
 
     /// What a remote server is told of the scheme that it is called by.
     pub(super) fn remote_scheme(&self) -> Option<&str> {
-        self.remote.then(|| self.scheme.as_str())
+        self.remote.then(|| self.url.scheme())
     }
 
     /// Sends a request and returns the head of its answer with the body to come, and the address where what it opens has to stay: none of a
@@ -120,16 +122,28 @@ impl Upstream {
     }
 
     async fn follow(&self, outgoing: &Outgoing) -> Result<Answer, UpstreamError> {
-        let mut path = self.path(&outgoing.target);
+        let mut path = self.url.target(&outgoing.target).ok_or(UpstreamError::TooLong)?;
         for _ in 0..=MAX_REDIRECTS {
             let (response, from) = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {
-                return Ok((response, from));
+                return Ok((self.without_challenge(response)?, from));
             }
             let to = location(&response);
-            path = self.same_host(&to).ok_or(UpstreamError::Redirect(to))?;
+            path = self.url.same_host(&to).ok_or_else(|| UpstreamError::Redirect(without_secrets(&to)))?;
         }
-        Err(UpstreamError::Redirect(path.to_string()))
+        Err(UpstreamError::Redirect(path.path().to_owned()))
+    }
+
+    /// What a client may see of an answer. Behind a login, the challenge of a remote server would lead the client away from the proxy's provider to
+    /// one of that server's choice, and have it send the proxy's users there.
+    fn without_challenge(&self, mut response: Response<Body>) -> Result<Response<Body>, UpstreamError> {
+        if self.remote && self.login {
+            if response.status() == StatusCode::UNAUTHORIZED {
+                return Err(UpstreamError::Unauthorized);
+            }
+            response.headers_mut().remove(WWW_AUTHENTICATE);
+        }
+        Ok(response)
     }
 
     /// One exchange, with the attempts to connect repeated: nothing was sent before there is a connection. Those to one address are repeated
@@ -184,44 +198,12 @@ impl Upstream {
         let answer = if stateless {
             accept_answers(&mut headers);
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
-            self.once(Method::POST, self.path(&Uri::from_static("/mcp")), headers, ping, None).await
+            let target = self.url.target(&Uri::from_static("/mcp")).ok_or(UpstreamError::TooLong)?;
+            self.once(Method::POST, target, headers, ping, None).await
         } else {
             self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new(), None).await
         };
         Ok(answer?.0.status())
-    }
-
-    /// Path and query of a request whose client asked for `target`.
-    fn path(&self, target: &Uri) -> PathAndQuery {
-        let path = self.path.as_deref();
-        let plain = || target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        if path.is_none() && self.query.is_none() {
-            return plain();
-        }
-        let mut text = path.unwrap_or_else(|| target.path()).to_owned();
-        for (mark, query) in ['?', '&'].into_iter().zip([self.query.as_deref(), target.query()].into_iter().flatten()) {
-            text.push(mark);
-            text.push_str(query);
-        }
-        text.parse().unwrap_or_else(|_| plain())
-    }
-
-    /// Where a redirect leads, when that is this server: the same scheme, host and port.
-    fn same_host(&self, location: &str) -> Option<PathAndQuery> {
-        let uri: Uri = location.parse().ok()?;
-        match (uri.scheme(), uri.authority()) {
-            (None, None) if location.starts_with('/') && !location.starts_with("//") => uri.path_and_query().cloned(),
-            (Some(scheme), Some(authority)) if *scheme == self.scheme && self.is_authority(authority) => {
-                Some(uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")))
-            }
-            _ => None,
-        }
-    }
-
-    fn is_authority(&self, other: &Authority) -> bool {
-        let port =
-            |authority: &Authority| authority.port_u16().unwrap_or(if self.scheme == Scheme::HTTPS { 443 } else { 80 });
-        self.authority.host().eq_ignore_ascii_case(other.host()) && port(&self.authority) == port(other)
     }
 }
 
@@ -237,52 +219,4 @@ fn is_redirect(response: &Response<Body>) -> bool {
 
 fn location(response: &Response<Body>) -> String {
     response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn upstream(backend: &'static str) -> Upstream {
-        Upstream::new(&Uri::from_static(backend), None)
-    }
-
-    #[test]
-    fn a_base_path_replaces_the_requests_and_a_base_query_goes_before_it() {
-        for (backend, target, expected) in [
-            ("http://b:1", "/mcp?x=1", "/mcp?x=1"),
-            ("http://b:1/", "/mcp", "/mcp"),
-            ("http://b:1/api/mcp", "/mcp?x=1", "/api/mcp?x=1"),
-            ("http://b:1?k=v", "/mcp?x=1", "/mcp?k=v&x=1"),
-            ("http://b:1/p?k=v", "/mcp", "/p?k=v"),
-        ] {
-            assert_eq!(upstream(backend).path(&Uri::from_static(target)).to_string(), expected, "{backend} {target}");
-        }
-    }
-
-    #[test]
-    fn redirects_stay_on_the_scheme_the_host_and_the_port() {
-        for (backend, location, expected) in [
-            ("http://b:80", "/mcp/", Some("/mcp/")),
-            ("http://b:80", "http://B/mcp/", Some("/mcp/")),
-            ("http://b:80", "https://b/mcp", None),
-            ("http://b:80", "https://b:80/mcp", None),
-            ("http://b:80", "http://b:81/mcp", None),
-            ("http://b:80", "http://other/mcp", None),
-            ("http://b:80", "//other/mcp", None),
-            ("http://b:80", "mcp/", None),
-            ("http://b:80", "", None),
-            ("https://b/base", "/mcp/?k=v", Some("/mcp/?k=v")),
-            ("https://b/base", "https://b:443/mcp/", Some("/mcp/")),
-            ("https://b:8443", "https://b:8443", Some("/")),
-            ("https://b:8443", "https://b/mcp", None),
-            ("https://b", "http://b:443/mcp", None),
-            ("https://b", "http://b/mcp", None),
-            ("https://b", "https://b.evil/mcp", None),
-            ("https://b", "https://b@evil/mcp", None),
-        ] {
-            let followed = upstream(backend).same_host(location).map(|path| path.to_string());
-            assert_eq!(followed.as_deref(), expected, "{backend} {location}");
-        }
-    }
 }

@@ -100,7 +100,8 @@ async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response
             }
             let Sender { principal: Some(principal), client } = Sender::of(&parts.extensions) else { return response };
             match front.sessions.insert(SessionRecord::new(&id, principal), &client).await {
-                Ok(gone) => gone.iter().for_each(|gone| front.mux.forget(&gone.id)),
+                // An id that was made here is nobody else's.
+                Ok(gone) => gone.iter().flatten().for_each(|gone| front.mux.forget(&gone.id)),
                 Err(error) => {
                     tracing::error!(%error, "cannot keep a session");
                     return unavailable();
