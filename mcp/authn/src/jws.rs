@@ -22,6 +22,8 @@ pub(crate) struct Jws<'a> {
 pub(crate) struct Header {
     pub(crate) alg: String,
     pub(crate) kid: Option<String>,
+    /// What the token is for.
+    pub(crate) typ: Option<String>,
     /// Extensions that must be understood; none is.
     pub(crate) crit: Option<IgnoredAny>,
 }

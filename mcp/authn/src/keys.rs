@@ -26,6 +26,8 @@ pub(crate) struct KeySet {
 pub(crate) enum Unverified {
     #[error("the signing algorithm {0:?} is not taken")]
     Algorithm(String),
+    #[error("the token is of the type {0:?}, which is none of an access token")]
+    Type(String),
     #[error("the token names critical extensions, and none is known")]
     Critical,
     #[error("the token's header has no kid")]
@@ -103,6 +105,11 @@ impl KeySet {
         if !ALGORITHMS.contains(&algorithm) {
             return Err(Unverified::Algorithm(algorithm.to_owned()));
         }
+        if let Some(typ) = jws.header.typ.as_deref()
+            && !TYPES.iter().any(|taken| taken.eq_ignore_ascii_case(typ))
+        {
+            return Err(Unverified::Type(typ.to_owned()));
+        }
         if jws.header.crit.is_some() {
             return Err(Unverified::Critical);
         }
@@ -118,6 +125,10 @@ impl KeySet {
         if fit.any(|key| key.public.verifies(algorithm, jws)) { Ok(()) } else { Err(Unverified::Signature) }
     }
 }
+
+/// The types of access tokens (RFC 9068 §2.1) and of tokens in general (RFC 7519 §5.1). A provider signs others by the same keys, such as
+/// logout tokens, and they are not for opening something.
+const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 
 /// The asymmetric algorithms. A key that everybody can read must never be taken for the secret of a symmetric one.
 const ALGORITHMS: [&str; 11] =
