@@ -190,6 +190,18 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
 }
 
 #[tokio::test]
+async fn the_proxys_own_password_may_end_with_a_line_break_as_files_do() {
+    let issuer = Issuer::start(vec![]).await;
+    let server = Server::go().await;
+    let members = json!({"IntrospectionURL": format!("http://{}/introspect", issuer.address), "ClientID": "mcp"});
+    let secret = [("TOOLHIVE_OIDC_CLIENT_SECRET", "s\r\n")];
+    let runner = Runner::login_with(&server.url(), &issuer.login(&members), &secret).await;
+    assert_eq!(with(&runner, &bearer("opaque")).await.status, 401);
+    let asked = issuer.state().asked.iter().rfind(|asked| asked.path == "/introspect").cloned().unwrap();
+    assert_eq!(asked.headers["authorization"], "Basic bWNwOnM=", "mcp:s");
+}
+
+#[tokio::test]
 async fn clients_learn_without_a_token_who_issues_them() {
     let issuer = Issuer::start(vec![]).await;
     let server = Server::go().await;
