@@ -171,6 +171,7 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
     ] {
         issuer.state().opaque.insert(token.to_owned(), answer);
     }
+    let long = "x".repeat((4 << 10) + 1);
     for (token, status) in [
         ("good", 200),
         ("plain", 200),
@@ -180,6 +181,7 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
         ("expired", 401),
         ("nobody", 401),
         ("unknown", 401),
+        (long.as_str(), 401),
         ("good", 200),
     ] {
         assert_eq!(with(&runner, &bearer(token)).await.status, status, "{token}");
@@ -187,7 +189,11 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
     let asked = issuer.state().asked.iter().rfind(|asked| asked.form.starts_with("token=good&")).cloned().unwrap();
     assert_eq!(asked.form, "token=good&token_type_hint=access_token");
     assert_eq!(asked.headers["authorization"], "Basic bWNwJTJCcHJveHk6YSti", "each half is encoded as in a form");
-    assert_eq!(issuer.asked("/introspect"), 8, "what the provider said of a good token is remembered");
+    assert_eq!(
+        issuer.asked("/introspect"),
+        8,
+        "what it said of a good token is remembered, and a long one is not shown"
+    );
     issuer.state().broken = Some(http::StatusCode::INTERNAL_SERVER_ERROR);
     let answer = with(&runner, &bearer("another")).await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
