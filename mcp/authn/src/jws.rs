@@ -63,6 +63,7 @@ mod tests {
             (token(r#"{"typ":"JWT"}"#, "{}", "c2ln"), false),
             (token(r#"{"alg":"RS256","alg":"none"}"#, "{}", "c2ln"), false),
             (token(r#"{"alg":1}"#, "{}", "c2ln"), false),
+            (token(r#"{"alg":"RS256","typ":1}"#, "{}", "c2ln"), false),
             (token(alg, "[]", "c2ln"), false),
             (token(alg, "{}", "c2l="), false),
             (token(alg, "{}", "c2ln.c2ln"), false),
