@@ -36,10 +36,14 @@ pub(crate) enum ClaimError {
     NoExpiry,
     #[error("token is not valid yet")]
     NotYet,
+    #[error("token is bound to a key of its holder ('cnf'), which is not checked here")]
+    Bound,
+    #[error("token tells of events and gives no access")]
+    Events,
 }
 
 impl Expected {
-    /// Checks the claims of a JWT at `now` (Unix seconds) and returns until when they hold.
+    /// Checks the claims of a token at `now` (Unix seconds) and returns until when they hold.
     ///
     /// # Errors
     /// The claim that does not fit.
@@ -55,6 +59,13 @@ impl Expected {
         };
         if !ours {
             return Err(ClaimError::Audience);
+        }
+        // RFC 7800: without a proof of that key it opens nothing. RFC 8417: such as the logout tokens of OpenID Connect.
+        if claims.contains_key("cnf") {
+            return Err(ClaimError::Bound);
+        }
+        if claims.contains_key("events") {
+            return Err(ClaimError::Events);
         }
         let until = seconds(claims.get("exp")).ok_or(ClaimError::NoExpiry)?.saturating_add(LEEWAY);
         if until <= now {
@@ -128,6 +139,8 @@ mod tests {
             (json!({"aud": []}), Err(ClaimError::Audience)),
             (json!({"aud": {"a": "a"}}), Err(ClaimError::Audience)),
             (json!({"aud": null}), Err(ClaimError::Audience)),
+            (json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}}), Err(ClaimError::Bound)),
+            (json!({"events": {"http://schemas.openid.net/event/backchannel-logout": {}}}), Err(ClaimError::Events)),
         ] {
             let mut claims = map(good.clone());
             claims.extend(map(change.clone()));

@@ -26,7 +26,7 @@ pub(crate) fn login(oidc: &OidcConfig, secret: Option<&str>, context: &BuildCont
     let error = |member: &str, problem: &str, fix: &str| {
         context.error(&format!("parameters.oidc_config.{member}"), problem, fix)
     };
-    let issuer = oidc.issuer.trim().to_owned();
+    let issuer = &oidc.issuer;
     if issuer.is_empty() && oidc.jwks_url.is_empty() {
         return Err(error("Issuer", "and JWKSURL are empty", "name the provider whose tokens are taken"));
     }
@@ -62,7 +62,7 @@ pub(crate) fn login(oidc: &OidcConfig, secret: Option<&str>, context: &BuildCont
         Ok(url)
     };
     if oidc.jwks_url.is_empty() {
-        url("Issuer", &discovery::metadata_url(&issuer))?;
+        url("Issuer", &discovery::metadata_url(issuer))?;
     } else {
         url("JWKSURL", &oidc.jwks_url)?;
     }
@@ -74,7 +74,7 @@ pub(crate) fn login(oidc: &OidcConfig, secret: Option<&str>, context: &BuildCont
         let url = url("IntrospectionURL", &oidc.introspection_url)?;
         Some(Arc::new(Introspection::new(Arc::clone(&fetcher), url, authorization)))
     };
-    let provider = Arc::new(Provider::new(fetcher, &issuer, &oidc.jwks_url));
-    let expected = Expected { issuer, audience: oidc.audience.clone() };
+    let provider = Arc::new(Provider::new(fetcher, issuer, &oidc.jwks_url));
+    let expected = Expected { issuer: issuer.clone(), audience: oidc.audience.clone() };
     Ok(Login::new(expected, provider, introspection, Challenge::of(oidc)))
 }

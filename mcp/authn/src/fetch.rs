@@ -42,16 +42,26 @@ pub(crate) struct Fetcher {
 
 /// Why a call brought nothing; for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{url}: {problem}")]
+#[error("{place}: {problem}")]
 pub(crate) struct FetchError {
-    url: String,
+    place: String,
     problem: String,
 }
 
 impl FetchError {
-    pub(crate) fn new(url: impl ToString, problem: impl Into<String>) -> Self {
-        Self { url: url.to_string(), problem: problem.into() }
+    /// `place` is a URL, or a member of the document.
+    pub(crate) fn new(place: impl ToString, problem: impl Into<String>) -> Self {
+        Self { place: without_secrets(&place.to_string()), problem: problem.into() }
     }
+}
+
+/// A URL without its query and its user, which may be secrets; any other text as it is.
+fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 impl Fetcher {
@@ -181,6 +191,20 @@ fn redirect(url: &Uri, headers: &HeaderMap) -> Result<PathAndQuery, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_tells_of_a_url_what_is_no_secret() {
+        for (place, told) in [
+            ("https://idp.example/keys?key=hush", "https://idp.example/keys"),
+            ("https://idp.example?key=hush/a@b", "https://idp.example"),
+            ("https://user:hush@idp.example:8443/a/b", "https://idp.example:8443/a/b"),
+            ("https://idp.example/a@b#hush", "https://idp.example/a@b"),
+            ("keys?key=hush", "keys"),
+            ("AuthTokenFile", "AuthTokenFile"),
+        ] {
+            assert_eq!(FetchError::new(place, "answered 500").to_string(), format!("{told}: answered 500"));
+        }
+    }
 
     #[test]
     fn a_redirect_stays_with_the_host() {

@@ -30,8 +30,8 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Clone + Send + Sync + 'static> Fl
         !lock(&self.under_way).is_empty()
     }
 
-    /// Joins the call for `key`, which is started where there is none. `None`: too many others are under way.
-    pub(crate) fn join<F>(&self, key: K, start: impl FnOnce() -> F) -> Option<Flight<T>>
+    /// Joins the call for `key`, which is started where there is none. `None`: too many others are under way, or `start` has no leave.
+    pub(crate) fn join<F>(&self, key: K, start: impl FnOnce() -> Option<F>) -> Option<Flight<T>>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -42,7 +42,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Clone + Send + Sync + 'static> Fl
         if under_way.len() >= self.limit {
             return None;
         }
-        let (call, landed) = (start(), Landed { key: key.clone(), under_way: Arc::clone(&self.under_way) });
+        let (call, landed) = (start()?, Landed { key: key.clone(), under_way: Arc::clone(&self.under_way) });
         let task = tokio::spawn(async move {
             let _landed = landed;
             call.await
@@ -71,6 +71,7 @@ impl<K: Eq + Hash, T> Drop for Landed<K, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Ready, ready};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use tokio::sync::Notify;
@@ -82,13 +83,15 @@ mod tests {
         let (flights, calls, go) = (Flights::new(1), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let join = |key: u8| {
             let (calls, go) = (Arc::clone(&calls), Arc::clone(&go));
-            flights.join(key, || async move {
+            let call = async move {
                 go.notified().await;
                 calls.fetch_add(1, Relaxed)
-            })
+            };
+            flights.join(key, || Some(call))
         };
         let (first, second) = (join(1).unwrap(), join(1).unwrap());
         assert!(join(2).is_none(), "one at once");
+        assert!(Flights::<u8, u8>::new(1).join(1, || None::<Ready<u8>>).is_none(), "no leave");
         go.notify_one();
         assert_eq!((first.await, second.await), (Some(0), Some(0)));
         go.notify_one();
@@ -98,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_panics_does_not_keep_the_next_from_starting() {
         let flights = Flights::<u8, u8>::new(1);
-        assert_eq!(flights.join(1, || async { panic!("as it happens") }).unwrap().await, None);
-        assert_eq!(flights.join(1, || async { 7 }).unwrap().await, Some(7));
+        assert_eq!(flights.join(1, || Some(async { panic!("as it happens") })).unwrap().await, None);
+        assert_eq!(flights.join(1, || Some(ready(7))).unwrap().await, Some(7));
     }
 }

@@ -1,5 +1,6 @@
 //! Tokens that are no JWT: the provider says what they are worth (RFC 7662).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,11 +12,16 @@ use serde_json::{Map, Value};
 use crate::cache::Fingerprint;
 use crate::fetch::{FetchError, Fetcher};
 use crate::flight::Flights;
+use crate::share::Shares;
 
 /// Seconds for which an answer counts: a token that was revoked is taken for so long.
 pub(crate) const REMEMBERED: i64 = 60;
-/// Tokens that the provider is asked about at once: anybody can invent one.
+/// The longest token that the provider is asked about, in bytes: opaque ones are short.
+pub(crate) const LONGEST: usize = 4 << 10;
+/// Tokens that the provider is asked about at once, in all and for each client network: anybody can invent one, and must not keep the
+/// others from being asked about.
 const LIMIT: usize = 64;
+const LIMIT_OF_CLIENT: usize = 8;
 
 /// Asks the provider about tokens.
 #[derive(Debug)]
@@ -24,6 +30,7 @@ pub(crate) struct Introspection {
     url: Uri,
     authorization: Option<HeaderValue>,
     flights: Flights<Fingerprint, Answer>,
+    clients: Shares,
 }
 
 /// The claims of a token, `None` where it is worth nothing; or why there is no answer.
@@ -31,14 +38,19 @@ pub(crate) type Answer = Result<Option<Arc<Map<String, Value>>>, FetchError>;
 
 impl Introspection {
     pub(crate) fn new(fetcher: Arc<Fetcher>, url: Uri, authorization: Option<HeaderValue>) -> Self {
-        Self { fetcher, url, authorization, flights: Flights::new(LIMIT) }
+        Self { fetcher, url, authorization, flights: Flights::new(LIMIT), clients: Shares::new(LIMIT_OF_CLIENT) }
     }
 
-    /// What `token` is worth. Those who ask about one token at once share one call.
-    pub(crate) async fn ask(self: &Arc<Self>, token: &str, fingerprint: Fingerprint) -> Answer {
+    /// What `token` is worth, which the network `client` shows. Those who ask about one token at once share one call, which counts for the
+    /// first of them.
+    pub(crate) async fn ask(self: &Arc<Self>, token: &str, fingerprint: Fingerprint, client: IpAddr) -> Answer {
         let flight = self.flights.join(fingerprint, || {
+            let share = self.clients.take(client)?;
             let (this, token) = (Arc::clone(self), token.to_owned());
-            async move { this.call(&token).await }
+            Some(async move {
+                let _share = share;
+                this.call(&token).await
+            })
         });
         let fail = |problem: &str| Err(FetchError::new(&self.url, problem));
         let Some(flight) = flight else { return fail("too many tokens are being asked about") };
@@ -75,9 +87,69 @@ pub(crate) fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use mcp_runconfig::endpoint::EndpointPolicy;
     use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// Asks the provider at this address, on loopback.
+    fn introspection(provider: &TcpListener) -> Arc<Introspection> {
+        let fetcher = Fetcher {
+            ca: None,
+            token_file: None,
+            allow_http: true,
+            policy: EndpointPolicy::new(false, vec!["127.0.0.0/8".parse().unwrap()]),
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            clients: Mutex::new(HashMap::new()),
+        };
+        let url = format!("http://{}/introspect", provider.local_addr().unwrap()).parse().unwrap();
+        Arc::new(Introspection::new(Arc::new(fetcher), url, None))
+    }
+
+    async fn call(provider: &TcpListener) -> TcpStream {
+        timeout(Duration::from_secs(30), provider.accept()).await.expect("the provider is asked").unwrap().0
+    }
+
+    #[tokio::test]
+    async fn one_client_with_invented_tokens_leaves_the_provider_to_the_others() {
+        let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let introspection = introspection(&provider);
+        let [mallory, alice] = [1, 2].map(|host| IpAddr::from([192, 0, 2, host]));
+        let mut asked = JoinSet::new();
+        let ask = |token: &str, client| {
+            let (this, token) = (Arc::clone(&introspection), token.to_owned());
+            async move { this.ask(&token, Fingerprint::of(&token), client).await }
+        };
+        let mut unanswered = Vec::new();
+        for number in 0..LIMIT_OF_CLIENT {
+            asked.spawn(ask(&format!("invented-{number}"), mallory));
+            unanswered.push(call(&provider).await);
+        }
+        let refused = ask("invented", mallory).await.unwrap_err().to_string();
+        assert!(refused.contains("too many tokens"), "{refused}");
+        let provider_answers = async || {
+            let mut stream = call(&provider).await;
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{\"active\":true}";
+            stream.write_all(answer).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(ask("of-alice", alice), provider_answers());
+        assert_eq!(answer, Ok(Some(Arc::default())));
+        drop(unanswered);
+        while let Some(answer) = asked.join_next().await {
+            assert!(answer.unwrap().is_err());
+        }
+        let (answer, ()) = tokio::join!(ask("good", mallory), provider_answers());
+        assert_eq!(answer, Ok(Some(Arc::default())), "what was answered counts no longer");
+    }
 
     #[test]
     fn all_members_of_an_active_answer_are_claims_and_anything_else_is_no_token() {

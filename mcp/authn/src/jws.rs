@@ -22,6 +22,8 @@ pub(crate) struct Jws<'a> {
 pub(crate) struct Header {
     pub(crate) alg: String,
     pub(crate) kid: Option<String>,
+    /// What the token is for.
+    pub(crate) typ: Option<String>,
     /// Extensions that must be understood; none is.
     pub(crate) crit: Option<IgnoredAny>,
 }
@@ -61,6 +63,7 @@ mod tests {
             (token(r#"{"typ":"JWT"}"#, "{}", "c2ln"), false),
             (token(r#"{"alg":"RS256","alg":"none"}"#, "{}", "c2ln"), false),
             (token(r#"{"alg":1}"#, "{}", "c2ln"), false),
+            (token(r#"{"alg":"RS256","typ":1}"#, "{}", "c2ln"), false),
             (token(alg, "[]", "c2ln"), false),
             (token(alg, "{}", "c2l="), false),
             (token(alg, "{}", "c2ln.c2ln"), false),

@@ -12,6 +12,8 @@ use crate::jws::Jws;
 
 /// Keys of one set that are looked at.
 const MAX_KEYS: usize = 100;
+/// Characters that an error has of each member of a token's header.
+const MAX_SHOWN: usize = 64;
 
 /// The keys that a provider publishes.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct KeySet {
 pub(crate) enum Unverified {
     #[error("the signing algorithm {0:?} is not taken")]
     Algorithm(String),
+    #[error("the token is of the type {0:?}, which is none of an access token")]
+    Type(String),
     #[error("the token names critical extensions, and none is known")]
     Critical,
     #[error("the token's header has no kid")]
@@ -101,7 +105,12 @@ impl KeySet {
     pub(crate) fn verify(&self, jws: &Jws<'_>) -> Result<(), Unverified> {
         let algorithm = jws.header.alg.as_str();
         if !ALGORITHMS.contains(&algorithm) {
-            return Err(Unverified::Algorithm(algorithm.to_owned()));
+            return Err(Unverified::Algorithm(cut(algorithm)));
+        }
+        if let Some(typ) = jws.header.typ.as_deref()
+            && !TYPES.iter().any(|taken| taken.eq_ignore_ascii_case(typ))
+        {
+            return Err(Unverified::Type(cut(typ)));
         }
         if jws.header.crit.is_some() {
             return Err(Unverified::Critical);
@@ -109,15 +118,24 @@ impl KeySet {
         let kid = jws.header.kid.as_deref().filter(|kid| !kid.is_empty()).ok_or(Unverified::NoKid)?;
         let mut named = self.keys.iter().filter(|key| key.kid == kid).peekable();
         if named.peek().is_none() {
-            return Err(Unverified::UnknownKid(kid.to_owned()));
+            return Err(Unverified::UnknownKid(cut(kid)));
         }
         let mut fit = named.filter(|key| key.is_for(algorithm)).peekable();
         if fit.peek().is_none() {
-            return Err(Unverified::Unfit { kid: kid.to_owned(), algorithm: algorithm.to_owned() });
+            return Err(Unverified::Unfit { kid: cut(kid), algorithm: algorithm.to_owned() });
         }
         if fit.any(|key| key.public.verifies(algorithm, jws)) { Ok(()) } else { Err(Unverified::Signature) }
     }
 }
+
+/// What the log is told of a member of a header: whoever sends a token chooses it.
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_SHOWN).collect()
+}
+
+/// The types of access tokens (RFC 9068 §2.1) and of tokens in general (RFC 7519 §5.1). A provider signs others by the same keys, such as
+/// logout tokens, and they are not for opening something.
+const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 
 /// The asymmetric algorithms. A key that everybody can read must never be taken for the secret of a symmetric one.
 const ALGORITHMS: [&str; 11] =

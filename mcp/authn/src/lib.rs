@@ -30,6 +30,7 @@ mod login;
 mod metadata;
 mod provider;
 mod refusal;
+mod share;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -79,7 +80,7 @@ impl Middleware for Auth {
             }
         };
         Box::pin(async move {
-            match login.identify(request.headers()).await {
+            match login.identify(request.headers(), next.context().peer()).await {
                 Ok(identity) => {
                     next.context().identify(identity);
                     next.call(request).await

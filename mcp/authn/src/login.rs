@@ -1,18 +1,19 @@
 //! From a request's token to who calls.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::Identity;
+use mcp_middleware::{Identity, client_network};
 use serde_json::Value;
 
 use crate::bearer;
 use crate::cache::{Cache, Fingerprint, Verified};
 use crate::claims::{Expected, identity};
-use crate::introspection::{Introspection, REMEMBERED};
+use crate::introspection::{Answer, Introspection, LONGEST, REMEMBERED};
 use crate::jws::Jws;
 use crate::keys::{KeySet, Unverified};
 use crate::provider::Provider;
@@ -52,11 +53,11 @@ impl Login {
         refusal.answer(&self.challenge)
     }
 
-    /// Who sends a request with these headers.
+    /// Who sends a request with these headers from `peer`.
     ///
     /// # Errors
     /// Why it does not pass.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Refusal> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Arc<Identity>, Refusal> {
         let token = bearer::token(headers)?;
         let fingerprint = Fingerprint::of(token);
         let now = Timestamp::now().as_second();
@@ -65,7 +66,13 @@ impl Login {
         }
         let verified = match (Jws::parse(token), &self.introspection) {
             (Some(jws), _) => self.verify(jws, now).await?,
-            (None, Some(introspection)) => self.introspect(introspection, token, fingerprint, now).await?,
+            (None, Some(_)) if token.len() > LONGEST => {
+                return Err(Refusal::Invalid(format!("it is no JWT, and longer than {LONGEST} bytes")));
+            }
+            (None, Some(introspection)) => {
+                let answer = introspection.ask(token, fingerprint, client_network(Some(peer))).await;
+                self.introspected(answer, now)?
+            }
             (None, None) => return Err(Refusal::Invalid("it is no JWT, and there is no IntrospectionURL".to_owned())),
         };
         let identity = Arc::clone(&verified.identity);
@@ -88,15 +95,9 @@ impl Login {
         self.accept(jws.claims, now, Some(keys))
     }
 
-    /// A token that only the provider can read.
-    async fn introspect(
-        &self,
-        introspection: &Arc<Introspection>,
-        token: &str,
-        fingerprint: Fingerprint,
-        now: i64,
-    ) -> Result<Verified, Refusal> {
-        let answer = introspection.ask(token, fingerprint).await.map_err(|error| {
+    /// A token that only the provider can read, and what it says.
+    fn introspected(&self, answer: Answer, now: i64) -> Result<Verified, Refusal> {
+        let answer = answer.map_err(|error| {
             tracing::warn!(%error, "the OIDC provider does not say what a token is worth");
             Refusal::Unavailable { reason: error.to_string(), retry: ASK_AGAIN }
         })?;

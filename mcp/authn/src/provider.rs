@@ -128,9 +128,11 @@ impl Provider {
     /// The fetch that is under way, or a new one.
     fn fetch(self: &Arc<Self>) -> Option<Flight<()>> {
         let this = Arc::clone(self);
-        self.flights.join((), || async move {
-            let fetched = this.get().await;
-            this.take(fetched);
+        self.flights.join((), || {
+            Some(async move {
+                let fetched = this.get().await;
+                this.take(fetched);
+            })
         })
     }
 

@@ -337,8 +337,8 @@ mod tests {
         let tls = ClientTls { insecure: true, ..ClientTls::default() };
         let limits = RequestLimits { time: Duration::from_secs(30), answer: 1 << 10 };
         for (url, reach) in [
-            ("https://169.254.169.254/latest", Reach::AllButLinkLocal),
-            ("http://[fe80::1]/", Reach::AllButLinkLocal),
+            ("https://169.254.169.254/latest", Reach::AllButMetadata),
+            ("http://[fe80::1]/", Reach::AllButMetadata),
             ("http://10.0.0.1/", Reach::Public),
             // Each address of the name is on this machine, whichever it has.
             ("http://localhost:1/", Reach::Private),

@@ -80,7 +80,8 @@ impl OidcConfig {
         let mut members = Members::of(value, path)?;
         let mut text = |key| members.string(key).map(Option::unwrap_or_default);
         Ok(Self {
-            issuer: text("Issuer")?,
+            // Tokens and metadata have it without the blanks that a document may have around it.
+            issuer: text("Issuer")?.trim().to_owned(),
             audience: text("Audience")?,
             jwks_url: text("JWKSURL")?,
             client_id: text("ClientID")?,
@@ -136,6 +137,12 @@ mod tests {
         assert_eq!(read(json!({"oidc_config": null})), None);
         let read = read(json!({"oidc_config": {"issuer": "i", "jwksUrl": "j", "allowprivateip": true}})).unwrap();
         assert_eq!((read.issuer.as_str(), read.jwks_url.as_str(), read.allow_private_ip), ("i", "j", true));
+    }
+
+    #[test]
+    fn an_issuer_is_the_same_to_all_who_read_it() {
+        let read = AuthParameters::read(json!({"oidc_config": {"Issuer": " https://idp\n"}}), "p").unwrap();
+        assert_eq!(read.oidc_config.unwrap().issuer, "https://idp");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Which addresses a proxy may call: a URL of somebody else's must not lead it to the network that it runs in (toolhive-operator §1.6,
 //! toolhive-auth §7).
 //!
-//! A URL is judged twice, by the same rules: its text, when an object is admitted and when the proxy starts; and the address that its name
-//! leads to, at each connection. Only the second holds against a name whose address changes.
+//! The address that a name leads to is judged at each connection to a remote server, an identity provider or a webhook: only that holds
+//! against a name whose address changes. Where the text of a URL tells sooner, it is judged by the same rules: of remote servers and
+//! identity providers when their objects are admitted, and of remote servers when the proxy starts, too.
 //!
 //! ```
 //! use mcp_runconfig::endpoint::{AddressClass, check_url, class};
@@ -22,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::Uri;
 pub use ipnet::IpNet;
 
-pub use self::class::{AddressClass, class, is_link_local};
+pub use self::class::{AddressClass, class, is_metadata};
 use self::host::Host;
 
 /// Which addresses may be called.
@@ -41,8 +42,8 @@ pub enum Reach {
     Public,
     /// To private addresses as well, and never to forbidden ones.
     Private,
-    /// Anywhere but to link-local addresses, where clouds answer for the machine's credentials.
-    AllButLinkLocal,
+    /// Anywhere but to link-local and the other addresses where clouds answer for the machine's credentials.
+    AllButMetadata,
 }
 
 /// Why a URL may not be called. Each says what to write instead.
@@ -89,7 +90,7 @@ impl EndpointPolicy {
         let canonical = address.to_canonical();
         self.exempt.iter().any(|network| network.contains(&canonical))
             || match self.reach {
-                Reach::AllButLinkLocal => !is_link_local(address),
+                Reach::AllButMetadata => !is_metadata(address),
                 Reach::Public | Reach::Private => self.reaches(class(address)),
             }
     }
@@ -114,7 +115,7 @@ impl EndpointPolicy {
                 let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
                 (loopback.into_iter().any(|address| self.allows(address)), AddressClass::Forbidden)
             }
-            Host::Name(class) => (self.reach == Reach::AllButLinkLocal || self.reaches(class), class),
+            Host::Name(class) => (self.reach == Reach::AllButMetadata || self.reaches(class), class),
         };
         match (allowed, class) {
             (true, _) => Ok(()),

@@ -203,7 +203,9 @@ impl Environment {
             secrets: is("TOOLHIVE_SECRETS_PROVIDER", "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
-            oidc_client_secret: text("TOOLHIVE_OIDC_CLIENT_SECRET"),
+            // Files that Secrets are made of end with a line break more often than not.
+            oidc_client_secret: text("TOOLHIVE_OIDC_CLIENT_SECRET")
+                .map(|secret| secret.trim_end_matches(['\r', '\n']).to_owned()),
             run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
             log_filter: text("RUST_LOG"),
         }

@@ -114,6 +114,7 @@ fn what_a_header_says_does_not_choose_another_use_of_a_key() {
     let jwks = issuer.jwks();
     let own = set(&jwks);
     let unfit = |kid: &str, algorithm: &str| Unverified::Unfit { kid: kid.into(), algorithm: algorithm.into() };
+    let (long, shown) = ("ä".repeat(MAX_SHOWN + 1), "ä".repeat(MAX_SHOWN));
     for (header, error) in [
         (json!({"alg": "none", "kid": "rsa"}), Unverified::Algorithm("none".into())),
         (json!({"alg": "HS256", "kid": "rsa"}), Unverified::Algorithm("HS256".into())),
@@ -124,10 +125,21 @@ fn what_a_header_says_does_not_choose_another_use_of_a_key() {
         (json!({"alg": "RS256"}), Unverified::NoKid),
         (json!({"alg": "RS256", "kid": ""}), Unverified::NoKid),
         (json!({"alg": "RS256", "kid": "RSA"}), Unverified::UnknownKid("RSA".into())),
+        (json!({"alg": "RS256", "kid": "rsa", "typ": "logout+jwt"}), Unverified::Type("logout+jwt".into())),
+        (json!({"alg": "RS256", "kid": "rsa", "typ": "dpop+jwt"}), Unverified::Type("dpop+jwt".into())),
+        (json!({"alg": "RS256", "kid": "rsa", "typ": "secevent+jwt"}), Unverified::Type("secevent+jwt".into())),
+        (json!({"alg": "RS256", "kid": "rsa", "typ": ""}), Unverified::Type(String::new())),
+        (json!({"alg": long, "kid": "rsa"}), Unverified::Algorithm(shown.clone())),
+        (json!({"alg": "RS256", "kid": long}), Unverified::UnknownKid(shown.clone())),
+        (json!({"alg": "RS256", "kid": "rsa", "typ": long}), Unverified::Type(shown.clone())),
         (json!({"alg": "RS256", "kid": "rsa", "crit": ["b64"], "b64": false}), Unverified::Critical),
     ] {
         let token = issuer.sign("RS256", &header);
         assert_eq!(verify(&own, &token), Err(error), "{header}");
+    }
+    for typ in ["JWT", "jwt", "at+jwt", "AT+JWT", "application/at+jwt"] {
+        let token = issuer.sign("RS256", &json!({"alg": "RS256", "kid": "rsa", "typ": typ}));
+        assert_eq!(verify(&own, &token), Ok(()), "{typ}");
     }
     let token = issuer.sign("PS256", &json!({"alg": "PS256", "kid": "rsa"}));
     for (change, result) in [

@@ -100,7 +100,7 @@ impl Webhook {
             .map_err(|(field, problem)| fail(field, problem, "write an absolute path"))?;
         // A webhook is beside the proxy more often than not; a cloud's credentials are never one.
         let endpoints =
-            EndpointPolicy { reach: Reach::AllButLinkLocal, exempt: context.settings.exempt_endpoints.clone() };
+            EndpointPolicy { reach: Reach::AllButMetadata, exempt: context.settings.exempt_endpoints.clone() };
         let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;

@@ -18,9 +18,7 @@ use crate::body::BoxError;
 
 /// The policy allows none of the addresses that a server has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{host} has the address {address}, which may not be called; see allowPrivateEndpoint and --allow-endpoint-cidr"
-)]
+#[error("{host} has the address {address}, which may not be called; see --allow-endpoint-cidr")]
 pub struct ForbiddenAddress {
     host: String,
     address: IpAddr,
@@ -155,6 +153,10 @@ mod tests {
                 (Err(error), Err(address)) => {
                     let forbidden = ForbiddenAddress::in_causes(&*error).unwrap();
                     assert_eq!((&*forbidden.host, forbidden.address), ("mcp.example", address.parse().unwrap()));
+                    let says = format!(
+                        "mcp.example has the address {address}, which may not be called; see --allow-endpoint-cidr"
+                    );
+                    assert_eq!(forbidden.to_string(), says, "no field of an object: webhooks and logins come here too");
                 }
                 (found, expected) => panic!("{found:?} instead of {expected:?}"),
             }

@@ -28,16 +28,18 @@ const LINK_LOCAL_V4: Ipv4Net = v4(169, 254, 0, 0, 16);
 const LINK_LOCAL_V6: Ipv6Net = v6(0xfe80, 0, 0, 0, 10);
 
 /// IANA's special-purpose registry for IPv4, as far as no server is there.
-const FORBIDDEN_V4: [Ipv4Net; 6] = [
+const FORBIDDEN_V4: [Ipv4Net; 5] = [
     // "This network" (RFC 791): Linux connects to itself.
     v4(0, 0, 0, 0, 8),
     v4(127, 0, 0, 0, 8),
     LINK_LOCAL_V4,
     v4(224, 0, 0, 0, 4),
     v4(240, 0, 0, 0, 4),
-    // The metadata of Alibaba Cloud, in a range that is private otherwise.
-    v4(100, 100, 100, 200, 32),
 ];
+
+/// The metadata of Alibaba Cloud, Azure (WireServer) and Oracle Cloud, in ranges that are private or public otherwise.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
 
 const PRIVATE_V4: [Ipv4Net; 10] = [
     // RFC 1918.
@@ -67,9 +69,12 @@ const FORBIDDEN_V6: [Ipv6Net; 4] = [
     v6(0x64, 0xff9b, 1, 0, 48),
 ];
 
-/// The metadata of AWS and of Google Cloud over IPv6, in ranges that are private otherwise.
-const METADATA_V6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
+/// The metadata of AWS, the credentials of its pods, and the metadata of Google Cloud over IPv6, in ranges that are private otherwise.
+const METADATA_V6: [Ipv6Addr; 3] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
 
 /// The internet as far as it is assigned (RFC 4291 §2.4).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 0, 0, 3);
@@ -109,20 +114,22 @@ pub fn class(address: IpAddr) -> AddressClass {
     }
 }
 
-/// Whether `address` is link-local or leads to an IPv4 address that is.
-pub fn is_link_local(address: IpAddr) -> bool {
+/// Whether clouds answer at `address` for the machine's credentials: it is link-local or one of their other addresses, or leads to such an
+/// IPv4 address.
+pub fn is_metadata(address: IpAddr) -> bool {
+    let is_v4 = |address| LINK_LOCAL_V4.contains(&address) || METADATA_V4.contains(&address);
     match address {
-        IpAddr::V4(address) => LINK_LOCAL_V4.contains(&address),
+        IpAddr::V4(address) => is_v4(address),
         IpAddr::V6(address) => match embedded(address) {
-            Some(address) => LINK_LOCAL_V4.contains(&address),
-            None => LINK_LOCAL_V6.contains(&address),
+            Some(address) => is_v4(address),
+            None => LINK_LOCAL_V6.contains(&address) || METADATA_V6.contains(&address),
         },
     }
 }
 
 fn class_v4(address: Ipv4Addr) -> AddressClass {
     let is_in = |networks: &[Ipv4Net]| networks.iter().any(|network| network.contains(&address));
-    if is_in(&FORBIDDEN_V4) {
+    if is_in(&FORBIDDEN_V4) || METADATA_V4.contains(&address) {
         AddressClass::Forbidden
     } else if is_in(&PRIVATE_V4) {
         AddressClass::Private

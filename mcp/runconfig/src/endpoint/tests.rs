@@ -44,21 +44,36 @@ fn every_range_begins_and_ends_where_its_registry_says() {
 
 #[test]
 fn metadata_and_addresses_of_this_machine_are_forbidden_wherever_they_lie() {
-    for text in ["100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "::", "::1", "169.254.169.254"] {
-        assert_eq!(class(address(text)), Forbidden, "{text}");
-    }
-    for text in ["100.100.100.199", "fc00::1", "fdff:ffff::1"] {
-        assert_eq!(class(address(text)), Private, "{text}");
+    for (text, expected) in [
+        ("100.100.100.199", Private),
+        ("100.100.100.200", Forbidden),
+        ("168.63.129.15", Public),
+        ("168.63.129.16", Forbidden),
+        ("168.63.129.17", Public),
+        ("192.0.0.191", Private),
+        ("192.0.0.192", Forbidden),
+        ("169.254.169.254", Forbidden),
+        ("fd00:ec2::23", Forbidden),
+        ("fd00:ec2::24", Private),
+        ("fd00:ec2::254", Forbidden),
+        ("fd20:ce::254", Forbidden),
+        ("::", Forbidden),
+        ("::1", Forbidden),
+        ("fc00::1", Private),
+        ("fdff:ffff::1", Private),
+    ] {
+        assert_eq!(class(address(text)), expected, "{text}");
     }
 }
 
 #[test]
 fn an_ipv4_address_is_judged_inside_every_ipv6_form_of_it() {
-    for (v4, hex, expected) in [
-        ("8.8.8.8", "0808:0808", Public),
-        ("10.1.2.3", "0a01:0203", Private),
-        ("127.0.0.1", "7f00:0001", Forbidden),
-        ("169.254.169.254", "a9fe:a9fe", Forbidden),
+    for (v4, hex, expected, metadata) in [
+        ("8.8.8.8", "0808:0808", Public, false),
+        ("10.1.2.3", "0a01:0203", Private, false),
+        ("127.0.0.1", "7f00:0001", Forbidden, false),
+        ("169.254.169.254", "a9fe:a9fe", Forbidden, true),
+        ("168.63.129.16", "a83f:8110", Forbidden, true),
     ] {
         for text in [
             format!("::{v4}"),
@@ -69,7 +84,7 @@ fn an_ipv4_address_is_judged_inside_every_ipv6_form_of_it() {
             format!("2002:{hex}::1"),
         ] {
             assert_eq!(class(address(&text)), expected, "{text}");
-            assert_eq!(is_link_local(address(&text)), v4.starts_with("169"), "{text}");
+            assert_eq!(is_metadata(address(&text)), metadata, "{text}");
         }
     }
     // Local NAT64 with the IPv4 address elsewhere, and Teredo.
@@ -153,8 +168,8 @@ fn what_is_exempt_counts_as_public_in_each_form() {
 }
 
 #[test]
-fn webhooks_may_be_anywhere_but_on_the_link() {
-    let policy = EndpointPolicy { reach: Reach::AllButLinkLocal, exempt: Vec::new() };
+fn webhooks_may_be_anywhere_but_where_a_cloud_gives_credentials_away() {
+    let policy = EndpointPolicy { reach: Reach::AllButMetadata, exempt: Vec::new() };
     for (text, allowed) in [
         ("127.0.0.1", true),
         ("10.0.0.1", true),
@@ -162,6 +177,11 @@ fn webhooks_may_be_anywhere_but_on_the_link() {
         ("169.254.169.254", false),
         ("::ffff:169.254.169.254", false),
         ("fe80::1", false),
+        ("100.100.100.200", false),
+        ("168.63.129.16", false),
+        ("192.0.0.192", false),
+        ("fd00:ec2::23", false),
+        ("fd20:ce::254", false),
     ] {
         assert_eq!(policy.allows(address(text)), allowed, "{text}");
     }

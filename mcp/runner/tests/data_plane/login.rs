@@ -111,16 +111,17 @@ async fn every_kind_of_token_is_taken_or_refused_with_status_header_and_body() {
 }
 
 #[tokio::test]
-async fn a_session_answers_only_the_subject_that_opened_it() {
+async fn a_session_answers_only_the_issuer_and_subject_that_opened_it() {
     let signer = Signer::ec("a");
     let issuer = Issuer::start(vec![signer.clone()]).await;
     let server = Server::go().await;
-    let login = issuer.login(&json!({}));
+    // The key set alone counts, as where one key set is of several issuers.
+    let login = issuer.login(&json!({"Issuer": "", "JWKSURL": format!("http://{}/keys", issuer.address)}));
     let behind_a_url = Runner::login(&server.url(), &login).await;
     let behind_a_pipe = Runner::login_stdio(&[go().into()], &login).await;
-    let token =
-        |subject: &str, id: u8| bearer(&signer.sign("ES256", &changed(&issuer.claims(subject), json!({"jti": id}))));
-    let (alice, renewed, bob) = (token("alice", 1), token("alice", 2), token("bob", 3));
+    let token = |subject: &str, change: Value| bearer(&signer.sign("ES256", &changed(&issuer.claims(subject), change)));
+    let (alice, renewed) = (token("alice", json!({"jti": 1})), token("alice", json!({"jti": 2})));
+    let (bob, namesake) = (token("bob", json!({})), token("alice", json!({"iss": "https://other.example"})));
     for runner in [&behind_a_url, &behind_a_pipe] {
         let opened = with(runner, &alice).await;
         let session = opened.header("mcp-session-id").unwrap_or_else(|| panic!("{opened:?}"));
@@ -131,11 +132,15 @@ async fn a_session_answers_only_the_subject_that_opened_it() {
         assert_eq!(ping(&alice).await, (200, Value::Null));
         assert_eq!(ping(&renewed).await, (200, Value::Null), "another token of the same subject");
         assert_eq!(ping(&bob).await, (404, json!(-32001)), "somebody else's session");
+        assert_eq!(with(runner, &namesake).await.status, 200, "a token of another issuer opens the server");
+        assert_eq!(ping(&namesake).await, (404, json!(-32001)), "the same subject of another issuer is somebody else");
         let end = async |authorization: &str| {
             let headers = [("authorization", authorization), ("mcp-session-id", session)];
             runner.request(Method::DELETE, "/mcp", &headers, "").await.status
         };
-        assert_eq!(end(&bob).await, 404, "nor can somebody else end it");
+        for other in [&bob, &namesake] {
+            assert_eq!(end(other).await, 404, "nor can somebody else end it");
+        }
         assert_eq!(ping(&alice).await, (200, Value::Null));
         assert!(end(&alice).await < 300);
         assert_eq!(ping(&alice).await, (404, json!(-32001)));
@@ -190,6 +195,7 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
     ] {
         issuer.state().opaque.insert(token.to_owned(), answer);
     }
+    let long = "x".repeat((4 << 10) + 1);
     for (token, status) in [
         ("good", 200),
         ("plain", 200),
@@ -199,6 +205,7 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
         ("expired", 401),
         ("nobody", 401),
         ("unknown", 401),
+        (long.as_str(), 401),
         ("good", 200),
     ] {
         assert_eq!(with(&runner, &bearer(token)).await.status, status, "{token}");
@@ -206,11 +213,27 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
     let asked = issuer.state().asked.iter().rfind(|asked| asked.form.starts_with("token=good&")).cloned().unwrap();
     assert_eq!(asked.form, "token=good&token_type_hint=access_token");
     assert_eq!(asked.headers["authorization"], "Basic bWNwJTJCcHJveHk6YSti", "each half is encoded as in a form");
-    assert_eq!(issuer.asked("/introspect"), 8, "what the provider said of a good token is remembered");
+    assert_eq!(
+        issuer.asked("/introspect"),
+        8,
+        "what it said of a good token is remembered, and a long one is not shown"
+    );
     issuer.state().broken = Some(http::StatusCode::INTERNAL_SERVER_ERROR);
     let answer = with(&runner, &bearer("another")).await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
     assert_eq!(with(&runner, &bearer("good")).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_proxys_own_password_may_end_with_a_line_break_as_files_do() {
+    let issuer = Issuer::start(vec![]).await;
+    let server = Server::go().await;
+    let members = json!({"IntrospectionURL": format!("http://{}/introspect", issuer.address), "ClientID": "mcp"});
+    let secret = [("TOOLHIVE_OIDC_CLIENT_SECRET", "s\r\n")];
+    let runner = Runner::login_with(&server.url(), &issuer.login(&members), &secret).await;
+    assert_eq!(with(&runner, &bearer("opaque")).await.status, 401);
+    let asked = issuer.state().asked.iter().rfind(|asked| asked.path == "/introspect").cloned().unwrap();
+    assert_eq!(asked.headers["authorization"], "Basic bWNwOnM=", "mcp:s");
 }
 
 #[tokio::test]

@@ -43,14 +43,14 @@ async fn events_pass_one_by_one_and_a_client_that_leaves_ends_the_call_at_the_se
 }
 
 #[tokio::test]
-async fn streams_that_are_silent_stay_open_beside_each_other() {
+async fn forty_streams_are_open_beside_each_other_and_each_has_its_own_events() {
     let (mut backend, _front, runner) = behind_tls().await;
     let mut streams = Vec::new();
     for _ in 0..40 {
         streams.push(stream(&mut backend, &runner).await);
     }
-    for (client, server) in &mut streams {
-        event_arrives(server, client, "data: {}\n\n").await;
+    for (number, (client, server)) in streams.iter_mut().enumerate() {
+        event_arrives(server, client, &format!("data: {number}\n\n")).await;
     }
 }
 

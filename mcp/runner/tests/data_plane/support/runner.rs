@@ -81,8 +81,13 @@ impl Runner {
 
     /// In front of the HTTP server at `backend`, for callers who log in as `oidc` says, to a provider on loopback.
     pub(crate) async fn login(backend: &str, oidc: &Value) -> Self {
+        Self::login_with(backend, oidc, &[]).await
+    }
+
+    /// The same, with more in the runner's environment.
+    pub(crate) async fn login_with(backend: &str, oidc: &Value, environment: &[(&str, &str)]) -> Self {
         let flags = ["--backend", backend, "--allow-endpoint-cidr", "127.0.0.0/8"].map(OsString::from);
-        Self::start("streamable-http", &json!({"oidc_config": oidc}), &flags, &[]).await
+        Self::start("streamable-http", &json!({"oidc_config": oidc}), &flags, environment).await
     }
 
     /// The same in front of a process of its own.
