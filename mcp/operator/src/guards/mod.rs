@@ -88,6 +88,11 @@ impl Guards {
         &self.unbuilt
     }
 
+    /// Whether all that is asked for can be put in place.
+    pub fn can_be_enforced(&self) -> bool {
+        self.unbuilt.is_empty() && self.usable().count() == self.guards.len()
+    }
+
     /// What the conditions of the workload say of each.
     pub fn conditions(&self) -> impl Iterator<Item = &GuardCondition> {
         self.guards.iter().flat_map(|guard| &guard.conditions)
@@ -141,19 +146,25 @@ impl Guards {
 
     /// What the live proxy enforces, compared with what is asked for.
     ///
-    /// Of `pods` those of the Deployment count: one that somebody else made with the labels of a proxy would not go with
-    /// the Deployment, so it must not make the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
-    pub fn standing(&self, deployment: Option<&Deployment>, pods: &[&Pod]) -> Standing {
-        let Some(deployment) = deployment else { return Standing::NoProxy };
-        // A rollout that somebody undid may leave pods that the template does not describe.
-        let name = deployment.metadata.name.as_deref().unwrap_or_default();
-        let own = pods.iter().filter(|pod| belongs_to(pod, name) && !has_ended(pod));
-        let living = own.filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        let template = template(deployment);
+    /// `own` are the pods of the Deployment: one that somebody else made with the labels of a proxy would not go with the
+    /// Deployment, so it must not make the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
+    ///
+    /// Pods of an older content are a rollout under way: whether the proxy is outdated is for its template to say. Where
+    /// the Deployment is gone its pods count until they have ended: a proxy made anew must not serve beside open ones.
+    pub fn standing(&self, deployment: Option<&Deployment>, own: &[&Pod]) -> Standing {
+        let template = deployment.and_then(template);
         let told = template.is_none();
-        let template = template.map_or_else(|| self.before_the_digest(Some(deployment), true), parse);
-        let lives = living.map(|pod| self.of_pod(pod, Some(deployment), told)).chain([template]);
-        lives.map(|live| self.compare(&live)).max().unwrap_or(Standing::Current)
+        let counts = |pod: &Pod| deployment.is_none() || pod.metadata.deletion_timestamp.is_none();
+        let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, told)) == Standing::Missing;
+        // A rollout that somebody undid may leave pods that the template does not describe.
+        if own.iter().any(|pod| !has_ended(pod) && counts(pod) && lacks(pod)) {
+            return Standing::Missing;
+        }
+        match (deployment, template) {
+            (None, _) => Standing::NoProxy,
+            (Some(_), Some(template)) => self.compare(&parse(template)),
+            (Some(_), None) => self.compare(&self.before_the_digest(deployment, true)),
+        }
     }
 
     /// What the pods that serve enforce; none where nothing is asked for. `foreign` are pods that serve and that somebody
