@@ -27,10 +27,13 @@ pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
 use guard::{Guard, State, Usable};
-use live::{Live, annotation, has_ended, parse, template};
+use live::{Live, annotation, content, has_ended, parse, template};
 
 /// Reason: a pod that serves enforces an older content of a guard.
 pub const OUTDATED: &str = "PolicyOutdated";
+
+/// Reason: a pod that serves lacks a guard.
+const MISSING: &str = "GuardMissing";
 
 /// The guards that a spec asks for.
 #[derive(Clone, Debug, Default)]
@@ -168,8 +171,14 @@ impl Guards {
     }
 
     /// What the pods that serve enforce; none where nothing is asked for. `foreign` are pods that serve and that somebody
-    /// else made: whatever they say of themselves, they enforce nothing.
-    pub fn in_force(&self, deployment: Option<&Deployment>, serving: &[&Pod], foreign: usize) -> Option<InForce> {
+    /// else made: whatever they say of themselves, they enforce nothing. `ending` are pods that serve until they are gone.
+    pub fn in_force(
+        &self,
+        deployment: Option<&Deployment>,
+        serving: &[&Pod],
+        ending: &[&Pod],
+        foreign: usize,
+    ) -> Option<InForce> {
         if self.guards.is_empty() {
             return None;
         }
@@ -181,14 +190,18 @@ impl Guards {
                 Standing::Missing => without += 1,
             }
         }
+        let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, false)) == Standing::Missing;
+        let ending = ending.iter().filter(|pod| !has_ended(pod) && lacks(pod)).count();
         let unusable = self.guards.iter().find_map(|guard| match &guard.state {
             State::Unusable(message) => Some(message),
             State::Usable(_) => None,
         });
-        let (asked, reason, message) = if of == 0 {
+        let (asked, reason, message) = if without > 0 {
+            (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard"))
+        } else if ending > 0 {
+            (false, MISSING, format!("{ending} pods that are ending lack a guard"))
+        } else if of == 0 {
             (false, "NoPodServes", "no proxy pod serves".to_owned())
-        } else if without > 0 {
-            (false, "GuardMissing", format!("{without} of {of} pods behind the proxy's Service lack a guard"))
         } else if let Some(unusable) = unusable {
             (false, "GuardNotUsable", format!("proxy pods enforce what was asked for before: {unusable}"))
         } else if older > 0 {
@@ -210,7 +223,7 @@ impl Guards {
         let id = guard.asked.id();
         let live = serving.iter().map(|pod| {
             let mark = self.of_pod(pod, deployment, false).remove(&id).flatten()?;
-            Some(mark.split('/').next().unwrap_or_default().to_owned())
+            Some(content(&mark).to_owned())
         });
         live.into_iter().find(|hash| *hash != asked).unwrap_or(asked)
     }
@@ -236,6 +249,8 @@ impl Guards {
             (State::Usable(usable), Some(mark)) if mark.as_deref() != Some(&*asked.mark(&usable.hash)) => {
                 Standing::Outdated
             }
+            // Its content is not known; what the reference says is.
+            (State::Unusable(_), Some(Some(mark))) if *mark != asked.mark(content(mark)) => Standing::Outdated,
             (State::Usable(_) | State::Unusable(_), Some(_)) => Standing::Current,
         });
         each.max().unwrap_or(Standing::Current)

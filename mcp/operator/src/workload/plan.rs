@@ -86,7 +86,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
     let (serving, foreign) = (status::serving(&own), status::serving(&foreign).len());
-    let in_force = guards.in_force(inputs.deployment, &serving, foreign);
+    let in_force = guards.in_force(inputs.deployment, &serving, &status::ending(&own), foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.data, &mut findings);
 

@@ -433,6 +433,18 @@ fn a_changed_audience_alone_is_another_policy_until_every_pod_enforces_it() {
         world.pods.extend(old);
         assert!(condition(&world.plan(), "GuardsEnforced", "False").is_some(), "an old pod serves as well");
     }
+    // What the configuration says cannot be told while it is not usable. Whose tokens the reference wants can.
+    let breaks: [fn(&mut World); 2] = [
+        |world| world.oidc_config = None,
+        |world| world.oidc_config = Some(oidc_config("idp", json!({"type": "inline"}))),
+    ];
+    for make_broken in breaks {
+        let mut world = world.clone();
+        make_broken(&mut world);
+        assert_eq!(world.plan().absent, [], "the reference is as it was");
+        changes[0](&mut world);
+        assert!(is_absent(&world.plan(), ChildKind::Deployment, "fetch"), "it takes tokens for another audience");
+    }
 }
 
 #[test]

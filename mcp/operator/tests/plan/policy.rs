@@ -304,6 +304,28 @@ fn no_proxy_is_made_beside_open_pods_whose_deployment_is_gone() {
     }
 }
 
+#[test]
+fn open_pods_that_are_ending_are_told_of_until_they_are_gone() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+    world.applied(&world.plan());
+    world.pods = vec![world.pod_of_now("Running", true, None)];
+    world.server.spec = World::gated().server.spec;
+    world.webhook_config = World::gated().webhook_config;
+    world.applied(&world.plan());
+    world.pods[0].metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    let (status, reason, message) = enforced(&world.plan());
+    assert_eq!((&*status, &*reason), ("False", "GuardMissing"), "{message}");
+    assert_eq!(message, "1 pods that are ending lack a guard");
+    // Those that do not serve any more, and those that have it, are no news.
+    let mut closed = world.clone();
+    closed.pods[0].status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = false;
+    assert_eq!(enforced(&closed.plan()).1, "NoPodServes");
+    world.pods.clear();
+    world.applied(&world.plan());
+    world.pods = vec![world.pod_of_now("Running", true, None)];
+    assert_eq!(enforced(&world.plan()).1, "Enforced");
+}
+
 /// Its old pods serve until new ones are ready: they are no reason to take it down.
 #[test]
 fn a_block_during_a_rollout_takes_nothing_down() {
