@@ -18,6 +18,7 @@ mod network;
 mod oidc_config;
 mod pod_template;
 mod policy;
+mod proxy_template;
 mod remote_proxy;
 mod restart;
 mod rollout;

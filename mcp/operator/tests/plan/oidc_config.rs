@@ -268,7 +268,7 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
         let plan = world.plan();
         let automount = pod_of(&plan).get("automountServiceAccountToken");
         let uses_account = expected["AuthTokenFile"].as_str().unwrap().starts_with(ACCOUNT);
-        assert_eq!(automount, if uses_account { None } else { Some(&json!(false)) }, "{spec}");
+        assert_eq!(automount, Some(&json!(uses_account)), "{spec}");
         assert!(child(&plan, ChildKind::Role, "fetch-proxy-runner").is_none(), "the token opens nothing");
     }
 }

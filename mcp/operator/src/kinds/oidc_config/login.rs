@@ -8,10 +8,9 @@ use mcp_runconfig::OidcConfig;
 use crate::{
     config::Guarded,
     reference::{Content, MountedFile, Source},
+    workload::proxy_template::ACCOUNT,
 };
 
-/// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
-const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";
 /// Where CA bundles are mounted.
