@@ -12,6 +12,11 @@ pub const CONTAINER: &str = "toolhive";
 /// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
 pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// Whether the path is one of the files of a pod's ServiceAccount.
+pub fn is_of_account(path: &str) -> bool {
+    components(path).starts_with(&components(ACCOUNT))
+}
+
 /// Puts the user's template over the generated pod.
 pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
     if let Some(annotations) = user.metadata.as_mut().and_then(|metadata| metadata.annotations.as_mut()) {
