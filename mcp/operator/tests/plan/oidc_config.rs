@@ -56,6 +56,11 @@ fn a_valid_config_says_so_and_lists_who_refers_to_it() {
     let blocked = plan(&config, &[("MCPServer", "a")]);
     assert!(!blocked.may_go && says(&blocked, "DeletionBlocked").is_some());
     assert_eq!(blocked.events.iter().map(|event| &*event.reason).collect::<Vec<_>>(), ["DeletionBlocked"]);
+    // Of a hundred workloads that move to another configuration ninety-nine are no event.
+    config.status = Some(blocked.status);
+    let still = plan(&config, &[("MCPServer", "b")]);
+    assert!(says(&still, "DeletionBlocked").unwrap().2.ends_with("MCPServers: b"));
+    assert!(still.events.is_empty(), "{:?}", still.events);
     assert!(plan(&config, &[]).may_go);
 }
 
