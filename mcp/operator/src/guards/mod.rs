@@ -75,6 +75,16 @@ pub struct InForce {
     pub reason: &'static str,
 }
 
+// === impl Asked ===
+
+impl Asked {
+    /// Those of `configs` that are referred to; of `unbuilt`, fields and whether they are set, those that are.
+    pub fn of(configs: impl IntoIterator<Item = Option<GuardRef>>, unbuilt: &[(&'static str, bool)]) -> Self {
+        let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
+        Self { configs: configs.into_iter().flatten().collect(), unbuilt: unbuilt.collect() }
+    }
+}
+
 // === impl Guards ===
 
 impl Guards {

@@ -19,6 +19,7 @@ mod oidc_config;
 mod pod_template;
 mod policy;
 mod proxy_template;
+mod quantity;
 mod remote_proxy;
 mod restart;
 mod rollout;

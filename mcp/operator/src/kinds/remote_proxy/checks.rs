@@ -39,7 +39,7 @@ pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Unsupported {
         RemoteTransport::Sse => Some("spec.transport sse"),
         RemoteTransport::StreamableHttp => None,
     };
-    Unsupported { fields: fields.iter().filter(|(_, set)| *set).map(|(field, _)| *field).collect(), transport }
+    Unsupported::of(&fields, transport)
 }
 
 /// The user's template for the proxy's pods, read; none where there is none.
