@@ -69,7 +69,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 45] = [
+const DIFFERENCES: [(&str, &str); 46] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -86,6 +86,7 @@ const DIFFERENCES: [(&str, &str); 45] = [
     ("- Role/*: metadata.*", LEAST_PRIVILEGE),
     ("- RoleBinding/*: *", LEAST_PRIVILEGE),
     ("+ Deployment/*: spec.template.spec.automountServiceAccountToken = false", LEAST_PRIVILEGE),
+    ("+ Deployment/oidc-cluster: spec.template.spec.automountServiceAccountToken = true", ACCOUNT),
     ("- *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
     ("+ *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
     ("- *[toolhive.stacklok.dev/content-checksum] = *", CHECKSUM),
@@ -126,6 +127,7 @@ const WORKLOAD: &str = "the operator makes StatefulSet and Services itself: the 
 const RUNNER_DID_NOT_RUN: &str = "upstream's runner was not run for this case; the operator needs none to make these";
 const LEAST_PRIVILEGE: &str = "a proxy creates no workload: a stdio server's may attach to its own pod, others may nothing \
      and get neither Role nor token";
+const ACCOUNT: &str = "the login reads the token of the ServiceAccount, which may say that it is not mounted";
 const CHECKSUM: &str = "ours is the SHA-256 of the document itself; upstream's covers labels and annotations too";
 const DIRECTORIES: &str =
     "a subPath mount never sees a rotated Secret; the files have the same paths in a directory mount";

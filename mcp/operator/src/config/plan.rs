@@ -57,8 +57,12 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     }
     let may_go = deleting && referrers.is_empty();
 
+    let said = previous.and_then(K::conditions).into_iter().flatten();
+    let said: Vec<_> = said.map(|it| (&*it.type_, &*it.status, &*it.reason)).collect();
     let events = conditions
         .news()
+        // One referrer less is news for the status; an event tells once that the deletion is blocked.
+        .filter(|new| new.type_ == condition::VALID || !said.contains(&(&*new.type_, &*new.status, &*new.reason)))
         .map(|new| match (new.type_.as_str(), new.status.as_str()) {
             (condition::VALID, "True") => PlannedEvent::new(EventType::Normal, &new.reason, &new.message),
             (condition::DELETION_BLOCKED, _) => {

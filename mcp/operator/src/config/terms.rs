@@ -45,7 +45,7 @@ impl Terms {
         }
         if let Some(url) = self.resource_url.as_deref().filter(|url| !is_resource(url)) {
             let message = format!(
-                "{url:?} is not the URL of a resource; write one of http or https without a fragment, such as https://mcp.example.com/mcp"
+                "{url:?} is not the URL of a resource; write one of http or https without a fragment or a user name, such as https://mcp.example.com/mcp"
             );
             problems.push(Problem::new(format!("{field}.resourceUrl"), message));
         }
@@ -57,11 +57,12 @@ impl Terms {
     }
 }
 
-/// Whether it identifies a protected resource (RFC 8707 §2): an absolute URL without a fragment.
+/// Whether it identifies a protected resource (RFC 8707 §2): an absolute URL without a fragment, nor a user.
 fn is_resource(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else { return false };
     let http = matches!(uri.scheme_str(), Some("http" | "https"));
-    http && uri.host().is_some_and(|host| !host.is_empty()) && !url.contains('#')
+    let named = uri.authority().is_some_and(|it| !it.host().is_empty() && !it.as_str().contains('@'));
+    http && named && !url.contains('#')
 }
 
 /// Whether it is a scope token (RFC 6749 §3.3).

@@ -44,3 +44,8 @@ pub(super) fn parse(digest: &str) -> Live {
     });
     each.collect()
 }
+
+/// Of the mark of a guard what tells its content; the rest tells what the reference says.
+pub(super) fn content(mark: &str) -> &str {
+    mark.split_once('/').map_or(mark, |(content, _)| content)
+}

@@ -27,10 +27,13 @@ pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
 use guard::{Guard, State, Usable};
-use live::{Live, annotation, has_ended, parse, template};
+use live::{Live, annotation, content, has_ended, parse, template};
 
 /// Reason: a pod that serves enforces an older content of a guard.
 pub const OUTDATED: &str = "PolicyOutdated";
+
+/// Reason: a pod that serves lacks a guard.
+const MISSING: &str = "GuardMissing";
 
 /// The guards that a spec asks for.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +75,16 @@ pub struct InForce {
     pub reason: &'static str,
 }
 
+// === impl Asked ===
+
+impl Asked {
+    /// Those of `configs` that are referred to; of `unbuilt`, fields and whether they are set, those that are.
+    pub fn of(configs: impl IntoIterator<Item = Option<GuardRef>>, unbuilt: &[(&'static str, bool)]) -> Self {
+        let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
+        Self { configs: configs.into_iter().flatten().collect(), unbuilt: unbuilt.collect() }
+    }
+}
+
 // === impl Guards ===
 
 impl Guards {
@@ -86,6 +99,11 @@ impl Guards {
     /// The fields that ask for a guard that this version cannot enforce.
     pub fn unbuilt(&self) -> &[&'static str] {
         &self.unbuilt
+    }
+
+    /// Whether all that is asked for can be put in place.
+    pub fn can_be_enforced(&self) -> bool {
+        self.unbuilt.is_empty() && self.usable().count() == self.guards.len()
     }
 
     /// What the conditions of the workload say of each.
@@ -141,24 +159,36 @@ impl Guards {
 
     /// What the live proxy enforces, compared with what is asked for.
     ///
-    /// Of `pods` those of the Deployment count: one that somebody else made with the labels of a proxy would not go with
-    /// the Deployment, so it must not make the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
-    pub fn standing(&self, deployment: Option<&Deployment>, pods: &[&Pod]) -> Standing {
-        let Some(deployment) = deployment else { return Standing::NoProxy };
-        // A rollout that somebody undid may leave pods that the template does not describe.
-        let name = deployment.metadata.name.as_deref().unwrap_or_default();
-        let own = pods.iter().filter(|pod| belongs_to(pod, name) && !has_ended(pod));
-        let living = own.filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        let template = template(deployment);
+    /// `own` are the pods of the Deployment: one that somebody else made with the labels of a proxy would not go with the
+    /// Deployment, so it must not make the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
+    ///
+    /// Pods of an older content are a rollout under way: whether the proxy is outdated is for its template to say. Where
+    /// the Deployment is gone its pods count until they have ended: a proxy made anew must not serve beside open ones.
+    pub fn standing(&self, deployment: Option<&Deployment>, own: &[&Pod]) -> Standing {
+        let template = deployment.and_then(template);
         let told = template.is_none();
-        let template = template.map_or_else(|| self.before_the_digest(Some(deployment), true), parse);
-        let lives = living.map(|pod| self.of_pod(pod, Some(deployment), told)).chain([template]);
-        lives.map(|live| self.compare(&live)).max().unwrap_or(Standing::Current)
+        let counts = |pod: &Pod| deployment.is_none() || pod.metadata.deletion_timestamp.is_none();
+        let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, told)) == Standing::Missing;
+        // A rollout that somebody undid may leave pods that the template does not describe.
+        if own.iter().any(|pod| !has_ended(pod) && counts(pod) && lacks(pod)) {
+            return Standing::Missing;
+        }
+        match (deployment, template) {
+            (None, _) => Standing::NoProxy,
+            (Some(_), Some(template)) => self.compare(&parse(template)),
+            (Some(_), None) => self.compare(&self.before_the_digest(deployment, true)),
+        }
     }
 
     /// What the pods that serve enforce; none where nothing is asked for. `foreign` are pods that serve and that somebody
-    /// else made: whatever they say of themselves, they enforce nothing.
-    pub fn in_force(&self, deployment: Option<&Deployment>, serving: &[&Pod], foreign: usize) -> Option<InForce> {
+    /// else made: whatever they say of themselves, they enforce nothing. `ending` are pods that serve until they are gone.
+    pub fn in_force(
+        &self,
+        deployment: Option<&Deployment>,
+        serving: &[&Pod],
+        ending: &[&Pod],
+        foreign: usize,
+    ) -> Option<InForce> {
         if self.guards.is_empty() {
             return None;
         }
@@ -170,14 +200,18 @@ impl Guards {
                 Standing::Missing => without += 1,
             }
         }
+        let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, false)) == Standing::Missing;
+        let ending = ending.iter().filter(|pod| !has_ended(pod) && lacks(pod)).count();
         let unusable = self.guards.iter().find_map(|guard| match &guard.state {
             State::Unusable(message) => Some(message),
             State::Usable(_) => None,
         });
-        let (asked, reason, message) = if of == 0 {
+        let (asked, reason, message) = if without > 0 {
+            (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard"))
+        } else if ending > 0 {
+            (false, MISSING, format!("{ending} pods that are ending lack a guard"))
+        } else if of == 0 {
             (false, "NoPodServes", "no proxy pod serves".to_owned())
-        } else if without > 0 {
-            (false, "GuardMissing", format!("{without} of {of} pods behind the proxy's Service lack a guard"))
         } else if let Some(unusable) = unusable {
             (false, "GuardNotUsable", format!("proxy pods enforce what was asked for before: {unusable}"))
         } else if older > 0 {
@@ -199,7 +233,7 @@ impl Guards {
         let id = guard.asked.id();
         let live = serving.iter().map(|pod| {
             let mark = self.of_pod(pod, deployment, false).remove(&id).flatten()?;
-            Some(mark.split('/').next().unwrap_or_default().to_owned())
+            Some(content(&mark).to_owned())
         });
         live.into_iter().find(|hash| *hash != asked).unwrap_or(asked)
     }
@@ -225,6 +259,8 @@ impl Guards {
             (State::Usable(usable), Some(mark)) if mark.as_deref() != Some(&*asked.mark(&usable.hash)) => {
                 Standing::Outdated
             }
+            // Its content is not known; what the reference says is.
+            (State::Unusable(_), Some(Some(mark))) if *mark != asked.mark(content(mark)) => Standing::Outdated,
             (State::Usable(_) | State::Unusable(_), Some(_)) => Standing::Current,
         });
         each.max().unwrap_or(Standing::Current)

@@ -26,6 +26,14 @@ pub struct Unsupported {
     pub transport: Option<&'static str>,
 }
 
+impl Unsupported {
+    /// Of `fields`, and whether they are set, those that are.
+    pub fn of(fields: &[(&'static str, bool)], transport: Option<&'static str>) -> Self {
+        let fields = fields.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
+        Self { fields: fields.collect(), transport }
+    }
+}
+
 /// `spec.podTemplateSpec`, which is merged into the pods whose own container is called `container`.
 pub fn pod_template(template: Option<&Value>, container: &str, findings: &mut Findings<'_>) {
     let Some(template) = template else { return };

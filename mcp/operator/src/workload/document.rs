@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcp_api::names::annotation;
+use mcp_api::names::{annotation, label};
 use mcp_runconfig::{HeaderForward, RunConfig, chain};
 
 use super::{
@@ -21,6 +21,21 @@ pub struct Document {
     pub checksum: String,
 }
 
+/// The labels of the workload `name`, as its RunConfig tells them and the pods of an MCP server carry them.
+pub fn workload_labels(name: &str, transport: &str, port: i32) -> BTreeMap<String, String> {
+    [
+        (label::TOOLHIVE, "true".to_owned()),
+        (label::TOOLHIVE_NAME, name.to_owned()),
+        ("toolhive-basename", name.to_owned()),
+        ("toolhive-transport", transport.to_owned()),
+        ("toolhive-port", port.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}
+
+// === impl Document ===
+
 impl Document {
     /// Renders `run_config` with the chain that every proxy has and what the guards of the workload at `url` add.
     pub fn of(mut run_config: RunConfig, guards: &Guards, url: &str) -> Self {
@@ -34,10 +49,16 @@ impl Document {
         Self { text, checksum }
     }
 
-    /// The ConfigMap that holds it.
-    pub fn config_map(&self, owner: &Owner<'_>, labels: BTreeMap<String, String>) -> Child {
+    /// The ConfigMap that holds it. The workload's name is the value of the label `of`.
+    pub fn config_map(&self, owner: &Owner<'_>, of: &str) -> Child {
         let name = names::run_config(owner.name);
-        let mut metadata = owner.metadata(&name, labels);
+        let labels = [
+            (label::COMPONENT, label::COMPONENT_RUN_CONFIG),
+            (of, owner.name),
+            (label::MANAGED_BY, label::MANAGED_BY_OPERATOR),
+        ];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut metadata = owner.metadata(&name, labels.into());
         metadata.annotations = Some([(annotation::CONTENT_CHECKSUM.to_owned(), self.checksum.clone())].into());
         let data = Some([(names::RUN_CONFIG_KEY.to_owned(), self.text.clone())].into());
         Child::new(ChildKind::ConfigMap, &name, &ConfigMap { metadata, data, ..ConfigMap::default() })

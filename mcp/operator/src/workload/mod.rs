@@ -33,7 +33,7 @@ use crate::{
 };
 
 pub use child::{Child, ChildKind, ChildRef};
-pub use document::Document;
+pub use document::{Document, workload_labels};
 pub use owner::{Owner, merged, some};
 pub use plan::{Inputs, Plan, deleted, plan_workload};
 pub use status::{Phase, Previous, Report};

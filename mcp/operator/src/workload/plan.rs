@@ -24,6 +24,9 @@ const GUARDS_ENFORCED: &str = "GuardsEnforced";
 /// Condition: the operator can read the Secrets and ConfigMaps that are referred to. Present only while it cannot.
 const REFERENCES_READABLE: &str = "ReferencesReadable";
 
+/// What a message about a block ends with where it takes nothing down.
+const LEFT: &str = "; what runs already is left as it is";
+
 /// Everything [`plan_workload`] looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a, W> {
@@ -80,14 +83,14 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
 
     let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.data, inputs.settings);
-    let (own, foreign): (Vec<&Pod>, Vec<&Pod>) =
-        inputs.pods.iter().partition(|pod| belongs_to(pod, metadata.name.as_deref().unwrap_or_default()));
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
     let (serving, foreign) = (status::serving(&own), status::serving(&foreign).len());
-    let in_force = guards.in_force(inputs.deployment, &serving, foreign);
+    let in_force = guards.in_force(inputs.deployment, &serving, &status::ending(&own), foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.data, &mut findings);
 
-    let standing = guards.standing(inputs.deployment, inputs.pods);
+    let standing = guards.standing(inputs.deployment, &own);
     let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
         (None, Some(message)) => {
             (Vec::new(), Vec::new(), State { phase: Phase::Pending, message: message.to_owned(), ready: 0 })
@@ -101,10 +104,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (children, absent, state(inputs, &own))
         }
         (Some(Block { message, .. }), None) => {
-            let keep = standing == Standing::Current;
-            let absent = if keep { Vec::new() } else { all_that_runs(workload) };
-            let left = "what runs already is left as it is";
-            let message = if keep { format!("{message}; {left}") } else { message.clone() };
+            let absent = must_not_go_on(inputs, &guards, standing);
+            let left = if standing != Standing::NoProxy && absent.is_empty() { LEFT } else { "" };
+            let message = format!("{message}{left}");
             (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
@@ -231,6 +233,22 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
         missing_backend: backend.map(|backend| backend.kind.as_str()),
         previous: inputs.deployment.map(|_| inputs.workload.previous()),
     })
+}
+
+/// What of a workload that cannot be rendered must not go on.
+fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> Vec<ChildRef> {
+    match standing {
+        Standing::Missing => all_that_runs(inputs.workload),
+        // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
+        _ if inputs.unreadable.is_some() => Vec::new(),
+        Standing::NoProxy if !guards.can_be_enforced() => all_that_runs(inputs.workload),
+        // The content that the proxy enforces is not the one that is asked for. What runs behind it does no wrong.
+        Standing::Outdated => {
+            let all = inputs.workload.all_children();
+            all.into_iter().filter(|child| child.kind == ChildKind::Deployment).collect()
+        }
+        Standing::NoProxy | Standing::Current => Vec::new(),
+    }
 }
 
 /// All but the ServiceAccounts, which run nothing and may carry others' annotations (a cloud identity), and what closes the

@@ -187,7 +187,12 @@ impl Proxy<'_> {
             containers: vec![container],
             volumes: Some(volumes),
             service_account_name: Some(self.account.clone()),
-            automount_service_account_token: if self.needs_api || guards.need_account() { None } else { Some(false) },
+            automount_service_account_token: match (guards.need_account(), self.needs_api) {
+                // Said here it counts, whatever the ServiceAccount says.
+                (true, _) => Some(true),
+                (false, true) => None,
+                (false, false) => Some(false),
+            },
             image_pull_secrets: self.pull_secrets.clone(),
             security_context: Some(pod_security()),
             termination_grace_period_seconds: Some(30),

@@ -110,6 +110,13 @@ pub(super) fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
     living(pods).filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
 }
 
+/// The pods that serve until they are gone: those of their calls that are open go on, and where no other pod serves, new
+/// ones come.
+pub(super) fn ending<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
+    let ending = pods.iter().copied().filter(|pod| pod.metadata.deletion_timestamp.is_some());
+    ending.filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
+}
+
 /// How many pods serve.
 pub(super) fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)

@@ -1,6 +1,6 @@
 //! A server never runs without the guard that its author asked for.
 
-use mcp_operator::workload::ChildKind;
+use mcp_operator::workload::{ChildKind, ChildRef};
 use portcullis::controller::EventType;
 use serde_json::{Value, json};
 
@@ -158,7 +158,11 @@ fn a_stricter_config_beside_a_broken_spec_leaves_no_laxer_proxy() {
     world.server.spec.image = String::new();
     assert_left_alone(&world, "the guard is the one asked for");
     world.webhook_config = Some(config("gates", json!({"validating": [{"name": "policy", "url": "https://new/"}]})));
-    assert_nothing_runs(&world, "the new webhook cannot be put in place");
+    let plan = world.plan();
+    assert!(plan.children.is_empty(), "the new webhook cannot be put in place");
+    assert_eq!(plan.absent, [ChildRef::new(ChildKind::Deployment, "fetch")], "what runs behind it does no wrong");
+    world.applied(&plan);
+    assert_eq!(world.plan().absent, [], "nor does it later");
 }
 
 #[test]

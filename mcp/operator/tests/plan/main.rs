@@ -18,6 +18,8 @@ mod network;
 mod oidc_config;
 mod pod_template;
 mod policy;
+mod proxy_template;
+mod quantity;
 mod remote_proxy;
 mod restart;
 mod rollout;

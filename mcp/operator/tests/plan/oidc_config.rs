@@ -56,6 +56,11 @@ fn a_valid_config_says_so_and_lists_who_refers_to_it() {
     let blocked = plan(&config, &[("MCPServer", "a")]);
     assert!(!blocked.may_go && says(&blocked, "DeletionBlocked").is_some());
     assert_eq!(blocked.events.iter().map(|event| &*event.reason).collect::<Vec<_>>(), ["DeletionBlocked"]);
+    // Of a hundred workloads that move to another configuration ninety-nine are no event.
+    config.status = Some(blocked.status);
+    let still = plan(&config, &[("MCPServer", "b")]);
+    assert!(says(&still, "DeletionBlocked").unwrap().2.ends_with("MCPServers: b"));
+    assert!(still.events.is_empty(), "{:?}", still.events);
     assert!(plan(&config, &[]).may_go);
 }
 
@@ -75,6 +80,12 @@ fn every_rule_that_it_breaks_is_said_with_its_field() {
             "OIDC issuer URL \"\" is malformed: missing scheme or host",
         ),
         (inline(json!({"issuer": "https://"})), "spec.inline.issuer", "is malformed: missing scheme or host"),
+        (
+            inline(json!({"issuer": "https://user@idp", "jwksUrl": "https://idp/k"})),
+            "spec.inline.issuer",
+            "OIDC issuer URL has a user name in it; remove it",
+        ),
+        (inline(json!({"jwksUrl": "https://u:p@idp/k"})), "spec.inline.jwksUrl", "has a user name in it"),
         (
             inline(json!({"issuer": "http://idp"})),
             "spec.inline.issuer",
@@ -110,9 +121,26 @@ fn every_rule_that_it_breaks_is_said_with_its_field() {
         (inline(json!({"caBundleRef": {}})), "spec.inline.caBundleRef.configMapRef.name", "is empty"),
         (inline(json!({"jwksAuthTokenPath": "token"})), "spec.inline.jwksAuthTokenPath", "is not an absolute path"),
         (
+            inline(json!({"jwksUrl": "https://evil/k", "jwksAuthTokenPath": format!("{ACCOUNT}/token")})),
+            "spec.inline.jwksAuthTokenPath",
+            "would show a provider the token by which the proxy's pod calls the Kubernetes API",
+        ),
+        (
+            inline(
+                json!({"jwksAuthTokenPath": "/run//secrets/kubernetes.io/serviceaccount/../serviceaccount/..data/token"}),
+            ),
+            "spec.inline.jwksAuthTokenPath",
+            "use type kubernetesServiceAccount",
+        ),
+        (
             cluster(&json!({"issuer": "http://api"})),
             "spec.kubernetesServiceAccount.issuer",
             "uses HTTP scheme, which is insecure; use HTTPS",
+        ),
+        (
+            cluster(&json!({"jwksUrl": "https://user@kubernetes.default.svc/k"})),
+            "spec.kubernetesServiceAccount.jwksUrl",
+            "has a user name in it",
         ),
         (
             cluster(&json!({"jwksUrl": "keys"})),
@@ -155,7 +183,6 @@ fn addresses_that_a_proxy_may_not_call_are_refused_where_the_text_says_so() {
         (inline(json!({"issuer": "https://169.254.169.254"})), "spec.inline.issuer"),
         (inline(json!({"issuer": "https://localhost:8443"})), "spec.inline.issuer"),
         (inline(json!({"issuer": "https://kubernetes.default.svc"})), "spec.inline.issuer"),
-        (inline(json!({"issuer": "https://user@idp"})), "spec.inline.issuer"),
         (inline(json!({"jwksUrl": "https://10.1.2.3/k"})), "spec.inline.jwksUrl"),
         (inline(json!({"jwksUrl": "https://127.0.0.1/k", "jwksAllowPrivateIP": true})), "spec.inline.jwksUrl"),
         (inline(json!({"introspectionUrl": "https://idp.auth.svc.cluster.local"})), "spec.inline.introspectionUrl"),
@@ -198,7 +225,16 @@ fn what_does_less_or_more_than_it_seems_is_warned_of() {
     let cases = [
         (cluster(&json!({"namespace": "n"})), "spec.kubernetesServiceAccount.namespace: is not checked"),
         (cluster(&json!({"serviceAccount": "s"})), "spec.kubernetesServiceAccount.serviceAccount: is not checked"),
+        (
+            cluster(&json!({"jwksUrl": "https://evil/k"})),
+            "spec.kubernetesServiceAccount.jwksUrl: \"https://evil/k\" is shown the token",
+        ),
+        (
+            cluster(&json!({"issuer": "https://oidc.eks/x"})),
+            "spec.kubernetesServiceAccount.issuer: \"https://oidc.eks/x\"",
+        ),
         (inline(json!({"insecureAllowHTTP": true})), "spec.inline.insecureAllowHTTP: whoever"),
+        (inline(json!({"jwksAuthTokenPath": "/token"})), "spec.inline.jwksAuthTokenPath: whoever answers"),
         (inline(json!({"clientSecretRef": {"name": "s", "key": "k"}})), "spec.inline.clientSecretRef: has no effect"),
         (
             inline(json!({"protectedResourceAllowPrivateIP": true})),
@@ -209,7 +245,11 @@ fn what_does_less_or_more_than_it_seems_is_warned_of() {
         let warnings = warnings(spec);
         assert!(warnings.len() == 1 && warnings[0].starts_with(words), "{warnings:?}");
     }
-    assert!(warnings(inline(json!({}))).is_empty() && warnings(cluster(&json!({}))).is_empty());
+    let own = json!({"issuer": "https://oidc.eks/x", "jwksUrl": "https://kubernetes.default.svc/openid/v1/jwks"});
+    let other = json!({"issuer": "https://oidc.eks/x", "useClusterAuth": false});
+    for fine in [inline(json!({})), cluster(&json!({})), cluster(&own), cluster(&other)] {
+        assert_eq!(warnings(fine), Vec::<String>::new());
+    }
 }
 
 // toolhive-auth §2.1
@@ -245,11 +285,6 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
                 "ResourceURL": "https://mcp.example.com/"}),
         ),
         (
-            inline(json!({"jwksAuthTokenPath": format!("{ACCOUNT}/token")})),
-            json!({}),
-            json!({"Issuer": "https://idp.example.com", "AuthTokenFile": format!("{ACCOUNT}/token")}),
-        ),
-        (
             inline(json!({"issuer": "http://idp", "insecureAllowHTTP": true,
                 "caBundleRef": {"configMapRef": {"name": "idp-ca", "key": ""}}})),
             json!({"resourceUrl": "", "scopes": []}),
@@ -268,7 +303,7 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
         let plan = world.plan();
         let automount = pod_of(&plan).get("automountServiceAccountToken");
         let uses_account = expected["AuthTokenFile"].as_str().unwrap().starts_with(ACCOUNT);
-        assert_eq!(automount, if uses_account { None } else { Some(&json!(false)) }, "{spec}");
+        assert_eq!(automount, Some(&json!(uses_account)), "{spec}");
         assert!(child(&plan, ChildKind::Role, "fetch-proxy-runner").is_none(), "the token opens nothing");
     }
 }
@@ -433,6 +468,18 @@ fn a_changed_audience_alone_is_another_policy_until_every_pod_enforces_it() {
         world.pods.extend(old);
         assert!(condition(&world.plan(), "GuardsEnforced", "False").is_some(), "an old pod serves as well");
     }
+    // What the configuration says cannot be told while it is not usable. Whose tokens the reference wants can.
+    let breaks: [fn(&mut World); 2] = [
+        |world| world.oidc_config = None,
+        |world| world.oidc_config = Some(oidc_config("idp", json!({"type": "inline"}))),
+    ];
+    for make_broken in breaks {
+        let mut world = world.clone();
+        make_broken(&mut world);
+        assert_eq!(world.plan().absent, [], "the reference is as it was");
+        changes[0](&mut world);
+        assert!(is_absent(&world.plan(), ChildKind::Deployment, "fetch"), "it takes tokens for another audience");
+    }
 }
 
 #[test]
@@ -442,6 +489,7 @@ fn a_reference_that_says_nothing_of_use_is_refused_with_its_field() {
         (json!({"resourceUrl": "mcp.example.com"}), "spec.oidcConfigRef.resourceUrl"),
         (json!({"resourceUrl": "ftp://mcp.example.com"}), "spec.oidcConfigRef.resourceUrl"),
         (json!({"resourceUrl": "https://mcp.example.com/#here"}), "spec.oidcConfigRef.resourceUrl"),
+        (json!({"resourceUrl": "https://user@mcp.example.com/"}), "spec.oidcConfigRef.resourceUrl"),
         (json!({"scopes": ["a", "b c"]}), "spec.oidcConfigRef.scopes[1]"),
         (json!({"scopes": [""]}), "spec.oidcConfigRef.scopes[0]"),
         (json!({"scopes": ["a\"b"]}), "spec.oidcConfigRef.scopes[0]"),

@@ -5,7 +5,7 @@ use mcp_operator::{config::ConfigKind as _, workload::ChildKind};
 use portcullis::controller::EventType;
 use serde_json::{Value, json};
 
-use crate::world::{Plan, World, child, condition, config, deployment, guards, is_absent, tool_config};
+use crate::world::{Plan, World, child, condition, config, deployment, guards, is_absent, pod, tool_config};
 
 const GUARDS: &str = "toolhive.stacklok.dev/guards";
 const WEBHOOK_CONFIG: &str = "toolhive.stacklok.dev/webhook-config";
@@ -264,6 +264,90 @@ fn where_a_guard_is_added_pods_that_outlive_their_deployment_are_waited_for() {
     let plan = world.plan();
     assert!(child(&plan, ChildKind::Deployment, "fetch").is_none());
     assert!(plan.events.iter().all(|event| event.reason != "ProxyRemoved"), "it was said when it was removed");
+}
+
+/// Nor does it matter who deleted the Deployment, or whether it is that of a workload of this name that was there before.
+#[test]
+fn no_proxy_is_made_beside_open_pods_whose_deployment_is_gone() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+    world.applied(&world.plan());
+    let open = world.pod_of_now("Running", true, None);
+    let made = |world: &World| child(&world.plan(), ChildKind::Deployment, "fetch").is_some();
+    let ends = |mut pod: Pod| {
+        pod.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+        pod
+    };
+    let mut ended = pod("Failed", false, None);
+    ended.metadata.annotations.clone_from(&open.metadata.annotations);
+    let mut strangers = open.clone();
+    strangers.metadata.owner_references = None;
+    let guarded = serving().pods.remove(0);
+    let cases = [
+        ("it serves", open.clone(), false),
+        ("it is ending", ends(open), false),
+        ("it has ended", ended, true),
+        ("it has the guard", ends(guarded), true),
+        ("it is not of the Deployment", strangers, true),
+    ];
+    for (what, pod, is_made) in cases {
+        let mut gated = World::gated();
+        gated.pods = vec![pod.clone()];
+        assert_eq!(made(&gated), is_made, "{what}");
+        let plan = gated.plan();
+        assert!(child(&plan, ChildKind::StatefulSet, "fetch").is_some(), "{what}: the MCP server is made");
+        gated.pods.clear();
+        assert!(made(&gated), "{what}: once it is gone");
+        // Where nothing is asked for, nothing is lacking.
+        let mut free = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+        free.pods = vec![pod];
+        assert!(made(&free), "{what}");
+    }
+}
+
+#[test]
+fn open_pods_that_are_ending_are_told_of_until_they_are_gone() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+    world.applied(&world.plan());
+    world.pods = vec![world.pod_of_now("Running", true, None)];
+    world.server.spec = World::gated().server.spec;
+    world.webhook_config = World::gated().webhook_config;
+    world.applied(&world.plan());
+    world.pods[0].metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    let (status, reason, message) = enforced(&world.plan());
+    assert_eq!((&*status, &*reason), ("False", "GuardMissing"), "{message}");
+    assert_eq!(message, "1 pods that are ending lack a guard");
+    // Those that do not serve any more, and those that have it, are no news.
+    let mut closed = world.clone();
+    closed.pods[0].status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = false;
+    assert_eq!(enforced(&closed.plan()).1, "NoPodServes");
+    world.pods.clear();
+    world.applied(&world.plan());
+    world.pods = vec![world.pod_of_now("Running", true, None)];
+    assert_eq!(enforced(&world.plan()).1, "Enforced");
+}
+
+/// Its old pods serve until new ones are ready: they are no reason to take it down.
+#[test]
+fn a_block_during_a_rollout_takes_nothing_down() {
+    let breaks: [fn(&mut World); 3] = [
+        |world| world.unreadable = Some("cannot read Secret team/s: the server is busy".to_owned()),
+        |world| world.server.spec.image = String::new(),
+        |world| world.webhook_config = None,
+    ];
+    for make_broken in breaks {
+        let mut world = serving();
+        edit(&mut world, "https://new/");
+        world.applied(&world.plan());
+        make_broken(&mut world);
+        let plan = world.plan();
+        assert!(plan.children.is_empty() && plan.absent.is_empty(), "{:?}", plan.absent);
+        assert!(plan.status.message.unwrap().ends_with("what runs already is left as it is"));
+    }
+    // What cannot be read says nothing of a content that has changed before it could be put in place.
+    let mut world = serving();
+    edit(&mut world, "https://new/");
+    breaks[0](&mut world);
+    assert_eq!(world.plan().absent, []);
 }
 
 /// Such a pod gets calls of the proxy's Service like any other; it does not go with the Deployment.

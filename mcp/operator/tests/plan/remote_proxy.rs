@@ -285,7 +285,16 @@ fn a_header_whose_secret_is_missing_gets_no_proxy_and_leaves_what_runs() {
         assert!(reason == "HeaderSecretNotFound" && message.contains("Secret keys/api"), "{reason}: {message}");
         assert_eq!(plan.status.phase.unwrap().as_str(), "Failed");
         assert!(plan.children.is_empty());
-        assert_eq!(plan.absent.is_empty(), runs);
+        assert_eq!(plan.absent, [], "{runs}");
+        // The proxy would send it to the server, which would refuse every call.
+        world.secret("");
+        let plan = world.plan();
+        let (reason, message) = plan.condition("ConfigurationValid", "False").unwrap();
+        assert!(
+            reason == "HeaderSecretNotUsable" && message.contains("Secret keys/api is empty"),
+            "{reason}: {message}"
+        );
+        assert!(plan.children.is_empty() && plan.absent.is_empty());
         world.secret("there");
         assert!(world.plan().condition("ConfigurationValid", "True").is_some());
     }

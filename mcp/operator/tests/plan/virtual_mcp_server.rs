@@ -191,6 +191,11 @@ fn everything_it_refers_to_is_a_reference_and_what_is_missing_is_warned_of() {
         said[0].starts_with("spec.incomingAuth.oidcConfigRef: MCPOIDCConfig \"idp\" does not exist yet"),
         "{said:?}"
     );
+    // A server that is not valid refers to it all the same: its author may correct either.
+    let reference = json!({"name": "idp", "audience": "all"});
+    let open = virtual_server(json!({"incomingAuth": {"type": "anonymous", "oidcConfigRef": reference}}));
+    assert!(open.references().iter().any(|reference| reference.token() == "MCPOIDCConfig/idp"));
+    assert!(open.guards().configs.is_empty());
 }
 
 #[test]

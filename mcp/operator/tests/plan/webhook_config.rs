@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec};
-use mcp_operator::config::ConfigKind as _;
+use mcp_operator::{config::ConfigKind as _, reference::warnings, subject::Subject as _};
 use serde_json::json;
 
 use crate::config_plan::{now, plan, says};
@@ -47,6 +47,16 @@ fn a_server_carries_the_hash_of_the_config_it_enforces() {
     let config = world.webhook_config.clone().unwrap();
     assert_eq!(world.plan().status.webhook_config_hash, Some(config_hash(&config.spec)));
     assert_eq!(plan(&config, &[]).status.config_hash, world.plan().status.webhook_config_hash);
+}
+
+#[test]
+fn a_secret_that_does_not_exist_is_warned_of_with_what_that_means() {
+    let key = json!({"name": "absent", "key": "k"});
+    let config = config("gates", json!({"mutating": [{"name": "p", "url": "https://p/", "hmacSecretRef": key}]}));
+    let warned = warnings(&config.references(), &|_: &str, _: &str| Some(false));
+    let wanted = "spec.mutating[0].hmacSecretRef: Secret \"absent\" does not exist yet; without it the workloads that refer to \
+                  this get no proxy";
+    assert_eq!(warned, [wanted]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use mcp_api::{
     v1beta1::{MCPServerSpec, Transport},
 };
 
-use super::{document::workload_labels, environment, names};
+use super::{environment, names};
 use crate::{
     problem::Problem,
     reference::Data,
@@ -28,6 +28,7 @@ use crate::{
         Child, ChildKind, Owner, names as shared, network,
         pod_template::{self, Template},
         proxy::{container_security, pod_security},
+        workload_labels,
     },
 };
 
@@ -204,7 +205,7 @@ fn volumes(spec: &MCPServerSpec) -> impl Iterator<Item = (Volume, VolumeMount)> 
 }
 
 fn labels(owner: &Owner<'_>, spec: &MCPServerSpec) -> BTreeMap<String, String> {
-    let mut labels = workload_labels(owner.name, spec);
+    let mut labels = workload_labels(owner.name, spec.transport.as_str(), spec.proxy_port);
     labels.insert(label::APP.to_owned(), owner.name.to_owned());
     labels
 }

@@ -1,39 +1,10 @@
 //! The RunConfig of an MCPServer.
 
-use std::collections::BTreeMap;
-
-use mcp_api::{
-    names::label,
-    v1beta1::{self, MCPServerSpec},
-};
+use mcp_api::v1beta1::{self, MCPServerSpec};
 use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
 
 use super::{environment, rules};
-use crate::settings::Settings;
-
-/// The labels of the MCP server, as the RunConfig tells them and the StatefulSet carries them.
-pub(super) fn workload_labels(name: &str, spec: &MCPServerSpec) -> BTreeMap<String, String> {
-    [
-        (label::TOOLHIVE, "true".to_owned()),
-        (label::TOOLHIVE_NAME, name.to_owned()),
-        ("toolhive-basename", name.to_owned()),
-        ("toolhive-transport", spec.transport.as_str().to_owned()),
-        ("toolhive-port", spec.proxy_port.to_string()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
-}
-
-/// The labels of the ConfigMap.
-pub(super) fn config_map_labels(name: &str) -> BTreeMap<String, String> {
-    [
-        (label::COMPONENT, label::COMPONENT_RUN_CONFIG),
-        (label::MCP_SERVER, name),
-        (label::MANAGED_BY, label::MANAGED_BY_OPERATOR),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
-}
+use crate::{settings::Settings, workload::workload_labels};
 
 /// What the proxy speaks to its clients.
 pub(super) fn proxy_mode(spec: &MCPServerSpec) -> ProxyMode {
@@ -69,7 +40,7 @@ pub(super) fn run_config(name: &str, spec: &MCPServerSpec, settings: &Settings) 
         permission_profile: Some(profile(&volumes)),
         env_vars: environment::plain(spec),
         volumes: volumes.into_iter().map(|(path, read_only)| path + if read_only { ":ro" } else { "" }).collect(),
-        container_labels: workload_labels(name, spec),
+        container_labels: workload_labels(name, spec.transport.as_str(), spec.proxy_port),
         trust_proxy_headers: spec.trust_proxy_headers,
         max_request_body_size: spec
             .max_request_body_size

@@ -12,8 +12,7 @@ pub(super) fn unsupported(spec: &MCPServerSpec) -> Unsupported {
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ];
-    let fields = fields.iter().filter(|(_, set)| *set).map(|(field, _)| *field).collect();
-    Unsupported { fields, transport: transport_not_built(spec) }
+    Unsupported::of(&fields, transport_not_built(spec))
 }
 
 /// What this version's runner cannot speak yet, if the spec asks for it.

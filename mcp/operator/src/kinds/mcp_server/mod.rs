@@ -108,10 +108,7 @@ impl Workload for MCPServer {
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
             ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
-        Asked {
-            configs: configs.into_iter().flatten().collect(),
-            unbuilt: unbuilt.iter().filter(|(_, asked)| *asked).map(|(field, _)| *field).collect(),
-        }
+        Asked::of(configs, &unbuilt)
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -157,7 +154,7 @@ impl Workload for MCPServer {
         if proxy.needs_api {
             children.extend(access::attach_permission(&owner, &proxy.account, format!("{}-0", owner.name)));
         }
-        children.push(document.config_map(&owner, document::config_map_labels(owner.name)));
+        children.push(document.config_map(&owner, label::MCP_SERVER));
         children.extend(backend.services());
         children.push(proxy.service(&names::proxy_service(owner.name)));
         // Before what it closes exists.

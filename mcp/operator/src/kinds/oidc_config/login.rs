@@ -8,10 +8,9 @@ use mcp_runconfig::OidcConfig;
 use crate::{
     config::Guarded,
     reference::{Content, MountedFile, Source},
+    workload::proxy_template::ACCOUNT,
 };
 
-/// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
-const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";
 /// Where CA bundles are mounted.
@@ -76,13 +75,7 @@ pub(super) fn uses_account(cluster: &KubernetesServiceAccountConfig) -> bool {
 
 /// Whether the proxy reads files of its pod's ServiceAccount.
 pub(super) fn needs_account(spec: &MCPOIDCConfigSpec) -> bool {
-    match spec.kind {
-        OidcConfigType::KubernetesServiceAccount => uses_account(&cluster(spec)),
-        OidcConfigType::Inline => {
-            let path = spec.inline.as_ref().and_then(|inline| inline.jwks_auth_token_path.as_deref());
-            path.is_some_and(|path| path.strip_prefix(ACCOUNT).is_some_and(|rest| rest.starts_with('/')))
-        }
-    }
+    spec.kind == OidcConfigType::KubernetesServiceAccount && uses_account(&cluster(spec))
 }
 
 /// The client secret that it names.

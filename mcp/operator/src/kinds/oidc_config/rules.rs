@@ -5,7 +5,7 @@ use mcp_api::v1beta1::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDC
 use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
 
 use super::login;
-use crate::{problem::Problem, settings::Settings};
+use crate::{problem::Problem, settings::Settings, workload::proxy_template::is_of_account};
 
 /// Longest name of a ConfigMap with a CA bundle: it is part of the name of a volume.
 const MAX_BUNDLE_NAME: usize = 48;
@@ -58,9 +58,14 @@ pub(super) fn endpoint_problems(spec: &MCPOIDCConfigSpec, settings: &Settings) -
         (OidcConfigType::Inline, None) => return Vec::new(),
     };
     let policy = EndpointPolicy::new(allow_private, settings.allowed_endpoints.clone());
+    let judged = called(addresses).filter(|address| !(own && is_api(address.url)));
+    judged.filter_map(|address| address.endpoint_problem(&policy)).collect()
+}
+
+/// Those that the proxy calls: an issuer with keys elsewhere is a name that is compared.
+fn called(addresses: Vec<Address<'_>>) -> impl Iterator<Item = Address<'_>> {
     let has_keys = addresses.iter().any(|address| address.what == KEYS);
-    let called = addresses.iter().filter(|address| !(address.what == ISSUER && has_keys || own && is_api(address.url)));
-    called.filter_map(|address| address.endpoint_problem(&policy)).collect()
+    addresses.into_iter().filter(move |address| !(address.what == ISSUER && has_keys))
 }
 
 /// What is valid and does less than its author may think, or lets in more.
@@ -70,6 +75,13 @@ pub(super) fn warnings(spec: &MCPOIDCConfigSpec) -> Vec<String> {
     match (spec.kind, &spec.inline) {
         (OidcConfigType::KubernetesServiceAccount, _) => {
             let cluster = login::cluster(spec);
+            if login::uses_account(&cluster) {
+                for Address { field, url, .. } in called(of_cluster(&cluster)).filter(|address| !is_api(address.url)) {
+                    let message =
+                        format!("{url:?} is shown the token by which the proxy's pod calls the Kubernetes API");
+                    warn(field, &format!("{message}; set useClusterAuth: false where it is another server"));
+                }
+            }
             for (name, value) in [("namespace", &cluster.namespace), ("serviceAccount", &cluster.service_account)] {
                 if value.as_deref().is_some_and(|value| !value.is_empty()) {
                     let message = "is not checked: every ServiceAccount with a token for the audience may call";
@@ -83,6 +95,9 @@ pub(super) fn warnings(spec: &MCPOIDCConfigSpec) -> Vec<String> {
             }
             if inline.client_secret_ref.is_some() && inline.client_id.as_deref().is_none_or(str::is_empty) {
                 warn("spec.inline.clientSecretRef", "has no effect without clientId");
+            }
+            if written(inline.jwks_auth_token_path.as_ref()).is_some() {
+                warn("spec.inline.jwksAuthTokenPath", "whoever answers at the URLs of this provider gets the token");
             }
             if inline.protected_resource_allow_private_ip {
                 warn("spec.inline.protectedResourceAllowPrivateIP", "has no effect in this version");
@@ -148,9 +163,17 @@ fn provider_problems(inline: &InlineOidcConfig, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(field, message));
         }
     }
-    if let Some(path) = written(inline.jwks_auth_token_path.as_ref()).filter(|path| !path.starts_with('/')) {
-        let message = format!("{path:?} is not an absolute path; name a file in the proxy's container");
-        problems.push(Problem::new("spec.inline.jwksAuthTokenPath", message));
+    if let Some(path) = written(inline.jwks_auth_token_path.as_ref()) {
+        let field = "spec.inline.jwksAuthTokenPath";
+        if !path.starts_with('/') {
+            let message = format!("{path:?} is not an absolute path; name a file in the proxy's container");
+            problems.push(Problem::new(field, message));
+        } else if is_of_account(path) {
+            // No URL of a provider may name the Kubernetes API.
+            let message = "would show a provider the token by which the proxy's pod calls the Kubernetes API; name another file, or \
+                           use type kubernetesServiceAccount where the API is the provider";
+            problems.push(Problem::new(field, message));
+        }
     }
 }
 
@@ -175,6 +198,10 @@ impl Address<'_> {
     fn problem(&self) -> Option<Problem> {
         let Self { field, what, url, http } = *self;
         let uri = url.parse::<Uri>().ok();
+        // RFC 9110 §4.2.4; the proxy does not start on one.
+        if uri.as_ref().and_then(Uri::authority).is_some_and(|authority| authority.as_str().contains('@')) {
+            return Some(Problem::new(field, format!("{what} has a user name in it; remove it")));
+        }
         let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host().filter(|host| !host.is_empty())?)));
         let message = match (parts.map(|(scheme, _)| scheme), http) {
             (Some("https"), _) | (Some("http"), Some(true)) => return None,

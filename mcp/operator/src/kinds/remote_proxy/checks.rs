@@ -1,5 +1,7 @@
 //! What is checked of an MCPRemoteProxy before anything is rendered, and said in its conditions.
 
+use std::collections::BTreeSet;
+
 use mcp_api::{
     names::{condition, reason},
     v1beta1::{MCPRemoteProxy, MCPRemoteProxySpec, RemoteTransport},
@@ -8,7 +10,7 @@ use mcp_api::{
 use super::{headers, rules};
 use crate::{
     problem::{Problem, sentences},
-    reference::{Data, Source},
+    reference::{Content, Data, Source},
     workload::{
         Findings,
         checks::{self, Unsupported},
@@ -37,7 +39,7 @@ pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Unsupported {
         RemoteTransport::Sse => Some("spec.transport sse"),
         RemoteTransport::StreamableHttp => None,
     };
-    Unsupported { fields: fields.iter().filter(|(_, set)| *set).map(|(field, _)| *field).collect(), transport }
+    Unsupported::of(&fields, transport)
 }
 
 /// The user's template for the proxy's pods, read; none where there is none.
@@ -56,7 +58,10 @@ pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
 fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
     const TYPE: &str = condition::CONFIGURATION_VALID;
     let wanted = headers::from_secrets(&proxy.spec).iter().map(|header| &header.value_secret_ref);
-    let missing = data.missing(wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())));
+    let wanted: Vec<_> = wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())).collect();
+    let missing = data.missing(wanted.iter().cloned());
+    let broken: BTreeSet<_> =
+        wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Bytes)).collect();
     let problems = rules::problems(proxy);
     if let Some(problem) = rules::remote_url_problem(proxy, findings.settings) {
         findings.block(TYPE, reason::REMOTE_URL_INVALID, problem.to_string());
@@ -65,6 +70,10 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     } else if !missing.is_empty() {
         let message = format!("spec.headerForward needs what does not exist: {}", missing.join(", "));
         findings.block(TYPE, reason::HEADER_SECRET_NOT_FOUND, message);
+    } else if !broken.is_empty() {
+        let broken: Vec<_> = broken.into_iter().collect();
+        let message = format!("spec.headerForward needs what cannot be used: {}", broken.join("; "));
+        findings.block(TYPE, "HeaderSecretNotUsable", message);
     } else {
         findings.conditions.set(TYPE, true, reason::CONFIGURATION_VALID, "All configuration validations passed");
     }

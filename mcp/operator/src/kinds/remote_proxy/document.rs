@@ -1,26 +1,10 @@
 //! The RunConfig of an MCPRemoteProxy.
 
-use std::collections::BTreeMap;
-
-use mcp_api::{
-    names::label,
-    v1beta1::{MCPRemoteProxySpec, RemoteTransport},
-};
+use mcp_api::v1beta1::{MCPRemoteProxySpec, RemoteTransport};
 use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, Transport};
 
 use super::headers;
-use crate::settings::Settings;
-
-/// The labels of the ConfigMap.
-pub(super) fn config_map_labels(name: &str) -> BTreeMap<String, String> {
-    [
-        (label::COMPONENT, label::COMPONENT_RUN_CONFIG),
-        (label::MCP_REMOTE_PROXY, name),
-        (label::MANAGED_BY, label::MANAGED_BY_OPERATOR),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
-}
+use crate::{settings::Settings, workload::workload_labels};
 
 /// The document without the chain. There is no image; its profile and variables are what ToolHive writes for any server.
 pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Settings) -> RunConfig {
@@ -40,7 +24,7 @@ pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Setti
         port: u16::try_from(spec.proxy_port).unwrap_or_default(),
         permission_profile: Some(PermissionProfile::network()),
         env_vars: [("MCP_TRANSPORT".to_owned(), transport.as_str().to_owned())].into(),
-        container_labels: workload_labels(name, spec, transport),
+        container_labels: workload_labels(name, transport.as_str(), spec.proxy_port),
         trust_proxy_headers: spec.trust_proxy_headers,
         proxy_mode,
         endpoint_prefix: spec.endpoint_prefix.clone().unwrap_or_default(),
@@ -48,16 +32,4 @@ pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Setti
         allow_private_endpoint: spec.allow_private_endpoint,
         ..RunConfig::default()
     }
-}
-
-fn workload_labels(name: &str, spec: &MCPRemoteProxySpec, transport: Transport) -> BTreeMap<String, String> {
-    [
-        (label::TOOLHIVE, "true".to_owned()),
-        (label::TOOLHIVE_NAME, name.to_owned()),
-        ("toolhive-basename", name.to_owned()),
-        ("toolhive-transport", transport.as_str().to_owned()),
-        ("toolhive-port", spec.proxy_port.to_string()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
 }

@@ -99,10 +99,7 @@ impl Workload for MCPRemoteProxy {
             ("spec.authzConfig", spec.authz_config.is_some()),
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
-        Asked {
-            configs: configs.into_iter().flatten().collect(),
-            unbuilt: unbuilt.iter().filter(|(_, asked)| *asked).map(|(field, _)| *field).collect(),
-        }
+        Asked::of(configs, &unbuilt)
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -141,7 +138,7 @@ impl Workload for MCPRemoteProxy {
         if own_account(self).is_none() {
             children.push(access::account(&owner, &proxy.account, proxy.pull_secrets.clone()));
         }
-        children.push(document.config_map(&owner, document::config_map_labels(owner.name)));
+        children.push(document.config_map(&owner, label::MCP_REMOTE_PROXY));
         children.push(proxy.service(&names::service(owner.name)));
         children.push(proxy.deployment(guards, data, &document));
         children

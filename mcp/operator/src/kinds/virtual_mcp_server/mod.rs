@@ -8,14 +8,11 @@ mod rules;
 
 use mcp_api::{
     names::{condition, label},
-    v1beta1::{
-        MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase,
-        virtual_server::IncomingAuthType,
-    },
+    v1beta1::{VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase, virtual_server::IncomingAuthType},
 };
 
 use crate::{
-    guards::{Asked, GuardRef},
+    guards::Asked,
     problem::Problem,
     reference::{Data, Reference},
     settings::Settings,
@@ -33,7 +30,8 @@ impl Subject for VirtualMCPServer {
         ["virtualmcpservers", "virtualmcpservers/status", "virtualmcpservers/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
-        let guards = self.guards().configs;
+        // Whatever the type: a configuration that is named must not go under the feet of the author who corrects that.
+        let guards: Vec<_> = references::login(&self.spec).into_iter().chain(references::tools(&self.spec)).collect();
         let guards = guards.iter().map(|guard| Reference { while_missing: references::MISSING, ..guard.reference() });
         guards
             .chain(references::unbuilt(self).into_iter().map(|(_, reference)| reference))
@@ -59,13 +57,8 @@ impl Workload for VirtualMCPServer {
     const CHILDREN: &'static [ChildKind] = &[];
 
     fn guards(&self) -> Asked {
-        let incoming = &self.spec.incoming_auth;
-        let login = incoming.oidc_config_ref.as_ref().filter(|_| incoming.kind == IncomingAuthType::Oidc);
-        let login =
-            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.incomingAuth.oidcConfigRef", &it.name).on(it.into()));
-        let tools = references::tool_configs(&self.spec);
-        let tools = tools.into_iter().map(|name| GuardRef::to::<MCPToolConfig>(references::TOOL_CONFIGS, name));
-        Asked { configs: login.into_iter().chain(tools).collect(), unbuilt: Vec::new() }
+        let login = references::login(&self.spec).filter(|_| self.spec.incoming_auth.kind == IncomingAuthType::Oidc);
+        Asked { configs: login.into_iter().chain(references::tools(&self.spec)).collect(), unbuilt: Vec::new() }
     }
 
     fn previous(&self) -> Previous<'_> {

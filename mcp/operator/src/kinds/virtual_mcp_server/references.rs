@@ -1,19 +1,19 @@
-//! What a VirtualMCPServer refers to, beside its MCPOIDCConfig.
+//! What a VirtualMCPServer refers to.
 
 use std::collections::BTreeSet;
 
 use mcp_api::{
     names::condition,
     v1beta1::{
-        AuthzConfig, VirtualMCPServer, VirtualMCPServerSpec,
+        AuthzConfig, MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerSpec,
         virtual_server::{BackendAuth, BackendAuthType},
     },
 };
 
-use crate::reference::{Reference, Source};
-
-/// Where MCPToolConfigs are named.
-pub(super) const TOOL_CONFIGS: &str = "spec.config.aggregation.tools[].toolConfigRef";
+use crate::{
+    guards::GuardRef,
+    reference::{Reference, Source},
+};
 
 /// What happens while a configuration does not exist: the end of a sentence.
 pub(super) const MISSING: &str = "until then the virtual server counts as failed";
@@ -44,11 +44,19 @@ pub(super) fn policies(server: &VirtualMCPServer) -> Option<Policies<'_>> {
     config_map.as_ref().map(|it| Policies { config_map: &it.name, key: &it.key })
 }
 
-/// The names of the MCPToolConfigs, each once.
-pub(super) fn tool_configs(spec: &VirtualMCPServerSpec) -> BTreeSet<&str> {
+/// The MCPOIDCConfig by which its clients log in.
+pub(super) fn login(spec: &VirtualMCPServerSpec) -> Option<GuardRef> {
+    let it = spec.incoming_auth.oidc_config_ref.as_ref()?;
+    Some(GuardRef::to::<MCPOIDCConfig>("spec.incomingAuth.oidcConfigRef", &it.name).on(it.into()))
+}
+
+/// The MCPToolConfigs, each once.
+pub(super) fn tools(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = GuardRef> {
     let aggregation = spec.config.as_ref().and_then(|config| config.aggregation.as_ref());
     let tools = aggregation.into_iter().flat_map(|it| it.tools.iter().flatten());
-    tools.filter_map(|it| Some(&*it.tool_config_ref.as_ref()?.name)).filter(|name| !name.is_empty()).collect()
+    let names = tools.filter_map(|it| Some(&*it.tool_config_ref.as_ref()?.name)).filter(|name| !name.is_empty());
+    let names: BTreeSet<_> = names.collect();
+    names.into_iter().map(|name| GuardRef::to::<MCPToolConfig>("spec.config.aggregation.tools[].toolConfigRef", name))
 }
 
 /// References to kinds that this version does not have, each with the condition that tells of it.

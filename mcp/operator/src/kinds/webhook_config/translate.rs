@@ -129,7 +129,7 @@ pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
     let named = LISTS.iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |it| (kind, it)));
     let each = named.flat_map(|(kind, (at, webhook))| {
         let reference = move |(field, it): (&str, &SecretKeyRef)| {
-            Reference::to_secret(format!("spec.{kind}[{at}].{field}"), &it.name)
+            Reference::to_source(format!("spec.{kind}[{at}].{field}"), &Source::Secret(it.name.clone()))
         };
         references(webhook).map(reference)
     });
