@@ -2,7 +2,7 @@
 
 use mcp_runconfig::endpoint::IpNet;
 use portcullis::controller::Namespaces;
-use portcullis::manifest::Grant;
+use portcullis::manifest::Access;
 use portcullis::operator::{Operator, Parts};
 
 use crate::{admission::Admission, controllers::Controllers, kinds, rights, settings::Settings};
@@ -39,7 +39,7 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup(|args: &Args| {
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(own()).setup(|args: &Args| {
         // Every flag is used: one that is added and forgotten does not compile.
         let Args {
             admission,
@@ -74,9 +74,9 @@ pub fn operator() -> Operator<Args> {
     })
 }
 
-/// What the stores are filled from, in every replica.
-fn reads() -> Vec<Grant> {
-    [kinds::all().reads(), rights::watches()].concat()
+/// What the operator's own account does: it fills the stores, in every replica, and keeps the key of digests.
+fn own() -> Access {
+    Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
 }
 
 fn words(list: &str) -> Vec<String> {

@@ -18,19 +18,30 @@ pub fn watches() -> Vec<Grant> {
     children(&ChildKind::ALL, &watch).into_iter().chain(others).collect()
 }
 
+/// The key of the digests of Secrets, in the operator's own namespace. What is created has no name yet that a role could be
+/// narrowed to.
+pub fn digest_key() -> [Grant; 2] {
+    let secrets = |verb| Grant::new("", &["secrets"], &[verb]);
+    [secrets("create"), secrets("get").named(["{release}-digest"])]
+}
+
 /// What the controller of a kind of workloads does.
 pub fn of_workloads<W: Workload>() -> Access {
     let [_, _, finalizers] = W::RESOURCES;
     let mut grants = object::<W>();
     // Lets children name their owner as blocking its deletion, where the API server checks that.
     grants.push(Grant::new(GROUP, &[finalizers], &["update"]));
-    grants.extend(children(W::CHILDREN, &["create", "patch", "delete"]));
+    let granted = W::granted();
+    // Who has nothing to grant makes no roles: it removes those that ToolHive made.
+    let roles = [ChildKind::Role, ChildKind::RoleBinding];
+    let (removed, made): (Vec<_>, Vec<_>) =
+        W::CHILDREN.iter().copied().partition(|kind| granted.is_empty() && roles.contains(kind));
+    grants.extend(children(&made, &["create", "patch", "delete"]));
+    grants.extend(children(&removed, &["delete"]));
     // What workloads and their configurations refer to is read for its digest, and whether it can be used.
     grants.push(Grant::new("", &["secrets", "configmaps"], &["get"]));
-    grants.extend(W::granted());
-    // The key of the digests of Secrets. What is created has no name yet that a role could be narrowed to.
-    let key = Grant::new("", &["secrets"], &["get"]).named(["{release}-digest"]);
-    Access::from(grants).in_own_namespace([Grant::new("", &["secrets"], &["create"]), key])
+    grants.extend(granted);
+    grants.into()
 }
 
 /// What the controller of a kind of configurations does.

@@ -19,7 +19,7 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use kube::{Client, Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
 use portcullis::{
     controller::{Feeds, Namespaces, paged},
     manifest::Access,
@@ -54,6 +54,8 @@ pub struct Controllers {
 
 /// The watches of the process, and who works on what they bring.
 struct Watched {
+    /// Acts under the operator's own account, whichever controller asks.
+    own: Client,
     feeds: Feeds,
     controllers: Vec<Box<dyn KindController>>,
 }
@@ -94,7 +96,7 @@ impl Controllers {
         for controller in &controllers {
             controller.follow(&feeds);
         }
-        let all = Arc::new(Watched { feeds, controllers });
+        let all = Arc::new(Watched { own: runtime.client, feeds, controllers });
         watched.send_replace(Some(all.clone()));
         if all.feeds.ready().await {
             stores.set_ready(true);
@@ -116,14 +118,14 @@ impl Controllers {
         let mut watched = self.watched.subscribe();
         let begun = runtime.stop.run_until_cancelled(watched.wait_for(Option::is_some)).await;
         let Some(all) = begun.and_then(Result::ok).and_then(|all| all.clone()) else { return };
-        let Watched { feeds, controllers } = &*all;
+        let Watched { own, feeds, controllers } = &*all;
         let Some(controller) = controllers.iter().find(|controller| controller.kind() == kind) else { return };
         let ready = async {
             if runtime.stop.run_until_cancelled(feeds.ready()).await == Some(true) {
                 tracing::info!(kind, "every store holds its first list; reconciling");
             }
         };
-        join(ready, controller.work(feeds, runtime.clone())).await;
+        join(ready, controller.work(own, feeds, runtime.clone())).await;
     }
 }
 

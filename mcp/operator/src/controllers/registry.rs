@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::{Role, RoleBinding},
 };
+use kube::Client;
 use mcp_api::names::GROUP;
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
@@ -71,8 +72,8 @@ pub(super) trait KindController: Send + Sync {
     fn queue(&self) -> Arc<Queue>;
     /// Starts its watches.
     fn follow(&self, feeds: &Feeds);
-    /// Reconciles until it has to end.
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()>;
+    /// Reconciles until it has to end. `own` acts under the operator's own account.
+    fn work<'a>(&'a self, own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()>;
 }
 
 impl Registry {
@@ -175,9 +176,9 @@ impl<W: Workload> KindController for OfWorkloads<W> {
         feeds.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
     }
 
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
-            let Some(contents) = &Contents::of(&runtime, self.stores.clone()).await else { return };
+            let Some(contents) = &Contents::of(&runtime, own, self.stores.clone()).await else { return };
             self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, pass)).await;
         }
         .boxed()
@@ -243,7 +244,7 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
         self.controller.follow(feeds);
     }
 
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, _own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         self.controller.work(feeds, runtime, |pass| self.work.reconcile(pass)).boxed()
     }
 }

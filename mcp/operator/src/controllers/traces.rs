@@ -23,14 +23,31 @@ use tokio::sync::OnceCell;
 
 use crate::{guards::TEMPLATE_HASH, reference::Entry};
 
-/// How the children of workloads of this kind are marked. What ToolHive's runner made carries `toolhive: "true"` too,
-/// and is taken over.
+/// What managers are called, before the kind.
+const MANAGER: &str = "portcullis-";
+
+/// How the children of workloads of this kind are marked. What ToolHive made for [that kind](kind_of) is taken over.
 pub(super) fn marks(kind: &str) -> Marks {
-    Marks { adopts: made_by_platform, ..Marks::of(format!("portcullis-{}", kind.to_lowercase())) }
+    Marks { adopts: made_by_platform, ..Marks::of(format!("{MANAGER}{}", kind.to_lowercase())) }
 }
 
 fn made_by_platform(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE)).is_some_and(|value| value == "true")
+}
+
+/// The kind of the workload that this is a child of: its owner's. Where that was taken away, the kind whose controller
+/// applied it, and for what ToolHive made the kind that labels name. What stands behind the proxy of an MCPServer has no
+/// such label.
+fn kind_of(metadata: &ObjectMeta) -> &str {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| &*owner.kind);
+    let applied = || {
+        let entries = metadata.managed_fields.as_deref().unwrap_or_default().iter();
+        let mut applied = entries.filter(|entry| entry.operation.as_deref() == Some("Apply"));
+        applied.find_map(|entry| entry.manager.as_deref()?.strip_prefix(MANAGER))
+    };
+    let labelled = || metadata.labels.as_ref()?.get(label::APP_NAME).map(|name| &**name);
+    owner.or_else(applied).or_else(labelled).unwrap_or(label::APP_MCP_SERVER)
 }
 
 /// Annotations, by their keys.
@@ -135,9 +152,7 @@ impl Trace {
 
     /// Keeps what matters of `metadata`.
     fn of(metadata: &ObjectMeta) -> Self {
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let owner = owners.iter().find(|owner| owner.controller == Some(true));
-        let live = marks(owner.map_or("", |owner| &owner.kind)).read(metadata);
+        let live = marks(kind_of(metadata)).read(metadata);
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live)
     }

@@ -15,6 +15,7 @@ use super::{
     PodTrace, Stores, Trace,
     contents::Contents,
     failure::{self, ApplyFailure},
+    traces::marks,
 };
 use crate::{
     settings::Settings,
@@ -144,7 +145,8 @@ impl WorkloadController {
     /// The child, where it exists. Another's object of that name says nothing about this workload.
     fn own<W: Workload>(&self, workload: &W, child: &ChildRef) -> Option<Arc<Trace>> {
         let found = self.stores.children(child.kind).get(&workload.namespace().unwrap_or_default(), &child.name);
-        found.filter(|trace| refusal(&trace.live, &workload.uid().unwrap_or_default()).is_none())
+        let (uid, manager) = (workload.uid().unwrap_or_default(), marks(&W::kind(&())).manager);
+        found.filter(|trace| refusal(&trace.live, &uid, &manager).is_none())
     }
 
     /// How much longer to wait for the first pods of `key`, if at all. Writing children begins a wait.

@@ -3,10 +3,10 @@
 
 use std::{cell::Cell, collections::BTreeMap};
 
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{
     Api, ResourceExt as _,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use portcullis_testing::{AuditEvent, wait_until};
 use serde_json::{Value, json};
@@ -64,32 +64,60 @@ async fn every_write_carries_the_account_of_the_controller_that_owns_what_is_wri
     }
 }
 
+/// A kind of the API in its newest version, and the account of its controller.
+fn kinds() -> Vec<(String, ApiResource)> {
+    let kinds = mcp_api::crds().into_iter().map(|crd| {
+        let spec = crd.spec;
+        let version = spec.versions.iter().find(|version| version.storage).unwrap();
+        let kind = GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind);
+        (spec.names.kind.to_lowercase(), ApiResource::from_gvk_with_plural(&kind, &spec.names.plural))
+    });
+    kinds.collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_server_refuses_a_controller_the_status_of_another_kind() {
     let place = Place::new("foreign-status").await;
-    let kinds = [("mcpserver", "MCPServer", "v1beta1"), ("mcptoolconfig", "MCPToolConfig", "v1beta1")];
-    let objects = &place.objects;
-    objects.create(labelled("one", json!({}))).await;
-    objects.create(tool_config("one", json!({"toolsFilter": ["a"]}))).await;
-    for (account, _, _) in kinds {
-        let user = format!("{}-{account}", place.user.name);
-        let client = place.cluster.client_as(&user, &["system:serviceaccounts"]);
-        for (owner, kind, version) in kinds {
-            let api_version = format!("toolhive.stacklok.dev/{version}");
-            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("toolhive.stacklok.dev", version, kind));
-            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), place.namespace(), &resource);
-            let status: Value = json!({"apiVersion": api_version, "kind": kind, "status": {"observedGeneration": 1}});
+    let kinds = kinds();
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    for (account, _) in &kinds {
+        let client = controllers_client(&place, account);
+        for (owner, resource) in &kinds {
+            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), place.namespace(), resource);
+            let status: Value = json!({
+                "apiVersion": resource.api_version, "kind": resource.kind, "status": {"observedGeneration": 1},
+            });
             let params = PatchParams::apply("test").force();
-            let tried = api.patch_status("one", &params, &Patch::Apply(&status)).await;
+            let tried = api.patch_status("absent", &params, &Patch::Apply(&status)).await;
+            // Rights are asked before it is looked for: its own controller is told that there is none.
+            let expected = if account == owner { 404 } else { 403 };
             match tried {
-                Ok(_) => assert_eq!(account, owner),
-                Err(kube::Error::Api(status)) => {
-                    assert!(status.code == 403 && account != owner, "{account}: {status:?}");
-                }
-                Err(error) => panic!("{account} {kind}: {error}"),
+                Err(kube::Error::Api(status)) => assert_eq!(status.code, expected, "{account}: {status:?}"),
+                other => panic!("{account} {}: {other:?}", resource.kind),
             }
         }
     }
+}
+
+/// A Secret of the type `kubernetes.io/service-account-token` is a token of the account that it names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_controller_can_make_itself_a_token_of_another_account() {
+    let place = Place::new("token-made").await;
+    let token = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "stolen", "annotations": {"kubernetes.io/service-account.name": "mcp-operator"}},
+    });
+    let token: Secret = serde_json::from_value(token).unwrap();
+    for (account, _) in kinds() {
+        let secrets: Api<Secret> = Api::namespaced(controllers_client(&place, &account), place.namespace());
+        let tried = secrets.create(&PostParams::default(), &token).await;
+        let refused = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+        assert!(tried.as_ref().is_err_and(refused), "{account}: {tried:?}");
+    }
+}
+
+fn controllers_client(place: &Place, account: &str) -> kube::Client {
+    place.cluster.client_as(&format!("{}-{account}", place.user.name), &["system:serviceaccounts"])
 }
 
 /// Its account's tokens are good for nothing from then on: the uid is another.

@@ -1,9 +1,12 @@
 //! O2, O3: a configuration's status is its own controller's. What happens to workloads leaves it alone, and whoever else
 //! says something in it is not overwritten.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use futures::TryStreamExt as _;
@@ -14,7 +17,10 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, webhook_config},
+    support::{
+        DEADLINE, Objects, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, virtual_server,
+        webhook_config,
+    },
 };
 
 const BETA: &str = "toolhive.stacklok.dev/v1beta1";
@@ -47,6 +53,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
         }
         server[field] = reference;
     }
+    objects.create(virtual_server("all", "config", "config")).await;
     objects.create(labelled("web", server)).await;
     objects.create(remote_proxy("far", remote)).await;
     objects.phase("web", "Stopped").await;
@@ -58,7 +65,9 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     }
     for config in &before {
         let (status, remote) = (config["status"].to_string(), config["kind"] != "MCPWebhookConfig");
-        assert!(status.contains("\"web\"") && remote == status.contains("\"far\""), "it is referred to: {config}");
+        assert!(status.contains("\"web\""), "it is referred to: {config}");
+        let others = ["\"far\"", "\"all\""].map(|name| status.contains(name));
+        assert_eq!(others, [remote; 2], "it is referred to: {config}");
     }
     let since = place.cluster.audit().mark();
     // A spec that is edited, one that breaks a rule, a restart that is asked for, and children that go.
@@ -73,6 +82,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     objects.phase("web", "Stopped").await;
     objects.merge(BETA, "MCPRemoteProxy", "far", json!({"spec": {"proxyPort": 8090}})).await;
     objects.merge(BETA, "MCPRemoteProxy", "far", json!({"spec": {"proxyPort": 8091, "endpointPrefix": "/x"}})).await;
+    objects.merge(BETA, "VirtualMCPServer", "all", json!({"spec": {"groupRef": {"name": "other"}}})).await;
     for name in ["web", "far"] {
         let uid = objects.get(ChildKind::Deployment, name).await["metadata"]["uid"].clone();
         objects.children(ChildKind::Deployment).delete(name, &DeleteParams::default()).await.unwrap();
@@ -91,25 +101,43 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
 }
 
 /// Every condition that a configuration shows at any moment, as a watch sees it.
-async fn watch_conditions(place: &Place, seen: Arc<AtomicUsize>) -> Result<(), String> {
+async fn watch_conditions(place: &Place, seen: Arc<AtomicUsize>) -> Result<Infallible, String> {
     let api = place.objects.dynamic(BETA, "MCPOIDCConfig");
-    let first = api.get("config").await.unwrap();
-    let version = first.metadata.resource_version.unwrap();
-    let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await.unwrap());
-    while let Some(event) = events.try_next().await.map_err(|error| error.to_string())? {
-        let config: DynamicObject = match event {
-            WatchEvent::Added(config) | WatchEvent::Modified(config) => config,
-            WatchEvent::Error(error) => return Err(format!("{error:?}")),
-            _ => continue,
-        };
-        let mut types: Vec<_> = config.data["status"]["conditions"].as_array().into_iter().flatten().collect();
-        types.retain(|condition| ["Valid", "example.com/Audited"].contains(&condition["type"].as_str().unwrap()));
-        if types.len() != 2 {
-            return Err(format!("a condition is lost: {}", config.data["status"]));
+    let mut version = api.get("config").await.unwrap().metadata.resource_version.unwrap();
+    // The API server ends each watch after some minutes.
+    loop {
+        let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await.unwrap());
+        while let Some(event) = events.try_next().await.map_err(|error| error.to_string())? {
+            let config: DynamicObject = match event {
+                WatchEvent::Added(config) | WatchEvent::Modified(config) => config,
+                WatchEvent::Error(error) => return Err(format!("{error:?}")),
+                _ => continue,
+            };
+            let mut types: Vec<_> = config.data["status"]["conditions"].as_array().into_iter().flatten().collect();
+            types.retain(|condition| ["Valid", "example.com/Audited"].contains(&condition["type"].as_str().unwrap()));
+            if types.len() != 2 {
+                return Err(format!("a condition is lost: {}", config.data["status"]));
+            }
+            version = config.metadata.resource_version.unwrap();
+            seen.fetch_add(1, Ordering::Relaxed);
         }
-        seen.fetch_add(1, Ordering::Relaxed);
     }
-    Ok(())
+}
+
+/// The workloads that refer to the login, as its status lists them.
+async fn referrers(objects: &Objects) -> Vec<Value> {
+    let kinds = [
+        ("MCPRemoteProxy", "/spec/oidcConfigRef"),
+        ("MCPServer", "/spec/oidcConfigRef"),
+        ("VirtualMCPServer", "/spec/incomingAuth/oidcConfigRef"),
+    ];
+    let mut named = Vec::new();
+    for (kind, field) in kinds {
+        let workloads = objects.dynamic(BETA, kind).list(&ListParams::default()).await.unwrap();
+        let refer = workloads.iter().filter(|it| it.data.pointer(field).is_some_and(Value::is_object));
+        named.extend(refer.map(|workload| json!({"kind": kind, "name": workload.metadata.name})));
+    }
+    named
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,15 +166,24 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
     for name in ["a", "b", "c"] {
         objects.create(labelled(name, json!({"replicas": 0, "backendReplicas": 0}))).await;
         objects.create(remote_proxy(&format!("far-{name}"), json!({"replicas": 0}))).await;
+        objects.create(virtual_server(&format!("all-{name}"), "config", "config")).await;
     }
     let seen = Arc::new(AtomicUsize::new(0));
     let rounds = async {
         for round in 0..ROUNDS {
             let name = ["a", "b", "c"][round % 3];
-            let reference = if round % 2 == 0 { json!({"name": "config", "audience": "a"}) } else { Value::Null };
-            let spec = json!({"oidcConfigRef": reference, "endpointPrefix": format!("/{round}")});
+            let refers = round % 2 == 0;
+            let mut spec = json!({"endpointPrefix": format!("/{round}")});
+            for (_, _, field, reference) in kinds() {
+                spec[field] = if refers { reference } else { Value::Null };
+            }
             objects.edit(name, spec.clone()).await;
+            spec.as_object_mut().unwrap().remove("webhookConfigRef");
             objects.merge(BETA, "MCPRemoteProxy", &format!("far-{name}"), json!({"spec": spec})).await;
+            let callers = if refers { "oidc" } else { "anonymous" };
+            let incoming = json!({"type": callers, "oidcConfigRef": spec["oidcConfigRef"]});
+            let spec = json!({"spec": {"incomingAuth": incoming}});
+            objects.merge(BETA, "VirtualMCPServer", &format!("all-{name}"), spec).await;
             if round % 5 == 0 {
                 let issuer = ["https://idp.example.com", "not a URL"][round % 2];
                 let edit = json!({"spec": {"inline": {"issuer": issuer}}});
@@ -156,17 +193,11 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
         quiet(place.cluster, &place.user).await;
     };
     tokio::select! {
-        lost = watch_conditions(&place, seen.clone()) => panic!("{lost:?}"),
+        Err(lost) = watch_conditions(&place, seen.clone()) => panic!("{lost}"),
         () = rounds => {}
     }
     assert!(seen.load(Ordering::Relaxed) > ROUNDS / 10, "the controller did write: {}", seen.load(Ordering::Relaxed));
     let config = api.get("config").await.unwrap();
-    let mut named: Vec<Value> = Vec::new();
-    for kind in ["MCPRemoteProxy", "MCPServer"] {
-        let workloads = objects.dynamic(BETA, kind).list(&ListParams::default()).await.unwrap();
-        let refer = workloads.iter().filter(|workload| workload.data["spec"]["oidcConfigRef"].is_object());
-        named.extend(refer.map(|workload| json!({"kind": kind, "name": workload.metadata.name})));
-    }
     let said = config.data["status"]["referencingWorkloads"].as_array().cloned().unwrap_or_default();
-    assert_eq!(said, named, "what it says in the end is so");
+    assert_eq!(said, referrers(objects).await, "what it says in the end is so");
 }

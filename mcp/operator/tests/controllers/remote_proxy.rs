@@ -22,7 +22,7 @@ fn secret(value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"api": value}})
 }
 
-/// With what seeds/004 has: annotations of users on each level, and a template for the pods.
+/// With annotations of users on each level, and a template for the pods.
 fn overridden() -> Value {
     remote_proxy(
         "web",
@@ -91,7 +91,7 @@ async fn a_proxy_with_every_override_is_made_and_then_nothing_is_written_until_s
     assert_eq!((status.url, status.message.as_deref()), (Some(url), Some("Remote proxy is running")));
     assert!(status.tool_config_hash.is_some());
 
-    // As the API server shows it: seeds/004.
+    // As the API server shows it, annotations of users and of ours side by side.
     let made = objects.get(ChildKind::Deployment, "web").await;
     let checksum = annotation(&made, "toolhive.stacklok.dev/runconfig-checksum");
     assert_eq!(checksum.as_str().unwrap().len(), 64, "{checksum}");
@@ -117,7 +117,8 @@ async fn a_proxy_with_every_override_is_made_and_then_nothing_is_written_until_s
     nothing_written(place.cluster, &place.user, since, WINDOW, "at rest, after foreign labels and annotations").await;
     operator.terminate().await;
     let since = place.cluster.audit().mark();
-    let _operator = place.operator();
+    let operator = place.operator();
+    operator.reconciles().await;
     nothing_written(place.cluster, &place.user, since, WINDOW, "after a restart").await;
 
     // An edit of the Secret rolls the pods once and changes nothing else.

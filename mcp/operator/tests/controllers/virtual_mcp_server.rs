@@ -4,32 +4,15 @@ use kube::{Api, api::DeleteParams};
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPToolConfig, VirtualMCPServer};
 use mcp_operator::workload::ChildKind;
 use portcullis_testing::{wait_for_object, wait_until};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     Place,
-    support::{DEADLINE, labelled, tool_config},
+    support::{DEADLINE, labelled, oidc_config, tool_config, virtual_server},
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
 const KIND: &str = "VirtualMCPServer";
-
-fn oidc_config(name: &str) -> Value {
-    let spec = json!({"type": "inline", "inline": {"issuer": "https://idp.example.com"}});
-    json!({"apiVersion": API_VERSION, "kind": "MCPOIDCConfig", "metadata": {"name": name}, "spec": spec})
-}
-
-/// A virtual server whose callers log in as `idp` says, with the tools that `tools` chooses.
-fn virtual_server(name: &str) -> Value {
-    json!({
-        "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name},
-        "spec": {
-            "groupRef": {"name": "group"},
-            "incomingAuth": {"type": "oidc", "oidcConfigRef": {"name": "idp", "audience": name}},
-            "config": {"aggregation": {"tools": [{"workload": "git", "toolConfigRef": {"name": "tools"}}]}},
-        },
-    })
-}
 
 async fn says(place: &Place, name: &str, condition: &str, reason: &str) -> VirtualMCPServer {
     let api: Api<VirtualMCPServer> = place.objects.api();
@@ -57,7 +40,7 @@ async fn references_of_a_virtual_server_come_and_go_on_both_sides_and_nothing_is
     let place = Place::new("virtual").await;
     let _operator = place.operator();
     let objects = &place.objects;
-    objects.create(virtual_server("all")).await;
+    objects.create(virtual_server("all", "idp", "tools")).await;
     says(&place, "all", "OIDCConfigRefValidated", "OIDCConfigRefNotFound").await;
     says(&place, "all", "ToolConfigValidated", "ToolConfigNotFound").await;
     says(&place, "all", "GroupRefValidated", "KindNotBuilt").await;
@@ -65,7 +48,7 @@ async fn references_of_a_virtual_server_come_and_go_on_both_sides_and_nothing_is
     // What it waits for wakes it, and knows of it.
     objects.create(tool_config("tools", json!({"toolsFilter": ["fetch"]}))).await;
     for name in ["idp", "other"] {
-        objects.create(oidc_config(name)).await;
+        objects.create(oidc_config(name, json!({}))).await;
     }
     says(&place, "all", "ToolConfigValidated", "ToolConfigValid").await;
     let server = says(&place, "all", "OIDCConfigRefValidated", "OIDCConfigRefValid").await;

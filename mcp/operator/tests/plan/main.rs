@@ -11,6 +11,7 @@
 mod pem;
 
 mod children;
+mod children_without_owner;
 mod config_plan;
 mod contract;
 mod guards;

@@ -236,6 +236,18 @@ pub(crate) fn oidc_config(name: &str, provider: Value) -> Value {
     })
 }
 
+/// A virtual server whose callers log in as `idp` says, with the tools that `tools` chooses.
+pub(crate) fn virtual_server(name: &str, idp: &str, tools: &str) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "VirtualMCPServer", "metadata": {"name": name},
+        "spec": {
+            "groupRef": {"name": "group"},
+            "incomingAuth": {"type": "oidc", "oidcConfigRef": {"name": idp, "audience": name}},
+            "config": {"aggregation": {"tools": [{"workload": "git", "toolConfigRef": {"name": tools}}]}},
+        },
+    })
+}
+
 /// A configuration of the tools that clients see.
 pub(crate) fn tool_config(name: &str, spec: Value) -> Value {
     json!({

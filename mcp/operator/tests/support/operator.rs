@@ -94,14 +94,19 @@ impl Operator {
 
     /// Waits until it logged `text`.
     pub(crate) async fn logged(&self, text: &str) {
-        let mut log = self.log.subscribe();
-        let seen = tokio::time::timeout(DEADLINE, log.wait_for(|log| log.contains(text))).await;
-        assert!(seen.is_ok_and(|seen| seen.is_ok()), "the operator never logged {text:?}:\n{}", self.log());
+        self.logged_times(text, 1).await;
     }
 
-    /// Waits until it reconciles: every watch has delivered its first list.
+    /// Waits until the controller of every kind reconciles: every watch has delivered its first list.
     pub(crate) async fn reconciles(&self) {
-        self.logged("every store holds its first list").await;
+        self.logged_times("every store holds its first list", mcp_api::crds().len()).await;
+    }
+
+    async fn logged_times(&self, text: &str, times: usize) {
+        let mut log = self.log.subscribe();
+        let seen = tokio::time::timeout(DEADLINE, log.wait_for(|log| log.matches(text).count() >= times)).await;
+        let seen = seen.is_ok_and(|seen| seen.is_ok());
+        assert!(seen, "the operator did not log {text:?} {times} times:\n{}", self.log());
     }
 
     /// The address it serves webhooks on.

@@ -74,6 +74,20 @@ async fn keys_that_are_rotated_are_found_at_once_and_withdrawn_ones_open_nothing
 }
 
 #[tokio::test]
+async fn tokens_of_both_keys_pass_while_the_provider_publishes_both() {
+    let (old, new) = (Signer::ec("old"), Signer::ed("new"));
+    let issuer = Issuer::start(vec![old.clone()]).await;
+    let server = Server::go().await;
+    let runner = Runner::login(&server.url(), &issuer.login(&json!({}))).await;
+    let before = old.sign("ES256", &issuer.claims("alice"));
+    assert_eq!(with(&runner, &before).await, 200);
+    issuer.state().keys.push(new.clone());
+    assert_eq!(with(&runner, &new.sign("EdDSA", &issuer.claims("alice"))).await, 200);
+    assert_eq!(with(&runner, &before).await, 200);
+    assert_eq!(with(&runner, &old.sign("ES256", &issuer.claims("bob"))).await, 200, "a token that was not seen before");
+}
+
+#[tokio::test]
 async fn the_proxys_own_token_is_read_again_when_kubelet_replaces_it() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("token");

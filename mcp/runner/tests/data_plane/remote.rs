@@ -158,6 +158,13 @@ async fn a_request_goes_out_again_only_where_that_is_all_the_same() {
     assert_eq!(answer.status, 200, "{answer:?}");
     let (answer, ()) = tokio::join!(runner.post(&[], PING), async { drop(backend.next().await) });
     assert_eq!(answer.status, 502, "a call may have been acted on: {answer:?}");
+    // What were sent again would come before it.
+    let next = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+    tokio::join!(runner.post(&[], next), async {
+        let request = backend.next().await;
+        assert_eq!(String::from_utf8_lossy(&request.body), next);
+        answered(request).await;
+    });
     assert!(backend.is_quiet());
 }
 

@@ -140,7 +140,8 @@ impl<K: Kind> Pass<K> {
         self.may_write()?;
         let children = self.children(resource)?;
         let Some(live) = children.live(&self.key.namespace, name) else { return Ok(false) };
-        if live.deleting || refusal(&live, &self.observed.uid).is_some() {
+        let manager = &self.kit.applier.marks().manager;
+        if live.deleting || refusal(&live, &self.observed.uid, manager).is_some() {
             return Ok(false);
         }
         let delete = self.kit.applier.delete(resource, &self.key.namespace, name, &live, propagation);

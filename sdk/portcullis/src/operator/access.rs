@@ -48,6 +48,7 @@ impl<A: clap::Args> Operator<A> {
     /// the name of a ServiceAccount.
     pub fn rights(&self, installation: &Installation, parts: &Parts) -> Result<Rights, RegistrationError> {
         parts.checked()?;
+        parts.check_release(&installation.release)?;
         let granted = |access: &Access| named_after(access.clone(), &installation.release);
         let mut operator = granted(&self.access);
         let mut controllers: BTreeMap<_, _> =
@@ -114,6 +115,28 @@ impl<A: clap::Args> Operator<A> {
 }
 
 impl Parts {
+    /// That no controller of a release with a shorter name has an account of this release.
+    ///
+    /// # Errors
+    /// With the account that both have.
+    pub(super) fn check_release(&self, release: &str) -> Result<(), RegistrationError> {
+        let own = self.controllers.keys().map(|controller| format!("{release}-{controller}"));
+        for account in [release.to_owned()].into_iter().chain(own) {
+            for (at, _) in release.match_indices('-') {
+                let (other, controller) = (&release[..at], &account[at + 1..]);
+                if self.controllers.contains_key(controller) {
+                    return Err(RegistrationError::Release {
+                        release: release.to_owned(),
+                        controller: controller.to_owned(),
+                        other: other.to_owned(),
+                        account,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The name of each controller's ServiceAccount, by the controller's name.
     ///
     /// # Errors
@@ -242,6 +265,39 @@ mod tests {
             assert!(fits || said.unwrap_err().contains("--use-service-account-credentials=false"));
             installation.use_service_account_credentials = false;
             assert!(operator.rights(&installation, &parts).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_release_whose_accounts_a_controller_of_a_shorter_one_could_have_is_refused() {
+        let operator = Operator::<NoArgs>::named("op");
+        let idle = |_| async {};
+        let one = || Parts::default().controller("orders", [], idle);
+        let two = || one().controller("late-orders", [], idle);
+        let cases: [(&str, Parts, Option<[&str; 3]>); 7] = [
+            ("shop", one(), None),
+            ("orders", one(), None),
+            ("shop-orders", one(), Some(["shop-orders", "orders", "shop"])),
+            ("my-shop-orders", one(), Some(["my-shop-orders", "orders", "my-shop"])),
+            ("shop-orders-too", one(), None),
+            ("shop-late", one(), None),
+            ("shop-late", two(), Some(["shop-late-orders", "late-orders", "shop"])),
+        ];
+        for (release, parts, expected) in cases {
+            let mut installation = operator.installation("here").unwrap();
+            installation.release = release.to_owned();
+            // The other release may have what this one is installed without.
+            for credentials in [true, false] {
+                installation.use_service_account_credentials = credentials;
+                let said = operator.rights(&installation, &parts).err().map(|error| error.to_string());
+                let expected = expected.map(|[account, controller, other]| {
+                    format!(
+                        "release {release:?} has an account {account:?}, as controller {controller:?} of a release \
+                         {other:?} has; give another --release"
+                    )
+                });
+                assert_eq!(said, expected, "{release}");
+            }
         }
     }
 

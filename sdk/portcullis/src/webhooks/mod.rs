@@ -169,6 +169,21 @@ pub enum RegistrationError {
         /// Name of its account: the release's and the controller's.
         account: String,
     },
+    /// Another installation in the namespace could have the same ServiceAccount, with other rights.
+    #[error(
+        "release {release:?} has an account {account:?}, as controller {controller:?} of a release {other:?} has; give \
+         another --release"
+    )]
+    Release {
+        /// The release.
+        release: String,
+        /// The account that it has in common with the other one.
+        account: String,
+        /// Whose account that is in the other one.
+        controller: String,
+        /// The other release: the part of the name before a `-`.
+        other: String,
+    },
     /// Objects could not be converted between all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,17 +18,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use jiff::{SignedDuration, Timestamp};
-use portcullis_pki::{Ca, CertificateParams, Usage};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::{eventually, free_address};
+use super::tls::server_tls;
 
 /// A key pair of the provider.
 #[derive(Clone)]
@@ -65,10 +60,13 @@ pub(crate) struct State {
 /// The provider. Its issuer is `<scheme>://<address>/realm`.
 pub(crate) struct Issuer {
     pub(crate) address: SocketAddr,
+    /// Held as long as the provider, running or not: nobody else gets its address.
+    listener: Arc<TcpListener>,
     /// `None`: it speaks plain HTTP.
     tls: Option<TlsAcceptor>,
     state: Arc<Mutex<State>>,
-    running: Option<AbortHandle>,
+    /// What answers connections, or closes them.
+    running: JoinHandle<()>,
 }
 
 impl Signer {
@@ -147,65 +145,41 @@ impl Issuer {
         issuer
     }
 
-    /// One that nobody can reach yet.
+    /// One that answers nobody yet.
     pub(crate) fn stopped(keys: Vec<Signer>) -> Self {
         let state = Arc::new(Mutex::new(State { keys, ..State::default() }));
-        Self { address: free_address(), tls: None, state, running: None }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let listener = Arc::new(TcpListener::from_std(listener).unwrap());
+        let running = tokio::spawn(close(Arc::clone(&listener)));
+        Self { address: listener.local_addr().unwrap(), listener, tls: None, state, running }
     }
 
     /// From its next start on it has a certificate of an authority that is made for it, which is returned as PEM.
     pub(crate) fn secure(&mut self) -> String {
-        let now = Timestamp::now();
-        let (from, to) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
-        let ca = Ca::generate("provider", from, to).unwrap();
-        let pair = ca.issue(&CertificateParams {
-            common_name: "provider",
-            organizations: &[],
-            dns_names: &[],
-            ip_addresses: &[IpAddr::V4(Ipv4Addr::LOCALHOST)],
-            not_before: from,
-            not_after: to,
-            usage: Usage::Server,
-        });
-        let pair = pair.unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let certificate = CertificateDer::from_pem_slice(pair.cert_pem.as_bytes()).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap();
-        let config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
-        self.tls = Some(TlsAcceptor::from(Arc::new(config)));
-        ca.cert_pem().to_owned()
+        let (acceptor, ca) = server_tls("provider");
+        self.tls = Some(acceptor);
+        ca
     }
 
     pub(crate) async fn up(&mut self) {
-        let listener = eventually("the provider's port", || async { TcpListener::bind(self.address).await.ok() }).await;
-        let (base, tls, state) = (self.base(), self.tls.clone(), Arc::clone(&self.state));
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let (state, base, tls) = (Arc::clone(&state), base.clone(), tls.clone());
-                let answer = service_fn(move |request| answer(Arc::clone(&state), base.clone(), request));
-                connections.spawn(async move {
-                    let http = http1::Builder::new();
-                    // Whoever does not trust it breaks off.
-                    let _ = match tls {
-                        None => http.serve_connection(TokioIo::new(stream), answer).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => http.serve_connection(TokioIo::new(stream), answer).await,
-                            Err(_) => Ok(()),
-                        },
-                    };
-                });
-            }
-        });
-        self.running = Some(task.abort_handle());
+        let (listener, base, tls) = (Arc::clone(&self.listener), self.base(), self.tls.clone());
+        let serving = serve(listener, base, tls, Arc::clone(&self.state));
+        self.instead(serving).await;
     }
 
-    /// Ends the listener and all connections.
+    /// Ends all connections, and those that come. The address stays its own.
     pub(crate) async fn down(&mut self) {
-        self.running.take().unwrap().abort();
-        eventually("the provider to be gone", || async { tokio::net::TcpStream::connect(self.address).await.err() })
-            .await;
+        let closing = close(Arc::clone(&self.listener));
+        self.instead(closing).await;
+    }
+
+    /// Does this with connections from now on.
+    async fn instead(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.abort();
+        let ended = (&mut self.running).await;
+        assert!(ended.is_err_and(|error| error.is_cancelled()), "it ran until now");
+        self.running = tokio::spawn(task);
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -246,9 +220,34 @@ impl Issuer {
 
 impl Drop for Issuer {
     fn drop(&mut self) {
-        if let Some(running) = &self.running {
-            running.abort();
-        }
+        self.running.abort();
+    }
+}
+
+/// Closes what comes.
+async fn close(listener: Arc<TcpListener>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        drop(stream);
+    }
+}
+
+/// Answers what comes; all connections end with it.
+async fn serve(listener: Arc<TcpListener>, base: String, tls: Option<TlsAcceptor>, state: Arc<Mutex<State>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (state, base, tls) = (Arc::clone(&state), base.clone(), tls.clone());
+        let answer = service_fn(move |request| answer(Arc::clone(&state), base.clone(), request));
+        connections.spawn(async move {
+            let http = http1::Builder::new();
+            // Whoever does not trust it breaks off.
+            let _ = match tls {
+                None => http.serve_connection(TokioIo::new(stream), answer).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => http.serve_connection(TokioIo::new(stream), answer).await,
+                    Err(_) => Ok(()),
+                },
+            };
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-//! TLS in front of a server that has none, under an authority of its own.
+//! TLS of servers in tests, each under an authority of its own; and in front of a server that has none.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -27,34 +27,13 @@ pub(crate) struct TlsFront {
 impl TlsFront {
     /// For 127.0.0.1 and `localhost`.
     pub(crate) async fn before(server: SocketAddr) -> Self {
-        let now = Timestamp::now();
-        let (not_before, not_after) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(12));
-        let ca = Ca::generate("remote", not_before, not_after).unwrap();
-        let pair = ca
-            .issue(&CertificateParams {
-                common_name: "remote",
-                organizations: &[],
-                dns_names: &["localhost".to_owned()],
-                ip_addresses: &[IpAddr::from([127, 0, 0, 1])],
-                not_before,
-                not_after,
-                usage: Usage::Server,
-            })
-            .unwrap();
-        let certificate = CertificateDer::from_pem_slice(pair.cert_pem.as_bytes()).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
+        let (acceptor, ca) = server_tls("remote");
         let directory = TempDir::new().unwrap();
-        std::fs::write(directory.path().join("ca.crt"), ca.cert_pem()).unwrap();
+        std::fs::write(directory.path().join("ca.crt"), ca).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let names = Arc::new(Mutex::new(Vec::new()));
-        let accepting = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), server, Arc::clone(&names)));
+        let accepting = tokio::spawn(accept(listener, acceptor, server, Arc::clone(&names)));
         Self { address, directory, names, accepting }
     }
 
@@ -66,6 +45,32 @@ impl TlsFront {
     pub(crate) fn names(&self) -> Vec<Option<String>> {
         self.names.lock().unwrap().clone()
     }
+}
+
+/// TLS of a server at 127.0.0.1 and `localhost`, and the certificate of the authority that is made for it, as PEM.
+pub(crate) fn server_tls(name: &str) -> (TlsAcceptor, String) {
+    let now = Timestamp::now();
+    let (not_before, not_after) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
+    let ca = Ca::generate(name, not_before, not_after).unwrap();
+    let pair = ca.issue(&CertificateParams {
+        common_name: name,
+        organizations: &[],
+        dns_names: &["localhost".to_owned()],
+        ip_addresses: &[IpAddr::from([127, 0, 0, 1])],
+        not_before,
+        not_after,
+        usage: Usage::Server,
+    });
+    let pair = pair.unwrap();
+    let certificate = CertificateDer::from_pem_slice(pair.cert_pem.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), ca.cert_pem().to_owned())
 }
 
 async fn accept(

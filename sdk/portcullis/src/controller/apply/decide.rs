@@ -46,25 +46,25 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Why `live`, which has the name of a child of the object with uid `owner`, is neither written nor deleted; `None` when
-/// it is that child.
-pub fn refusal(live: &Live, owner: &str) -> Option<Refusal> {
+/// Why `live`, which has the name of a child that `manager` applies for the object with uid `owner`, is neither written nor
+/// deleted; `None` when it is that child.
+pub fn refusal(live: &Live, owner: &str, manager: &str) -> Option<Refusal> {
     match live.controller.as_deref() {
         Some(controller) if controller != owner => Some(Refusal::ControlledByOther),
-        None if live.held.is_none() && live.digest.is_none() && !live.adopted => Some(Refusal::NotOurs),
+        None if live.maker.as_deref() != Some(manager) => Some(Refusal::NotOurs),
         _ => None,
     }
 }
 
-/// Decides about `desired`, a child of the object with uid `owner`.
-pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str) -> Decision {
+/// Decides about `desired`, a child that `manager` applies for the object with uid `owner`.
+pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str, manager: &str) -> Decision {
     let Some(live) = live else {
         return Decision::Apply(Reason::Absent);
     };
     if live.deleting {
         return Decision::Wait;
     }
-    if let Some(refusal) = refusal(live, owner) {
+    if let Some(refusal) = refusal(live, owner, manager) {
         return Decision::Refuse(refusal);
     }
     if live.digest.as_deref() != Some(desired.digest()) {
@@ -107,7 +107,7 @@ mod tests {
             version: 7,
             digest: Some(desired().digest().to_owned()),
             controller: Some("owner".into()),
-            adopted: false,
+            maker: None,
             deleting: false,
             held: Some(held.to_string().into_boxed_str()),
         }
@@ -145,13 +145,22 @@ mod tests {
             ),
             (
                 "adopted from a predecessor",
-                Some(Live { controller: None, digest: None, held: None, adopted: true, ..live() }),
+                Some(Live { controller: None, digest: None, held: None, maker: Some("test".into()), ..live() }),
                 Decision::Apply(Reason::Changed),
             ),
-            ("owner reference stripped", Some(Live { controller: None, ..live() }), Decision::Keep),
+            (
+                "owner reference stripped",
+                Some(Live { controller: None, maker: Some("test".into()), ..live() }),
+                Decision::Keep,
+            ),
+            (
+                "owner reference stripped of another controller's child",
+                Some(Live { controller: None, maker: Some("else".into()), held: None, ..live() }),
+                Decision::Refuse(Refusal::NotOurs),
+            ),
         ];
         for (case, live, expected) in cases {
-            let decision = decide(live.as_ref(), &desired(), "owner");
+            let decision = decide(live.as_ref(), &desired(), "owner", "test");
             match (&decision, &expected) {
                 (Decision::Apply(Reason::Taken(_)), Decision::Apply(Reason::Taken(_))) => {}
                 _ => assert_eq!(decision, expected, "{case}"),

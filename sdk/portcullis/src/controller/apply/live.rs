@@ -9,7 +9,7 @@ pub struct Marks {
     pub manager: String,
     /// Annotation that holds the digest of the document that was applied last.
     pub digest: &'static str,
-    /// Says of an object without an owner and without marks of ours that a predecessor of this operator made it, so
+    /// Says of an object without an owner that our manager never applied that a predecessor of this operator made it, so
     /// that it may be taken over.
     pub adopts: fn(&ObjectMeta) -> bool,
 }
@@ -25,8 +25,9 @@ pub struct Live {
     pub digest: Option<String>,
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
-    /// A predecessor of this operator made it ([`Marks::adopts`]).
-    pub adopted: bool,
+    /// Of an object without such an owner: the manager that may take it for a child, because it applied it or
+    /// [adopts](Marks::adopts) it.
+    pub maker: Option<String>,
     /// Has a `deletionTimestamp`.
     pub deleting: bool,
     /// The `fieldsV1` of our own apply entry, as compact JSON.
@@ -45,14 +46,17 @@ impl Marks {
     /// Reads the traces from `metadata`.
     pub fn read(&self, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());
+        let held = held_by(metadata, &self.manager, None);
+        let ours = controller.is_none() && (held.is_some() || (self.adopts)(metadata));
         Live {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version_number(metadata),
             digest: metadata.annotations.as_ref().and_then(|all| all.get(self.digest)).cloned(),
-            controller: owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()),
-            adopted: (self.adopts)(metadata),
+            controller,
+            maker: ours.then(|| self.manager.clone()),
             deleting: metadata.deletion_timestamp.is_some(),
-            held: held_by(metadata, &self.manager, None),
+            held,
         }
     }
 }

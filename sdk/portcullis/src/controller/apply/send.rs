@@ -121,7 +121,7 @@ impl Applier {
         desired: &Desired,
         owner: &str,
     ) -> Result<Ensured, ApplyError> {
-        match decide(live, desired, owner) {
+        match decide(live, desired, owner, &self.marks.manager) {
             Decision::Keep => Ok(Ensured::Kept),
             Decision::Wait => Ok(Ensured::Waits),
             Decision::Refuse(refusal) => Ok(Ensured::Refused(refusal)),

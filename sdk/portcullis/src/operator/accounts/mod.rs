@@ -33,13 +33,15 @@ impl Accounts {
     /// for yet.
     ///
     /// # Errors
-    /// When the name of a controller cannot be part of the name of a ServiceAccount.
+    /// When the name of a controller cannot be part of the name of a ServiceAccount, and when another release could have one
+    /// of the accounts.
     pub(super) fn new(
         clients: &Clients,
         installation: &Installation,
         parts: &Parts,
         metrics: &Metrics,
     ) -> Result<Self, RegistrationError> {
+        parts.check_release(&installation.release)?;
         if !installation.use_service_account_credentials {
             return Ok(Self::default());
         }
