@@ -45,6 +45,8 @@ pub mod label {
     pub const MANAGED_BY_OPERATOR: &str = "toolhive-operator";
     /// The value of [`APP`] and [`APP_NAME`] for an MCPServer's proxy.
     pub const APP_MCP_SERVER: &str = "mcpserver";
+    /// The kind, in lower case, of workloads with something behind their proxy, which carries no [`APP_NAME`].
+    pub const APP_BEHIND_PROXY: &str = APP_MCP_SERVER;
     /// The value of [`APP`] and [`APP_NAME`] for an MCPRemoteProxy's proxy.
     pub const APP_MCP_REMOTE_PROXY: &str = "mcpremoteproxy";
     /// The value of [`APP`] and [`APP_NAME`] for a VirtualMCPServer.

@@ -36,8 +36,8 @@ fn made_by_platform(metadata: &ObjectMeta) -> bool {
 }
 
 /// The kind of the workload that this is a child of: its owner's. Where that was taken away, the kind whose controller
-/// applied it, and for what ToolHive made the kind that labels name. What stands behind the proxy of an MCPServer has no
-/// such label.
+/// applied it, and for what ToolHive made the kind that labels name. What stands behind a proxy has
+/// no such label.
 fn kind_of(metadata: &ObjectMeta) -> &str {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let owner = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| &*owner.kind);
@@ -47,7 +47,7 @@ fn kind_of(metadata: &ObjectMeta) -> &str {
         applied.find_map(|entry| entry.manager.as_deref()?.strip_prefix(MANAGER))
     };
     let labelled = || metadata.labels.as_ref()?.get(label::APP_NAME).map(|name| &**name);
-    owner.or_else(applied).or_else(labelled).unwrap_or(label::APP_MCP_SERVER)
+    owner.or_else(applied).or_else(labelled).unwrap_or(label::APP_BEHIND_PROXY)
 }
 
 /// Annotations, by their keys.
