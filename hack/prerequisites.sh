@@ -21,15 +21,15 @@ version() { # the first dotted number that a command prints
 }
 
 case $target in
-control-plane | cert-manager | mcp-servers | identity-providers) ;;
+control-plane | cert-manager | helm | mcp-servers | identity-providers | node-up) ;;
 *)
     need cargo 1.95 "$(version cargo --version)" "Install Rust with rustup; rust-toolchain.toml names the toolchain."
     need cc "" "" "Install a C compiler: on Debian 'apt-get install gcc'."
     ;;
 esac
 case $target in
-demo | test | bench | control-plane | cert-manager | mcp-servers | identity-providers)
-    need go 1.26 "$(version go version)" "It builds the test control plane, cert-manager, a real MCP server and a real identity provider. Install Go 1.26 from your distribution or go.dev."
+demo | test | bench | control-plane | cert-manager | helm | mcp-servers | identity-providers | node-up | e2e)
+    need go 1.26 "$(version go version)" "It builds the control plane and the node, cert-manager, helm, a real MCP server and a real identity provider. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
 case $target in
@@ -38,6 +38,20 @@ test | mcp-servers | identity-providers)
     need npm 10 "$(version npm --version)" "It comes with Node.js."
     ;;
 esac
+if [ "$target" = images ]; then
+    case $(uname -s)-$(cc -print-file-name=libc.a 2>/dev/null) in
+    Linux-/*) ;;
+    Linux-*) need libc.a "" "" "Binaries without libraries are linked with it: on Debian 'apt-get install libc6-dev', on Fedora 'dnf install glibc-static'." ;;
+    *)
+        echo "images are built on Linux, not on $(uname -s): run 'make images' there" >&2
+        missing=1
+        ;;
+    esac
+    need git "" "" "The images are named after the commit. On Debian 'apt-get install git'."
+    for tool in tar gzip sha256sum readelf; do
+        need $tool "" "" "It packs images. On Debian 'apt-get install tar gzip coreutils binutils'."
+    done
+fi
 configured() { # whether there is something that names a cluster, where kubectl looks for it
     files=${KUBECONFIG:-${HOME:-}/.kube/config}
     while [ -n "$files" ]; do

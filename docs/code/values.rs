@@ -1,0 +1,60 @@
+//! The reference of the charts' values, from the schemas that helm checks them by.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+const HEAD: &str = "\
+# Values of the charts
+
+What `helm install` and `helm upgrade` take ([how](../how-to/install.md)). A value that is not here is refused, and so is one of another form. This page is
+generated from the schemas of the charts: `make generate` writes it.
+";
+
+/// A chart: its name, its schema and its values.
+type Chart = (&'static str, &'static str, &'static str);
+
+const CHARTS: [Chart; 2] = [
+    (
+        "portcullis",
+        include_str!("../../charts/portcullis/values.schema.json"),
+        include_str!("../../charts/portcullis/values.yaml"),
+    ),
+    (
+        "portcullis-crds",
+        include_str!("../../charts/portcullis-crds/values.schema.json"),
+        include_str!("../../charts/portcullis-crds/values.yaml"),
+    ),
+];
+
+/// The page, as Markdown.
+///
+/// # Errors
+/// When a schema is no JSON, or values are no YAML.
+pub fn values() -> std::io::Result<String> {
+    let mut page = HEAD.to_owned();
+    for (name, schema, values) in CHARTS {
+        let schema: Value = serde_json::from_str(schema)?;
+        let values: Value = serde_saphyr::from_str(values).map_err(std::io::Error::other)?;
+        // Writing to a String cannot fail.
+        let _ = write!(page, "\n## {name}\n\n| value | unless you say | what |\n|---|---|---|\n");
+        rows(&mut page, &schema, &values, "");
+    }
+    Ok(page)
+}
+
+/// A row for each value that is described, in the order of the schema; `global` is nobody's.
+fn rows(page: &mut String, schema: &Value, values: &Value, path: &str) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let Some(value) = values.get(name) else { continue };
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        // What is described as a whole has no rows for its parts.
+        match property["description"].as_str() {
+            Some(description) => {
+                let description = description.replace('|', "\\|").replace('<', "&lt;");
+                let _ = writeln!(page, "| `{path}` | `{value}` | {description} |");
+            }
+            None => rows(page, property, value, &path),
+        }
+    }
+}

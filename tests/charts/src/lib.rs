@@ -1,0 +1,127 @@
+//! Helm, as a user runs it, on the charts of this repository.
+//!
+//! It is the program that hack/helm pins, from the per-user cache. What it keeps (its configuration, its cache) goes to a
+//! folder of its own that ends with the value.
+
+#![allow(clippy::panic, reason = "in a test this is the failure")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The version that `make helm` builds (hack/helm/go.mod), and the name of its folder in the per-user cache.
+pub const HELM_VERSION: &str = "v4.3.1";
+
+/// The chart of the operator.
+pub const OPERATOR: &str = "portcullis";
+/// The chart of its kinds.
+pub const CRDS: &str = "portcullis-crds";
+
+/// A file or folder of this repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The folder of a chart.
+pub fn chart(name: &str) -> PathBuf {
+    repository("charts").join(name)
+}
+
+/// The operator of this build, which a test finds one folder up.
+///
+/// # Panics
+/// When it is not built.
+pub fn operator() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    let path = test.ancestors().nth(2).unwrap_or(Path::new("")).join("mcp-operator");
+    assert!(path.is_file(), "{} is not built; run 'cargo build -p mcp-operator'", path.display());
+    path
+}
+
+/// The program, and where it keeps what it keeps.
+#[derive(Debug)]
+pub struct Helm {
+    program: PathBuf,
+    home: tempfile::TempDir,
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Helm {
+    /// The program of the per-user cache, without a cluster.
+    ///
+    /// # Panics
+    /// When `make helm` has not been run on this machine.
+    pub fn new() -> Self {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+        let program = cache.unwrap_or_default().join("portcullis/helm").join(HELM_VERSION).join("helm");
+        assert!(program.is_file(), "{} is not there: run 'make helm'", program.display());
+        let home = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        Self { program, home, kubeconfig: None }
+    }
+
+    /// The same with a cluster.
+    #[must_use]
+    pub fn with_kubeconfig(self, kubeconfig: PathBuf) -> Self {
+        Self { kubeconfig: Some(kubeconfig), ..self }
+    }
+
+    /// What it prints, or what it says when it fails.
+    ///
+    /// # Errors
+    /// With its standard error, and its standard output where `lint` tells what is wrong.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(&self.program);
+        for (variable, folder) in
+            [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
+        {
+            command.env(variable, self.home.path().join(folder));
+        }
+        // Never the cluster of who runs the tests.
+        let nowhere = self.home.path().join("no.kubeconfig");
+        command.env("KUBECONFIG", self.kubeconfig.as_ref().unwrap_or(&nowhere));
+        let Output { status, stdout, stderr } = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap_or_else(|error| panic!("cannot run {}: {error}", self.program.display()));
+        let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if status.success() { Ok(stdout) } else { Err(format!("{stderr}{stdout}")) }
+    }
+
+    /// A file with these values, by its path.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn values(&self, values: &Value) -> String {
+        let path = self.home.path().join("values.json");
+        std::fs::write(&path, values.to_string()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        path.display().to_string()
+    }
+
+    /// The objects that a chart makes of these values, for a release in a namespace.
+    ///
+    /// # Errors
+    /// With what helm says of values that it refuses.
+    ///
+    /// # Panics
+    /// When what it prints is no YAML.
+    pub fn template(&self, chart: &Path, release: [&str; 2], values: &Value) -> Result<Vec<Value>, String> {
+        let [name, namespace] = release;
+        let (chart, values) = (chart.display().to_string(), self.values(values));
+        let text = self.run(&["template", name, &chart, "--namespace", namespace, "--values", &values])?;
+        let objects = serde_saphyr::from_multiple::<Value>(&text);
+        let objects = objects.unwrap_or_else(|error| panic!("not YAML: {error}\n{text}"));
+        Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
+    }
+}
+
+impl Default for Helm {
+    fn default() -> Self {
+        Self::new()
+    }
+}

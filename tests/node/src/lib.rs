@@ -1,0 +1,14 @@
+//! Tests on a cluster of one real node, which `make e2e` (or `make node-up`) brings up: namespaces that tell what
+//! happened in them when a test fails, and pods that call what the test installs.
+
+#![allow(clippy::panic, clippy::print_stderr, reason = "helpers of tests fail and tell as tests do")]
+
+mod client_pod;
+mod namespace;
+mod node;
+mod operator;
+
+pub use client_pod::{Caller, Outcome};
+pub use namespace::Namespace;
+pub use node::{DEADLINE, EVERYTHING_IMAGE, Node, POD_IMAGE};
+pub use operator::install_operator;

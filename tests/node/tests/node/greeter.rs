@@ -1,0 +1,30 @@
+//! The MCP server that the tests call, of both eras, behind a proxy.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use mcp_api::v1beta1::MCPServer;
+use portcullis_node::{DEADLINE, Namespace, POD_IMAGE};
+use portcullis_testing::wait_for_object;
+use serde_json::{Value, json};
+
+/// Its name, and that of its proxy's Deployment.
+pub(crate) const NAME: &str = "greeter";
+
+/// Applies the MCPServer with these members of its spec beside the image, and returns its URL when its proxy serves.
+pub(crate) async fn start(namespace: &Namespace, members: Value) -> String {
+    let mut spec = json!({
+        "image": POD_IMAGE, "transport": "streamable-http", "args": ["serve", ":3001"], "mcpPort": 3001,
+    });
+    spec.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    namespace
+        .apply([json!({
+            "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer", "metadata": { "name": NAME }, "spec": spec,
+        })])
+        .await;
+    let server = wait_for_object(&namespace.api::<MCPServer>(), NAME, "its URL", DEADLINE, |server| {
+        server.status.as_ref().is_some_and(|status| status.url.is_some())
+    })
+    .await;
+    wait_for_object(&namespace.api::<Deployment>(), NAME, "the proxy's Deployment", DEADLINE, |_| true).await;
+    namespace.available(NAME).await;
+    server.status.unwrap().url.unwrap()
+}
