@@ -1,11 +1,11 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint generate docs fuzz bench control-plane cert-manager mcp-servers identity-providers
+.PHONY: help demo test lint generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Start with 'make demo'. It needs Rust, Go, a C compiler and make; no cluster. 'CLUSTER=current make demo' is a guest in yours."
 
@@ -24,6 +24,7 @@ test: ## Every test: unit, control plane, data plane, end to end
 	@hack/prerequisites.sh test
 	@hack/control-plane/build.sh
 	@hack/cert-manager/build.sh
+	@hack/helm/build.sh
 	@hack/mcp-servers/build.sh all
 	@hack/identity-providers/build.sh all
 	cargo build --workspace --bins
@@ -32,12 +33,17 @@ test: ## Every test: unit, control plane, data plane, end to end
 lint: ## Formatting, clippy and rustdoc, warnings as errors
 	@hack/prerequisites.sh lint
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features portcullis-node/node -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-generate: ## Write what is generated again: manifests (deploy/), the book's reference of the command line
+# As in the workspace's Cargo.toml, and in the names of the images.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+generate: ## Write what is generated again: manifests (deploy/), charts, the book's reference of flags and values
 	@hack/prerequisites.sh generate
-	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:latest --format kustomize --out deploy
+	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:$(VERSION) --format kustomize --out deploy
+	cargo run --quiet -p mcp-operator -- generate crds --format helm --out charts/portcullis-crds/templates
+	cargo run --quiet -p mcp-operator -- generate operator --format helm --out charts/portcullis/templates
 	cargo run --quiet -p portcullis-docs
 
 docs: ## Build the book in docs/ (its code is compiled and run by 'make test')
@@ -74,6 +80,10 @@ cert-manager: ## Build the real cert-manager that the tests run, once per machin
 	@hack/prerequisites.sh cert-manager
 	@hack/cert-manager/build.sh
 
+helm: ## Build the helm that the tests of charts/ run, once per machine (about three minutes)
+	@hack/prerequisites.sh helm
+	@hack/helm/build.sh
+
 mcp-servers: ## Fetch and build the real MCP servers and clients that the tests use
 	@hack/prerequisites.sh mcp-servers
 	@hack/mcp-servers/build.sh all
@@ -81,3 +91,26 @@ mcp-servers: ## Fetch and build the real MCP servers and clients that the tests 
 identity-providers: ## Fetch and build the real identity providers that the tests use
 	@hack/prerequisites.sh identity-providers
 	@hack/identity-providers/build.sh all
+
+images: ## Build the images of operator and proxy, as OCI archives with their SBOMs: target/images
+	@hack/prerequisites.sh images
+	@hack/images/build.sh
+	@hack/images/sbom.sh
+
+node-up: ## Bring up a cluster of one real node on this machine (kubelet, containerd, CoreDNS); needs root
+	@hack/prerequisites.sh node-up
+	@hack/control-plane/build.sh
+	@hack/node/build.sh
+	@hack/node/up.sh
+
+node-down: ## End that cluster, whatever state it is in, and remove all of it
+	@hack/node/down.sh
+
+e2e: ## Tests on that node, with the images of operator and proxy, their webhooks and clients in pods; needs root
+	@hack/prerequisites.sh images
+	@hack/prerequisites.sh e2e
+	@hack/node/up.sh --check
+	@hack/control-plane/build.sh
+	@hack/node/build.sh
+	@hack/images/build.sh
+	@tests/node/run.sh

@@ -1,12 +1,14 @@
 //! What the book is made of beside its text.
 //!
-//! [`reference`] writes the reference of the command line, from the command line. And here are the chapters whose Rust code stands alone, as documentation of types without values: `cargo test --doc`
+//! [`reference`] writes the reference of the command line, from the command line, and [`values()`] that of the charts' values, from their schemas. And here are the chapters whose Rust code stands alone, as documentation of types without values: `cargo test --doc`
 //! compiles each block, and runs those that are not marked `no_run`. The tutorial's files are compared with two crates
 //! that are built and tested (`tests/chapters.rs`).
 
 mod cli;
+mod values;
 
 pub use cli::reference;
+pub use values::values;
 
 macro_rules! chapters {
     ($($name:ident = $file:literal),+ $(,)?) => {

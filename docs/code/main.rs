@@ -4,11 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> std::io::Result<ExitCode> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/reference/cli.md");
-    if std::env::args().any(|argument| argument == "--check") {
-        let same = std::fs::read_to_string(page)? == portcullis_docs::reference();
-        return Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/reference");
+    let pages = [("cli.md", portcullis_docs::reference()), ("values.md", portcullis_docs::values()?)];
+    for (name, text) in pages {
+        let page = folder.join(name);
+        if !std::env::args().any(|argument| argument == "--check") {
+            std::fs::write(page, text)?;
+        } else if std::fs::read_to_string(page)? != text {
+            return Ok(ExitCode::FAILURE);
+        }
     }
-    std::fs::write(page, portcullis_docs::reference())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! The generated pages are as they would be generated.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be generated fails the test")]
+
 #[test]
 fn the_reference_of_the_command_line_is_what_the_command_line_says() {
     let page = include_str!("../src/reference/cli.md");
@@ -8,6 +10,12 @@ fn the_reference_of_the_command_line_is_what_the_command_line_says() {
         assert_eq!(written, generated, "line {} of reference/cli.md differs; 'make generate' writes it", line + 1);
     }
     assert_eq!(page.len(), says.len(), "reference/cli.md differs; 'make generate' writes it");
+}
+
+#[test]
+fn the_reference_of_the_charts_values_is_what_their_schemas_say() {
+    let page = include_str!("../src/reference/values.md");
+    assert_eq!(page, portcullis_docs::values().unwrap(), "reference/values.md differs; 'make generate' writes it");
 }
 
 #[test]

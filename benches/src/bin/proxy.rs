@@ -145,7 +145,6 @@ async fn main() -> Result<()> {
 /// What all rows of a run share.
 struct Run {
     baseline: Option<PathBuf>,
-    peer: PathBuf,
     rounds: usize,
     folder: tempfile::TempDir,
     /// All CPUs.
@@ -178,9 +177,7 @@ impl Target {
 }
 
 async fn harness(flags: Flags) -> Result<()> {
-    let peer = peers::binary("reverse-proxy")?;
-    let run =
-        Run { baseline: flags.baseline, peer, rounds: flags.rounds, folder: tempfile::tempdir()?, cpus: proc::cpus()? };
+    let run = Run { baseline: flags.baseline, rounds: flags.rounds, folder: tempfile::tempdir()?, cpus: proc::cpus()? };
     let mut rows = Vec::new();
     for what in flags.only {
         let taken = match what {
@@ -254,12 +251,13 @@ impl Run {
     async fn http(&self, title: &str, workload: Workload, [one, several]: [usize; 2]) -> Result<Taken> {
         eprintln!("{title}");
         let folder = self.folder.path();
+        let peer = peers::binary("reverse-proxy")?;
         let server = Listening::backend(folder, 0).await?;
         let mut targets =
             vec![Target { name: DIRECT, address: server.address, process: None, token: None, row: Vec::new() }];
         targets.extend(self.runners(&Behind::Http(server.address)).await?);
         targets.push(Target::of(RELAY, Listening::relay(folder, server.address).await?));
-        targets.push(Target::of(PEER, Listening::reverse_proxy(folder, &self.peer, server.address).await?));
+        targets.push(Target::of(PEER, Listening::reverse_proxy(folder, &peer, server.address).await?));
         let load = [Load { sessions: 1, calls: one }, Load { sessions: 8, calls: several }];
         let rows = self.take(workload.tool(), targets, &[server.pid()?], workload, load).await?;
         server.stop().await?;
@@ -372,16 +370,12 @@ impl Run {
         for (plain, gated) in plain.into_iter().zip(gated) {
             let (plain, gated) = (plain.end("webhooks, none").await?, gated.end("webhooks").await?);
             let (title, name) = (format!("{}, two webhooks", gated.proxy), gated.proxy);
-            let added = gated.added(&plain, |round| round.one.p50);
             let without = Row { proxy: "without webhooks", ..plain };
             let with = Row { proxy: "with two webhooks", ..gated };
             let rows: Vec<&Row> = [&without, &with].into_iter().chain(&alone).collect();
             text.push(table(&title, &rows, Some(&without), &with, None));
-            for calls in &alone {
-                let two = median(calls.rounds.iter().map(|round| round.one.p50).collect());
-                let times = shown(added.zip(two).map(|(added, two)| added / two), 2);
-                text.push(format!("{name}: the webhooks add {times} times what {} take (p50)", calls.proxy));
-            }
+            text.push(format!("{name}: what the webhooks add"));
+            text.extend(alone.iter().map(|calls| with.added_beside(&without, calls)));
             text.push(String::new());
             all.extend([Row { proxy: name, ..without }, Row { proxy: name, ..with }]);
         }

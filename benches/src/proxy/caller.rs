@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 use super::http::{Connection, post};
 use super::webhooks::{self, Signed};
 use super::workload::Workload;
-use crate::proc;
+use crate::proc::ThreadTimes;
 use crate::webhook::client;
 
 /// The request that opens a session.
@@ -87,18 +87,21 @@ impl Client {
     }
 }
 
-/// Makes the two HTTPS calls of a runner with two webhooks, without a runner; each pair counts as one call.
+/// Makes the two HTTPS calls of a runner with two webhooks, without a runner; each pair counts as one call. The process that is watched is
+/// this one.
 pub async fn call_webhooks(address: SocketAddr, folder: &Path, client: Client, load: Load) -> Result<Measured> {
-    let signed = || ["mutate", "validate"].map(|path| Signed::new(address, path, &Workload::Json.call(1)));
+    let signed = || ["mutate", "validate"].map(|path| Signed::new(address, path, &Workload::Json.call(1_000_000)));
     let tls = webhooks_tls(folder)?;
+    let own = Some(std::process::id());
     if client == Client::Bytes {
         let callers = (0..load.sessions).map(|_| Webhooks::open(address, tls.clone(), signed()));
-        return measure(try_join_all(callers).await?, load.calls, None, async |caller, _| caller.call().await).await;
+        let callers = try_join_all(callers).await?;
+        return measure(callers, load.calls, own, async |caller, _| caller.call().await).await;
     }
     let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
     let client = Pool::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(https);
     let callers = (0..load.sessions).map(|_| (client.clone(), signed())).collect();
-    measure(callers, load.calls, None, async |(client, requests), _| {
+    measure(callers, load.calls, own, async |(client, requests), _| {
         let start = Instant::now();
         for request in requests {
             let (head, body) = client.request(request.request()?).await?.into_parts();
@@ -140,17 +143,17 @@ async fn measure<C>(
         try_join_all(each).await
     };
     rounds(&mut callers, 1, calls.div_ceil(10)).await?;
-    let before = watched.map(proc::cpu).transpose()?;
+    let before = watched.map(ThreadTimes::of).transpose()?;
     let start = Instant::now();
     let latencies = rounds(&mut callers, 1_000_000, calls).await?;
     let elapsed = start.elapsed();
-    let after = watched.map(proc::cpu).transpose()?;
+    let after = watched.map(ThreadTimes::of).transpose()?;
     let mut latencies = latencies.concat();
     latencies.sort_unstable();
     let ms = |time: Duration| time.as_secs_f64() * 1000.0;
     let percentile = |percent: usize| ms(latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default());
     let total = latencies.len() as f64;
-    let cpu = after.zip(before).map(|(after, before)| ms(after.saturating_sub(before)) / total);
+    let cpu = after.zip(before).map(|(after, before)| ms(after.since(&before)) / total);
     Ok(Measured { p50: percentile(50), p99: percentile(99), per_second: total / elapsed.as_secs_f64(), cpu })
 }
 

@@ -36,6 +36,21 @@ impl Row {
     pub fn added(&self, to: &Self, figure: impl Fn(&Round) -> f64) -> Option<f64> {
         median(self.rounds.iter().zip(&to.rounds).map(|(with, without)| figure(with) - figure(without)).collect())
     }
+
+    /// A line that says how many times what `calls` took in a round this row added to another in the same round.
+    pub fn added_beside(&self, to: &Self, calls: &Self) -> String {
+        let times = |figure: fn(&Round) -> Option<f64>| {
+            let rounds = self.rounds.iter().zip(&to.rounds).zip(&calls.rounds);
+            let times = rounds.filter_map(|((with, to), calls)| Some((figure(with)? - figure(to)?) / figure(calls)?));
+            shown(median(times.collect()), 2)
+        };
+        let (p50, cpu) = (times(|round| Some(round.one.p50)), times(|round| round.one.cpu));
+        let (several_p50, several_cpu) = (times(|round| Some(round.several.p50)), times(|round| round.several.cpu));
+        let calls = calls.proxy;
+        format!(
+            "times {calls}: {p50} p50 and {cpu} CPU of one session; {several_p50} p50 and {several_cpu} CPU of several"
+        )
+    }
 }
 
 const COLUMNS: [&str; 7] = ["p50 ms", "p99 ms", "+p50 ms", "+p99 ms", "req/s", "CPU ms/req", "peak MiB"];

@@ -8,7 +8,7 @@ use anyhow::Result;
 use aws_lc_rs::hmac;
 use bytes::Bytes;
 use http::Request;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, USER_AGENT};
 use http_body_util::Full;
 use jiff::Timestamp;
 use mcp_runconfig::webhook::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
@@ -24,6 +24,8 @@ pub(super) const CERTIFICATE: &str = "webhook.crt";
 pub(super) const KEY: &str = "webhook.key";
 const SECRET_FILE: &str = "hmac";
 const SECRET: &[u8] = b"bench-secret";
+/// As long as a runner's.
+const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 
 /// Writes certificates and the secret that signs requests to `folder`.
 pub fn prepare(folder: &Path) -> Result<()> {
@@ -69,10 +71,15 @@ impl Signed {
     /// The request to the webhook at `path` for this MCP message.
     pub(super) fn new(address: SocketAddr, path: &'static str, message: &str) -> Self {
         let now = Timestamp::now();
-        let body = format!(
-            r#"{{"version":"v0.1.0","uid":"6dbe3b4c-6f3c-4f0e-8f0a-0a4c6f0f7c11","timestamp":"{now}","principal":{{"sub":"local","name":"local"}},"mcp_request":{message},"context":{{"server_name":"bench","source_ip":"127.0.0.1:40000","transport":"streamable-http"}}}}"#
-        );
         let seconds = now.as_second();
+        // What a runner tells of a caller who does not have to log in.
+        let (name, email, until) = ("Local User: local", "local@localhost", seconds + 24 * 60 * 60);
+        let claims = format!(
+            r#"{{"aud":"toolhive","email":"{email}","exp":{until},"iat":{seconds},"iss":"toolhive-local","name":"{name}","nbf":{seconds},"sub":"local"}}"#
+        );
+        let body = format!(
+            r#"{{"version":"v0.1.0","uid":"6dbe3b4c-6f3c-4f0e-8f0a-0a4c6f0f7c11","timestamp":"{now}","principal":{{"sub":"local","name":"{name}","email":"{email}","claims":{claims}}},"mcp_request":{message},"context":{{"server_name":"bench","source_ip":"127.0.0.1:40000","transport":"streamable-http"}}}}"#
+        );
         let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
         let mut signature = "sha256=".to_owned();
         for byte in hmac::sign(&key, format!("{seconds}.{body}").as_bytes()).as_ref() {
@@ -86,7 +93,7 @@ impl Signed {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let Self { port, path, seconds, signature, body } = self;
         let head = format!(
-            "POST /{path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n{TIMESTAMP_HEADER}: {seconds}\r\n{SIGNATURE_HEADER}: {signature}\r\ncontent-length: {}\r\n\r\n",
+            "POST /{path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\nuser-agent: {AGENT}\r\n{TIMESTAMP_HEADER}: {seconds}\r\n{SIGNATURE_HEADER}: {signature}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         [head.as_bytes(), body].concat()
@@ -96,6 +103,7 @@ impl Signed {
     pub(super) fn request(&self) -> Result<Request<Full<Bytes>>> {
         let request = Request::post(format!("https://localhost:{}/{}", self.port, self.path))
             .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, AGENT)
             .header(TIMESTAMP_HEADER, self.seconds)
             .header(SIGNATURE_HEADER, &self.signature);
         Ok(request.body(Full::new(self.body.clone()))?)

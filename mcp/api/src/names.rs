@@ -45,8 +45,6 @@ pub mod label {
     pub const MANAGED_BY_OPERATOR: &str = "toolhive-operator";
     /// The value of [`APP`] and [`APP_NAME`] for an MCPServer's proxy.
     pub const APP_MCP_SERVER: &str = "mcpserver";
-    /// The kind, in lower case, of workloads with something behind their proxy, which carries no [`APP_NAME`].
-    pub const APP_BEHIND_PROXY: &str = APP_MCP_SERVER;
     /// The value of [`APP`] and [`APP_NAME`] for an MCPRemoteProxy's proxy.
     pub const APP_MCP_REMOTE_PROXY: &str = "mcpremoteproxy";
     /// The value of [`APP`] and [`APP_NAME`] for a VirtualMCPServer.
@@ -107,7 +105,8 @@ pub mod condition {
     pub const COMPOSITE_TOOL_REFS_VALIDATED: &str = "CompositeToolRefsValidated";
     /// VirtualMCPServer: `spec.embeddingServerRef` can be used.
     pub const EMBEDDING_SERVER_READY: &str = "EmbeddingServerReady";
-    /// VirtualMCPServer: the policies in `spec.incomingAuth.authzConfig` can be read.
+    /// VirtualMCPServer: the policies in `spec.incomingAuth.authzConfig` can be read. MCPRemoteProxy: present only while
+    /// the spec does not pass validation, and then `False`.
     pub const AUTH_CONFIGURED: &str = "AuthConfigured";
     /// Configuration kinds: the spec can be used.
     pub const VALID: &str = "Valid";
@@ -119,7 +118,7 @@ pub mod condition {
 pub mod reason {
     /// `Ready=True`.
     pub const READY: &str = "Ready";
-    /// `Ready=False`.
+    /// `Ready=False`; of an MCPRemoteProxy, where something keeps it from being made.
     pub const NOT_READY: &str = "NotReady";
     /// `Ready=True` of an MCPRemoteProxy.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
@@ -173,20 +172,10 @@ pub mod reason {
     pub const KIND_NOT_BUILT: &str = "KindNotBuilt";
     /// `AuthConfigured=True`.
     pub const AUTH_VALID: &str = "AuthValid";
+    /// `AuthConfigured=False` of an MCPRemoteProxy.
+    pub const AUTH_INVALID: &str = "AuthInvalid";
     /// `AuthConfigured=False`: no such ConfigMap, or no such key in it.
     pub const AUTHZ_CONFIG_MAP_NOT_FOUND: &str = "AuthzConfigMapNotFound";
     /// `DeletionBlocked=True`.
     pub const REFERENCED_BY_WORKLOADS: &str = "ReferencedByWorkloads";
-}
-
-/// Environment variables that the operator gives to proxies.
-pub mod environment {
-    /// The checksum of the RunConfig that the proxy's pod was made for: it refuses to start on another.
-    pub const RUN_CONFIG_CHECKSUM: &str = "TOOLHIVE_RUNCONFIG_CHECKSUM";
-    /// Where secrets are looked up by their identifiers: `environment`.
-    pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
-    /// What precedes the identifier of a secret in the name of the variable that holds it.
-    pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
-    /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
-    pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
 }

@@ -10,19 +10,31 @@ use crate::keys::KeySet;
 
 /// By so many locks threads seldom meet at one.
 const SHARDS: usize = 64;
-/// Tokens that each half of a shard remembers: 8,192 together.
+/// Tokens that each half of a shard remembers, 8,192 together, and the bytes of claims that they may have, 32 MiB together: some providers name
+/// every group of a user.
 const HALF: usize = 64;
+const HALF_BYTES: usize = 256 << 10;
 
 /// What a token is remembered by: what is in memory opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint([u8; 32]);
 
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) identity: Arc<Identity>,
+    /// When the token is taken no longer, in Unix seconds; `None` where its provider did not say.
+    pub(crate) expires: Option<i64>,
+}
+
 /// A token that was found valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Verified {
-    pub(crate) identity: Arc<Identity>,
-    /// Until when it is, in Unix seconds.
+    pub(crate) caller: Caller,
+    /// Until when this is remembered, in Unix seconds.
     pub(crate) until: i64,
+    /// How long its claims are, in bytes.
+    pub(crate) length: usize,
     /// The keys under which its signature was verified; `None` where the provider was asked.
     pub(crate) keys: Option<Arc<KeySet>>,
 }
@@ -35,6 +47,8 @@ pub(crate) struct Cache(Vec<Mutex<Shard>>);
 #[derive(Debug, Default)]
 struct Shard {
     young: HashMap<Fingerprint, Verified>,
+    /// Bytes of the claims in `young`.
+    length: usize,
     old: HashMap<Fingerprint, Verified>,
 }
 
@@ -59,16 +73,16 @@ impl Cache {
         Self((0..SHARDS).map(|_| Mutex::default()).collect())
     }
 
-    /// Whom the token names, where it is remembered and still counts.
-    pub(crate) fn get(&self, token: &Fingerprint, now: i64, keys: Option<&Arc<KeySet>>) -> Option<Arc<Identity>> {
+    /// Who calls with the token, where it is remembered and still counts.
+    pub(crate) fn get(&self, token: &Fingerprint, now: i64, keys: Option<&Arc<KeySet>>) -> Option<Caller> {
         let mut shard = self.shard(token).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(verified) = shard.young.get(token) {
-            return verified.holds(now, keys).then(|| Arc::clone(&verified.identity));
+            return verified.holds(now, keys).then(|| verified.caller.clone());
         }
         let verified = shard.old.remove(token).filter(|verified| verified.holds(now, keys))?;
-        let identity = Arc::clone(&verified.identity);
+        let caller = verified.caller.clone();
         shard.insert(*token, verified);
-        Some(identity)
+        Some(caller)
     }
 
     pub(crate) fn insert(&self, token: Fingerprint, verified: Verified) {
@@ -82,9 +96,11 @@ impl Cache {
 
 impl Shard {
     fn insert(&mut self, token: Fingerprint, verified: Verified) {
-        if self.young.len() >= HALF {
+        if self.young.len() >= HALF || self.length + verified.length > HALF_BYTES {
             self.old = std::mem::take(&mut self.young);
+            self.length = 0;
         }
+        self.length += verified.length;
         self.young.insert(token, verified);
     }
 }
@@ -96,7 +112,8 @@ mod tests {
     use super::*;
 
     fn verified(until: i64, keys: Option<&Arc<KeySet>>) -> Verified {
-        Verified { identity: Arc::default(), until, keys: keys.cloned() }
+        let caller = Caller { identity: Arc::default(), expires: Some(until) };
+        Verified { caller, until, length: 1 << 10, keys: keys.cloned() }
     }
 
     #[test]
@@ -131,5 +148,21 @@ mod tests {
             shard.young.len() + shard.old.len()
         });
         assert!(sizes.sum::<usize>() <= SHARDS * HALF * 2);
+    }
+
+    #[test]
+    fn long_claims_leave_room_for_fewer_tokens() {
+        const LENGTH: usize = 60 << 10;
+        let cache = Cache::new();
+        for number in 0..SHARDS * HALF {
+            let verified = Verified { length: LENGTH, ..verified(10, None) };
+            let token = Fingerprint::of(&number.to_string());
+            cache.insert(token, verified);
+            assert!(cache.get(&token, 0, None).is_some(), "the last is remembered");
+        }
+        for shard in &cache.0 {
+            let shard = shard.lock().unwrap();
+            assert!(shard.young.len() * LENGTH <= HALF_BYTES && shard.old.len() * LENGTH <= HALF_BYTES);
+        }
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn identity(mut claims: Map<String, Value>) -> Result<Arc<Identity>, 
         return Err(Refusal::Nobody);
     }
     let platform_user_id = subject.clone();
-    Ok(Arc::new(Identity { logged_in: true, subject, platform_user_id, name, email, claims }))
+    Ok(Arc::new(Identity { logged_in: true, subject, platform_user_id, name, email, claims, ..Identity::default() }))
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
         );
         assert_eq!((identity.claims.get("tsid"), &identity.claims["groups"]), (None, &json!(["g"])));
         for nobody in [json!({}), json!({"sub": ""}), json!({"sub": 1})] {
-            assert_eq!(super::identity(map(nobody)), Err(Refusal::Nobody));
+            assert_eq!(super::identity(map(nobody)).unwrap_err(), Refusal::Nobody);
         }
     }
 }

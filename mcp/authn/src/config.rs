@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use http::Uri;
 use mcp_http::file::rooted;
-use mcp_middleware::{BuildContext, BuildError};
+use mcp_middleware::{BuildContext, BuildError, Secret};
 use mcp_runconfig::OidcConfig;
 use mcp_runconfig::endpoint::EndpointPolicy;
 
@@ -18,11 +18,11 @@ use crate::login::Login;
 use crate::provider::Provider;
 use crate::refusal::Challenge;
 
-/// The login that `oidc` asks for; `secret` is the client's where the document has none.
+/// The login that `oidc` asks for.
 ///
 /// # Errors
 /// The member at fault.
-pub(crate) fn login(oidc: &OidcConfig, secret: Option<&str>, context: &BuildContext<'_>) -> Result<Login, BuildError> {
+pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext<'_>) -> Result<Login, BuildError> {
     let error = |member: &str, problem: &str, fix: &str| {
         context.error(&format!("parameters.oidc_config.{member}"), problem, fix)
     };
@@ -66,7 +66,8 @@ pub(crate) fn login(oidc: &OidcConfig, secret: Option<&str>, context: &BuildCont
     } else {
         url("JWKSURL", &oidc.jwks_url)?;
     }
-    let secret = Some(oidc.client_secret.as_str()).filter(|secret| !secret.is_empty()).or(secret);
+    let own = Some(oidc.client_secret.as_str()).filter(|secret| !secret.is_empty());
+    let secret = own.or_else(|| context.settings.oidc_client_secret.as_ref().map(Secret::reveal));
     let authorization = secret.filter(|_| !oidc.client_id.is_empty()).and_then(|secret| basic(&oidc.client_id, secret));
     let introspection = if oidc.introspection_url.is_empty() {
         None

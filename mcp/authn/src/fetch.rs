@@ -10,18 +10,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
-use http::uri::{Parts, PathAndQuery, Scheme};
+use http::uri::{PathAndQuery, Scheme};
 use http::{Response, StatusCode, Uri};
 use mcp_http::client::{Client, ClientError, ClientTls, RequestError, RequestLimits};
 use mcp_http::file::read_file;
+use mcp_http::location::{same_origin, without_secrets};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use rustls::crypto::CryptoProvider;
 
 /// How long one call may take, from the first byte of the connection to the last of the answer.
 const TIME: Duration = Duration::from_secs(5);
-/// The longest answer, in bytes. A key set of a hundred keys is a tenth of it.
-const MAX_ANSWER: usize = 1 << 20;
-const LIMITS: RequestLimits = RequestLimits { time: TIME, answer: MAX_ANSWER };
+/// The longest document, in bytes. A key set of a hundred keys is a tenth of it.
+const MAX_DOCUMENT: usize = 1 << 20;
+/// The longest answer about a token, in bytes: as ToolHive's (toolhive-auth §1.6), and as long as a JWT in a header can be.
+const MAX_ANSWER: usize = 64 << 10;
 /// What answers are asked for: kube-apiserver gives its keys as RFC 7517, section 8.5 calls them, and answers 406 where that is left out.
 const ACCEPTED: &str = "application/json, application/jwk-set+json";
 /// Redirects that are followed.
@@ -53,15 +55,6 @@ impl FetchError {
     pub(crate) fn new(place: impl ToString, problem: impl Into<String>) -> Self {
         Self { place: without_secrets(&place.to_string()), problem: problem.into() }
     }
-}
-
-/// A URL without its query and its user, which may be secrets; any other text as it is.
-fn without_secrets(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
 }
 
 impl Fetcher {
@@ -108,9 +101,9 @@ impl Fetcher {
     pub(crate) async fn get(&self, url: &Uri) -> Result<Response<Bytes>, FetchError> {
         let client = self.client(url).map_err(|error| FetchError::new(url, error.to_string()))?;
         let headers = headers(self.token()?);
-        let mut path = path_of(url);
+        let mut path = url.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         for _ in 0..=MAX_REDIRECTS {
-            let answer = client.get(path.clone(), headers.clone(), LIMITS).await;
+            let answer = client.get(path.clone(), headers.clone(), limits(MAX_DOCUMENT)).await;
             let answer = answer.map_err(|error: RequestError| FetchError::new(url, error.to_string()))?;
             match answer.status() {
                 StatusCode::OK => return Ok(answer),
@@ -134,7 +127,7 @@ impl Fetcher {
         let authorization = if authorization.is_some() { authorization } else { self.token()? };
         let mut headers = headers(authorization);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        let answer = client.post(headers, form.into(), LIMITS).await;
+        let answer = client.post(headers, form.into(), limits(MAX_ANSWER)).await;
         let answer = answer.map_err(|error| FetchError::new(url, error.to_string()))?;
         match answer.status() {
             StatusCode::OK => Ok(answer.into_body()),
@@ -159,70 +152,18 @@ impl Fetcher {
     }
 }
 
+fn limits(answer: usize) -> RequestLimits {
+    RequestLimits { time: TIME, answer }
+}
+
 fn headers(authorization: Option<HeaderValue>) -> HeaderMap {
     let agent = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
     let headers = [(ACCEPT, HeaderValue::from_static(ACCEPTED)), (USER_AGENT, agent)];
     headers.into_iter().chain(authorization.map(|value| (AUTHORIZATION, value))).collect()
 }
 
-fn origin(url: &Uri) -> String {
-    let default = if url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
-    let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
-    format!("{scheme}://{}:{}", host.to_ascii_lowercase(), url.port_u16().unwrap_or(default))
-}
-
-fn path_of(url: &Uri) -> PathAndQuery {
-    url.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
-}
-
-/// Where a redirect of `url` leads to, on the same host.
-fn redirect(url: &Uri, headers: &HeaderMap) -> Result<PathAndQuery, String> {
+/// Where the redirect of `url` in these headers leads to, on the same host.
+fn redirect(url: &Uri, headers: &HeaderMap) -> Result<PathAndQuery, &'static str> {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).ok_or("redirects to nowhere")?;
-    let to: Uri = location.parse().map_err(|_| "redirects to what is no URL")?;
-    let Parts { scheme, authority, path_and_query, .. } = to.clone().into_parts();
-    match (scheme, authority) {
-        (None, None) if location.starts_with('/') && !location.starts_with("//") => {}
-        (Some(_), Some(_)) if origin(&to) == origin(url) => {}
-        _ => return Err("redirects to another host, which is not followed".to_owned()),
-    }
-    path_and_query.ok_or_else(|| "redirects to nowhere".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_tells_of_a_url_what_is_no_secret() {
-        for (place, told) in [
-            ("https://idp.example/keys?key=hush", "https://idp.example/keys"),
-            ("https://idp.example?key=hush/a@b", "https://idp.example"),
-            ("https://user:hush@idp.example:8443/a/b", "https://idp.example:8443/a/b"),
-            ("https://idp.example/a@b#hush", "https://idp.example/a@b"),
-            ("keys?key=hush", "keys"),
-            ("AuthTokenFile", "AuthTokenFile"),
-        ] {
-            assert_eq!(FetchError::new(place, "answered 500").to_string(), format!("{told}: answered 500"));
-        }
-    }
-
-    #[test]
-    fn a_redirect_stays_with_the_host() {
-        let url = Uri::from_static("https://idp.example/a?b");
-        for (location, path) in [
-            ("/keys?x=1", Some("/keys?x=1")),
-            ("https://IDP.example:443/keys", Some("/keys")),
-            ("https://idp.example", Some("/")),
-            ("http://idp.example/keys", None),
-            ("https://idp.example:8443/keys", None),
-            ("https://other.example/keys", None),
-            ("//other.example/keys", None),
-            ("keys", None),
-            ("", None),
-        ] {
-            let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static(location))]);
-            assert_eq!(redirect(&url, &headers).ok().as_ref().map(PathAndQuery::as_str), path, "{location}");
-        }
-        assert!(redirect(&url, &HeaderMap::new()).is_err());
-    }
+    same_origin(url, location).ok_or("redirects to another host, which is not followed")
 }

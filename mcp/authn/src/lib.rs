@@ -5,13 +5,15 @@
 //! where tokens come from (RFC 6750, RFC 9728). Without it everybody is the local user.
 //!
 //! What is not checked: the `scope` of a token, which the challenge and the metadata name for clients to ask for. A token that passes goes
-//! on to the MCP server in `Authorization`, as ToolHive has it.
+//! on to the MCP server in `Authorization`, as ToolHive has it (toolhive-auth §1.10).
+//!
+//! A stream that belongs to no call ends when the token that opened it expires; the answer to a call, ten minutes later.
 //!
 //! ```
 //! use mcp_middleware::Registry;
 //!
 //! let mut registry = Registry::default();
-//! mcp_authn::register(&mut registry, None);
+//! mcp_authn::register(&mut registry);
 //! assert!(registry.kinds().eq(["auth"]));
 //! ```
 
@@ -20,6 +22,7 @@ mod cache;
 mod claims;
 mod config;
 mod discovery;
+mod expiry;
 mod fetch;
 mod flight;
 mod introspection;
@@ -32,21 +35,28 @@ mod provider;
 mod refusal;
 mod share;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::{BuildContext, BuildError, Middleware, Next, Registry};
+use mcp_middleware::{BuildContext, BuildError, Middleware, Next, Registry, RequestContext};
 use mcp_runconfig::{AuthParameters, chain};
+use mcp_wire::headers::opens_stream;
+use tokio::time::timeout;
 
+use self::expiry::{CALL, end_after};
 use self::local::Local;
 use self::login::Login;
 pub use self::metadata::{ProtectedResource, WELL_KNOWN};
 use self::refusal::Refusal;
 
-/// Adds `auth`. `client_secret` is the proxy's own password at the provider, which a document does not have in it.
-pub fn register(registry: &mut Registry, client_secret: Option<String>) {
-    registry.register(chain::AUTH, move |parameters: AuthParameters, context: &BuildContext<'_>| {
-        Auth::new(&parameters, client_secret.as_deref(), context)
+/// Adds `auth`.
+pub fn register(registry: &mut Registry) {
+    registry.register(chain::AUTH, |parameters: AuthParameters, context: &BuildContext<'_>| {
+        Auth::new(&parameters, context)
     });
 }
 
@@ -58,13 +68,13 @@ enum Auth {
 }
 
 impl Auth {
-    fn new(parameters: &AuthParameters, secret: Option<&str>, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    fn new(parameters: &AuthParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
         // The inner one would put its identity in place of the outer one's.
         if context.is_inside_of(chain::AUTH) {
             return Err(context.error("type", "stands in the chain twice", "keep one of them"));
         }
         Ok(match &parameters.oidc_config {
-            Some(oidc) => Self::Login(Box::new(config::login(oidc, secret, context)?)),
+            Some(oidc) => Self::Login(Box::new(config::login(oidc, context)?)),
             None => Self::Local(Local::new(&context.settings.local_user)),
         })
     }
@@ -80,16 +90,21 @@ impl Middleware for Auth {
             }
         };
         Box::pin(async move {
-            match login.identify(request.headers(), next.context().peer()).await {
-                Ok(identity) => {
-                    next.context().identify(identity);
-                    next.call(request).await
-                }
-                Err(refusal) => {
-                    log(&refusal, next.context().peer());
-                    next.context().deny(chain::AUTH, refusal.reason().to_owned());
-                    login.refuse(&refusal)
-                }
+            let context = next.context();
+            let caller = match login.identify(request.headers(), context.peer()).await {
+                Ok(caller) => caller,
+                Err(refusal) => return refuse(login, context, &refusal),
+            };
+            context.identify(Arc::clone(&caller.identity));
+            let Some(expires) = caller.expires else { return next.call(request).await };
+            if !opens_stream(request.method(), request.headers()) {
+                let response = next.call(request).await;
+                return end_after(left(expires).saturating_add(CALL), response);
+            }
+            // Some servers send the head of a stream with its first event.
+            match timeout(left(expires), next.call(request)).await {
+                Ok(response) => end_after(left(expires), response),
+                Err(_) => refuse(login, context, &Refusal::Invalid("token expired".to_owned())),
             }
         })
     }
@@ -101,7 +116,15 @@ impl Middleware for Auth {
     }
 }
 
-fn log(refusal: &Refusal, peer: std::net::SocketAddr) {
-    let (client, reason) = (peer.ip(), refusal.reason());
+fn refuse(login: &Login, context: &RequestContext, refusal: &Refusal) -> Response<Body> {
+    let (client, reason) = (context.peer().ip(), refusal.reason());
     tracing::info!(%client, reason, "a request was refused: its caller is not known");
+    context.deny(chain::AUTH, reason.to_owned());
+    login.refuse(refusal)
+}
+
+/// How long it is until `expires`, in Unix seconds.
+fn left(expires: i64) -> Duration {
+    let seconds = expires.saturating_sub(Timestamp::now().as_second());
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use http::HeaderMap;
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::{Identity, client_network};
+use mcp_middleware::client_network;
 use serde_json::Value;
 
 use crate::bearer;
-use crate::cache::{Cache, Fingerprint, Verified};
+use crate::cache::{Cache, Caller, Fingerprint, Verified};
 use crate::claims::{Expected, identity};
 use crate::introspection::{Answer, Introspection, LONGEST, REMEMBERED};
 use crate::jws::Jws;
@@ -57,12 +57,12 @@ impl Login {
     ///
     /// # Errors
     /// Why it does not pass.
-    pub(crate) async fn identify(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Arc<Identity>, Refusal> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, Refusal> {
         let token = bearer::token(headers)?;
         let fingerprint = Fingerprint::of(token);
         let now = Timestamp::now().as_second();
-        if let Some(identity) = self.cache.get(&fingerprint, now, self.provider.keys().as_ref()) {
-            return Ok(identity);
+        if let Some(caller) = self.cache.get(&fingerprint, now, self.provider.keys().as_ref()) {
+            return Ok(caller);
         }
         let verified = match (Jws::parse(token), &self.introspection) {
             (Some(jws), _) => self.verify(jws, now).await?,
@@ -75,9 +75,9 @@ impl Login {
             }
             (None, None) => return Err(Refusal::Invalid("it is no JWT, and there is no IntrospectionURL".to_owned())),
         };
-        let identity = Arc::clone(&verified.identity);
+        let caller = verified.caller.clone();
         self.cache.insert(fingerprint, verified);
-        Ok(identity)
+        Ok(caller)
     }
 
     /// A JWT: its signature, then its claims.
@@ -107,10 +107,12 @@ impl Login {
         if !self.expected.issuer.is_empty() && !claims.contains_key("iss") {
             claims.insert("iss".to_owned(), Value::String(self.expected.issuer.clone()));
         }
-        if !claims.contains_key("exp") {
+        let says_until = claims.contains_key("exp");
+        if !says_until {
             claims.insert("exp".to_owned(), (now + REMEMBERED).into());
         }
         let mut verified = self.accept(claims, now, None)?;
+        verified.caller.expires = verified.caller.expires.filter(|_| says_until);
         verified.until = verified.until.min(now + REMEMBERED);
         Ok(verified)
     }
@@ -122,6 +124,8 @@ impl Login {
         keys: Option<Arc<KeySet>>,
     ) -> Result<Verified, Refusal> {
         let until = self.expected.check(&claims, now).map_err(|error| Refusal::Invalid(error.to_string()))?;
-        Ok(Verified { identity: identity(claims)?, until, keys })
+        // What is in memory of them is some times as long.
+        let length = serde_json::to_string(&claims).map_or(0, |claims| claims.len());
+        Ok(Verified { caller: Caller { identity: identity(claims)?, expires: Some(until) }, until, length, keys })
     }
 }

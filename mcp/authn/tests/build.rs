@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 fn build(files: &TempDir, entries: &Value) -> Result<Chain, BuildError> {
     let mut registry = Registry::default();
-    mcp_authn::register(&mut registry, None);
+    mcp_authn::register(&mut registry);
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut settings = ProxySettings::new(([127, 0, 0, 1], 8080).into(), provider);
     settings.files_root = Some(files.path().to_owned());

@@ -7,6 +7,7 @@ mod signature;
 mod tree;
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +19,6 @@ use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, Reque
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
 use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
-use serde_json::value::RawValue;
 
 use call::{CallError, Webhook, preview};
 
@@ -32,8 +32,7 @@ pub(crate) struct Validating(Webhooks);
 struct Webhooks {
     kind: &'static str,
     hooks: Vec<Webhook>,
-    server_name: String,
-    transport: String,
+    context: webhook::Context,
 }
 
 /// Whether a request has to be reviewed.
@@ -51,7 +50,6 @@ struct Review<'a> {
     context: &'a RequestContext,
     message: OwnedMessage,
     identity: Option<Arc<Identity>>,
-    source: String,
 }
 
 impl Webhooks {
@@ -64,37 +62,30 @@ impl Webhooks {
         let hooks = webhooks.into_iter().enumerate();
         let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context)).collect::<Result<_, _>>()?;
         let or = |given: String, own: &String| if given.is_empty() { own.clone() } else { given };
-        Ok(Self {
-            kind,
-            hooks,
-            server_name: or(server_name, &context.settings.server_name),
-            transport: or(transport, &context.settings.transport),
-        })
+        let server_name = or(server_name, &context.settings.server_name);
+        let transport = or(transport, &context.settings.transport);
+        Ok(Self { kind, hooks, context: webhook::Context::new(&server_name, &transport) })
     }
 
-    fn payload(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, CallError> {
-        self.encode(review, request).map_err(|error| {
+    /// What a webhook is sent of a request that is `message` by now.
+    fn payload(&self, review: &Review<'_>, message: &[u8]) -> Result<Bytes, CallError> {
+        self.encode(review, message).map_err(|error| {
             tracing::error!(%error, "a webhook's payload could not be encoded, the request is refused");
             CallError::Local(error.to_string())
         })
     }
 
-    fn encode(&self, review: &Review<'_>, request: &[u8]) -> Result<Bytes, serde_json::Error> {
-        let request: &RawValue = serde_json::from_slice(request)?;
-        let uid = uuid::Uuid::new_v4();
-        let mut text = uuid::Uuid::encode_buffer();
-        let context =
-            webhook::Context { server_name: &self.server_name, source_ip: &review.source, transport: &self.transport };
-        let payload = Payload::new(
-            uid.hyphenated().encode_lower(&mut text),
-            jiff::Timestamp::now(),
-            review.identity.as_deref().map(principal),
-            request,
-            context,
-        );
-        let mut body = Vec::with_capacity(request.get().len() + 1024);
-        serde_json::to_writer(&mut body, &payload)?;
-        Ok(body.into())
+    fn encode(&self, review: &Review<'_>, message: &[u8]) -> Result<Bytes, Box<dyn Error>> {
+        let mut uid = uuid::Uuid::encode_buffer();
+        let payload = Payload {
+            uid: uuid::Uuid::new_v4().hyphenated().encode_lower(&mut uid),
+            timestamp: jiff::Timestamp::now(),
+            principal: review.identity.as_deref().map(Identity::principal).transpose()?,
+            mcp_request: std::str::from_utf8(message)?.trim_ascii(),
+            source: review.context.peer(),
+            context: &self.context,
+        };
+        Ok(payload.encode().into())
     }
 
     fn entry<'a>(&self, request: &Request<Body>, context: &'a RequestContext) -> Entry<'a> {
@@ -110,8 +101,7 @@ impl Webhooks {
         if message.kind() == Kind::Response {
             return Entry::Skip;
         }
-        let source = context.peer().to_string();
-        let review = Review { kind: self.kind, context, message, identity: context.identity(), source };
+        let review = Review { kind: self.kind, context, message, identity: context.identity() };
         if review.message.body().len() > MAX_REQUEST_BYTES {
             let message = "Request body exceeds maximum size";
             return Entry::Refuse(review.refuse(
@@ -152,12 +142,6 @@ impl Webhooks {
         }
         .boxed()
     }
-}
-
-/// What a webhook is told of who called.
-fn principal(identity: &Identity) -> webhook::Principal<'_> {
-    let Identity { subject, platform_user_id, name, email, claims, .. } = identity;
-    webhook::Principal { sub: subject, platform_user_id, name, email, claims }
 }
 
 impl Review<'_> {
@@ -309,7 +293,7 @@ impl Webhook {
     }
 
     /// Why the request is refused after this failure, for the request's context.
-    fn failed(&self, error: &dyn std::error::Error) -> String {
+    fn failed(&self, error: &dyn Error) -> String {
         format!("webhook {:?} failed: {error}", self.name)
     }
 

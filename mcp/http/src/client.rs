@@ -343,7 +343,7 @@ mod tests {
             // Each address of the name is on this machine, whichever it has.
             ("http://localhost:1/", Reach::Private),
         ] {
-            let policy = Some(EndpointPolicy { reach, exempt: Vec::new() });
+            let policy = Some(EndpointPolicy { reach, ..EndpointPolicy::new(false, Vec::new()) });
             let client = Client::new("t", &Uri::from_static(url), tls.clone(), policy, &provider).unwrap();
             let answer = client.get(PathAndQuery::from_static("/"), HeaderMap::new(), limits).await;
             assert!(matches!(answer, Err(RequestError::Forbidden(_))), "{url}: {answer:?}");

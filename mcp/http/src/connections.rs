@@ -13,7 +13,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use http::{Extensions, Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
+use hyper::client::conn::{TrySendError, http1};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
@@ -97,10 +97,13 @@ enum Connector {
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
+/// What reads and writes. `None` once the connection has ended: dropping it gives back a request that was not sent.
+type Driver = Option<http1::Connection<Stream, Full<Bytes>>>;
+
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    driver: http1::Connection<Stream, Full<Bytes>>,
+    driver: Driver,
     peer: SocketAddr,
     opened_on: ThreadId,
 }
@@ -113,10 +116,57 @@ struct Idle {
 }
 
 impl Connection {
-    /// Reads and writes what can be; whether the connection has ended.
-    fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        Pin::new(&mut self.driver).poll(cx).is_ready()
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
+        let mut answer = std::pin::pin!(self.sender.try_send_request(request));
+        let (driver, mut sent) = (&mut self.driver, false);
+        poll_fn(|cx| {
+            // The first time there is a request to write and nothing to read, so nobody would be woken.
+            if !std::mem::replace(&mut sent, true) {
+                drive(driver, cx);
+                return answer.as_mut().poll(cx);
+            }
+            drive_until(driver, cx, |cx| answer.as_mut().poll(cx))
+        })
+        .await
     }
+
+    fn drive(&mut self) {
+        drive(&mut self.driver, &mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// Reads and writes what can be.
+fn drive(driver: &mut Driver, cx: &mut Context<'_>) {
+    if let Some(connection) = driver
+        && Pin::new(connection).poll(cx).is_ready()
+    {
+        *driver = None;
+    }
+}
+
+/// Reads and writes until there is an outcome.
+///
+/// What a connection has read wakes whoever waits for it, and that is the task which drives it: all of the task would run again for nothing. So the
+/// task waits only once nothing is left to do.
+fn drive_until<T>(
+    driver: &mut Driver,
+    cx: &mut Context<'_>,
+    mut outcome: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let at_work = &mut Context::from_waker(Waker::noop());
+    let mut found = outcome(at_work);
+    if found.is_pending() {
+        drive(driver, at_work);
+        found = outcome(at_work);
+    }
+    if found.is_pending() {
+        drive(driver, cx);
+        found = outcome(cx);
+    }
+    found
 }
 
 impl Connections {
@@ -152,23 +202,17 @@ impl Connections {
         address: Option<SocketAddr>,
     ) -> Result<(Response<Body>, SocketAddr), Failure> {
         loop {
-            let (mut connection, reused) = match self.take(address).await {
+            let (mut connection, reused) = match self.take(address) {
                 Some(connection) => (connection, true),
-                None => (self.connect(address).await?, false),
+                // In a box: it takes some kilobytes, which would be moved with every request, and few need it.
+                None => (Box::pin(self.connect(address)).await?, false),
             };
             // A server may close a connection that nobody uses just when a request goes out on it. Whether it has acted on the request,
             // nobody knows, and for some methods it is all the same (RFC 9110 §9.2.2).
             let again = (reused && request.method().is_idempotent()).then(|| request.clone());
             let peer = connection.peer;
-            let mut answer = std::pin::pin!(connection.sender.try_send_request(request));
-            let driver = &mut connection.driver;
-            let mut ended = false;
-            let answer = poll_fn(|cx| {
-                ended = ended || Pin::new(&mut *driver).poll(cx).is_ready();
-                answer.as_mut().poll(cx)
-            });
-            match answer.await {
-                Ok(response) => return Ok((self.driven(response, connection, ended).await, peer)),
+            match connection.send(request).await {
+                Ok(response) => return Ok((self.driven(response, connection), peer)),
                 Err(mut error) => match error.take_message() {
                     // The server closed the connection while nobody used it, or at once: nothing was sent.
                     Some(unsent) if reused => request = unsent,
@@ -182,45 +226,42 @@ impl Connections {
         }
     }
 
-    async fn driven(
-        &self,
-        response: Response<Incoming>,
-        mut connection: Box<Connection>,
-        ended: bool,
-    ) -> Response<Body> {
+    fn driven(&self, response: Response<Incoming>, connection: Box<Connection>) -> Response<Body> {
         let (parts, incoming) = response.into_parts();
         let body = if incoming.is_end_stream() {
-            if !ended && !poll_fn(|cx| Poll::Ready(connection.drive(cx))).await {
-                self.keep(connection);
-            }
+            self.keep(connection);
             empty()
         } else {
-            let connection = (!ended).then_some(connection);
-            Body::new(Driven { connections: self.clone(), incoming, connection, ahead: None, over: false })
+            Body::new(Driven {
+                connections: self.clone(),
+                incoming,
+                connection: Some(connection),
+                ahead: None,
+                over: false,
+            })
         };
         Response::from_parts(parts, body)
     }
 
-    /// A connection that was used before on this thread and is still open.
-    async fn take(&self, address: Option<SocketAddr>) -> Option<Box<Connection>> {
+    /// A connection that was used before on this thread. If it has been closed since, it gives the request back.
+    fn take(&self, address: Option<SocketAddr>) -> Option<Box<Connection>> {
         let here = thread::current().id();
         let fits = |connection: &Connection| {
             connection.opened_on == here && address.is_none_or(|address| connection.peer == address)
         };
-        loop {
-            let Idle { mut connection, .. } = self.0.idle(|idle| {
-                let last = idle.queue.iter().rposition(|idle| fits(&idle.connection))?;
-                idle.queue.remove(last)
-            })?;
-            let ended = poll_fn(|cx| Poll::Ready(connection.drive(cx))).await;
-            if !ended && connection.sender.is_ready() {
-                return Some(connection);
-            }
-        }
+        let idle = self.0.idle(|idle| {
+            let last = idle.queue.iter().rposition(|idle| fits(&idle.connection))?;
+            idle.queue.remove(last)
+        });
+        idle.map(|idle| idle.connection)
     }
 
-    fn keep(&self, connection: Box<Connection>) {
+    fn keep(&self, mut connection: Box<Connection>) {
+        // Mostly it has seen the end of the answer with the last of it.
         if !connection.sender.is_ready() {
+            connection.drive();
+        }
+        if connection.driver.is_none() || !connection.sender.is_ready() {
             return;
         }
         let swept = self.0.idle(|idle| {
@@ -248,7 +289,7 @@ impl Connections {
         let peer = peer(&stream).ok_or_else(|| Failure::Unreachable("it has ended already".into()))?;
         let handshake = http1::Builder::new().title_case_headers(self.0.title_case).handshake(stream).await;
         let (sender, driver) = handshake.map_err(|error| Failure::Unreachable(error.into()))?;
-        Ok(Box::new(Connection { sender, driver, peer, opened_on: thread::current().id() }))
+        Ok(Box::new(Connection { sender, driver: Some(driver), peer, opened_on: thread::current().id() }))
     }
 }
 
@@ -323,19 +364,13 @@ impl Driven {
         if self.over {
             return Poll::Ready(None);
         }
-        let mut frame = Pin::new(&mut self.incoming).poll_frame(cx);
-        if frame.is_pending()
-            && let Some(connection) = &mut self.connection
-        {
-            if connection.drive(cx) {
-                self.connection = None;
-            }
-            frame = Pin::new(&mut self.incoming).poll_frame(cx);
-        }
+        let (incoming, mut ended) = (&mut self.incoming, None);
+        let driver = self.connection.as_mut().map_or(&mut ended, |connection| &mut connection.driver);
+        let frame = drive_until(driver, cx, |cx| Pin::new(&mut *incoming).poll_frame(cx));
         let last = matches!(&frame, Poll::Ready(Some(Ok(_)))) && self.incoming.is_end_stream();
         match &frame {
-            Poll::Ready(None) => self.end(cx),
-            Poll::Ready(Some(Ok(_))) if last => self.end(cx),
+            Poll::Ready(None) => self.end(),
+            Poll::Ready(Some(Ok(_))) if last => self.end(),
             Poll::Ready(Some(Err(_))) => {
                 self.over = true;
                 self.connection = None;
@@ -345,11 +380,9 @@ impl Driven {
         frame.map_err(Into::into)
     }
 
-    fn end(&mut self, cx: &mut Context<'_>) {
+    fn end(&mut self) {
         self.over = true;
-        if let Some(mut connection) = self.connection.take()
-            && !connection.drive(cx)
-        {
+        if let Some(connection) = self.connection.take() {
             self.connections.keep(connection);
         }
     }
@@ -396,16 +429,72 @@ impl HttpBody for Driven {
 mod tests {
     use std::sync::Arc;
 
+    use http::Method;
     use rustls::RootCertStore;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::body::collect;
 
     async fn listener() -> (TcpListener, Uri) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
         (listener, uri)
+    }
+
+    /// Answers one request.
+    async fn answer(stream: &mut TcpStream) {
+        let mut read = Vec::new();
+        while !read.ends_with(b"\r\n\r\n") {
+            stream.read_buf(&mut read).await.unwrap();
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+    }
+
+    async fn call(connections: &Connections) -> Bytes {
+        let mut request = Request::default();
+        *request.method_mut() = Method::POST;
+        let (answer, _) = connections.exchange(request, None).await.unwrap();
+        collect(answer.into_body(), 2).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_task_that_waits_for_an_answer_does_not_run_for_what_it_did_itself() {
+        let (listener, server) = listener().await;
+        let connections = Connections::new(server, Connecting::default());
+        tokio::spawn(async move {
+            let mut stream = listener.accept().await.unwrap().0;
+            loop {
+                answer(&mut stream).await;
+            }
+        });
+        call(&connections).await;
+        let (mut runs, mut call) = (0, std::pin::pin!(call(&connections)));
+        let answer = poll_fn(|cx| {
+            runs += 1;
+            call.as_mut().poll(cx)
+        });
+        assert_eq!(answer.await, "hi");
+        assert_eq!(runs, 2, "once to send the request and once for its answer");
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_over_another_connection_when_the_server_has_closed_the_kept_one() {
+        let (listener, server) = listener().await;
+        let connections = Connections::new(server, Connecting::default());
+        let accept = async || {
+            let mut stream = listener.accept().await.unwrap().0;
+            answer(&mut stream).await;
+            stream
+        };
+        let (_, stream) = tokio::join!(call(&connections), accept());
+        drop(stream);
+        // The runtime hears of it.
+        tokio::task::yield_now().await;
+        let both = timeout(Duration::from_secs(30), async { tokio::join!(call(&connections), accept()) });
+        let (answer, _) = both.await.expect("the request must not wait for an answer on the closed connection");
+        assert_eq!(answer, "hi");
     }
 
     #[tokio::test]
@@ -414,15 +503,10 @@ mod tests {
         let connections = Connections::new(server, Connecting::default());
         let serving = async {
             let mut stream = listener.accept().await.unwrap().0;
-            let mut read = Vec::new();
-            while !read.ends_with(b"\r\n\r\n") {
-                stream.read_buf(&mut read).await.unwrap();
-            }
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            answer(&mut stream).await;
             stream
         };
-        let (answer, mut stream) = tokio::join!(connections.exchange(Request::default(), None), serving);
-        drop(answer.unwrap());
+        let (_, mut stream) = tokio::join!(call(&connections), serving);
         tokio::time::pause();
         let read = timeout(3 * IDLE, stream.read(&mut [0])).await;
         assert!(matches!(read, Ok(Ok(0))), "{read:?}");

@@ -16,6 +16,7 @@ mod budget;
 pub mod client;
 mod connections;
 pub mod file;
+pub mod location;
 mod read;
 mod service;
 

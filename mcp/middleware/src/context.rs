@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
@@ -12,6 +12,7 @@ use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_runconfig::chain;
+use mcp_runconfig::webhook::Principal;
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
@@ -38,7 +39,7 @@ struct Found {
 }
 
 /// Who called, as far as that was found out. Tokens are never in it.
-#[derive(Clone, Default, PartialEq)]
+#[derive(Default)]
 pub struct Identity {
     /// Whether the caller proved who it is. Where it did not, many callers may share this identity.
     pub logged_in: bool,
@@ -52,6 +53,8 @@ pub struct Identity {
     pub email: String,
     /// Claims of the token.
     pub claims: Map<String, Value>,
+    /// What [`principal`](Self::principal) has made of the rest; empty at first.
+    pub encoded: OnceLock<String>,
 }
 
 /// A refusal, as the log and the audit see it. What the client is told is in the answer.
@@ -196,6 +199,21 @@ impl RequestContext {
 
     fn found(&self) -> MutexGuard<'_, Found> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Identity {
+    /// What webhooks are told of it: a [`Principal`] as JSON, made once for all calls of whoever it is.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn principal(&self) -> Result<&str, serde_json::Error> {
+        let Self { subject: sub, platform_user_id, name, email, claims, encoded, .. } = self;
+        if let Some(principal) = encoded.get() {
+            return Ok(principal);
+        }
+        let principal = serde_json::to_string(&Principal { sub, platform_user_id, name, email, claims })?;
+        Ok(encoded.get_or_init(|| principal))
     }
 }
 

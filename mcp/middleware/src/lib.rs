@@ -49,4 +49,4 @@ pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, RequestContext};
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
-pub use secrets::Secrets;
+pub use secrets::{Secret, Secrets};

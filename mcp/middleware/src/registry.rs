@@ -13,7 +13,7 @@ use rustls::crypto::CryptoProvider;
 use serde_json::Value;
 
 use crate::chain::{Chain, Middleware};
-use crate::secrets::Secrets;
+use crate::secrets::{Secret, Secrets};
 
 type Build = Box<dyn Fn(Value, &BuildContext<'_>) -> Result<Box<dyn Middleware>, BuildError> + Send + Sync>;
 
@@ -44,6 +44,8 @@ pub struct ProxySettings {
     pub exempt_endpoints: Vec<IpNet>,
     /// The secrets that the document may name. `None` without a provider of secrets.
     pub secrets: Option<Secrets>,
+    /// The proxy's own password at the identity provider, where the document has none.
+    pub oidc_client_secret: Option<Secret>,
 }
 
 /// A middleware that a document asks for, and where it does.
@@ -105,6 +107,7 @@ impl ProxySettings {
             provider,
             exempt_endpoints: Vec::new(),
             secrets: None,
+            oidc_client_secret: None,
         }
     }
 }

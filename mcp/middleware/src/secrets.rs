@@ -7,6 +7,28 @@ use std::fmt;
 #[derive(Clone, Default)]
 pub struct Secrets(BTreeMap<String, String>);
 
+/// The value of one secret. Its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `value`.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value. Show it to nobody but whom it is for.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("REDACTED")
+    }
+}
+
 impl Secrets {
     /// The value of `identifier`, when there is one that is not empty.
     pub fn get(&self, identifier: &str) -> Option<&str> {

@@ -61,7 +61,7 @@ impl Middleware for Audit {
 fn registry() -> (Arc<Mutex<Vec<String>>>, Registry) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let mut registry = mcp_gate::registry();
-    mcp_authn::register(&mut registry, None);
+    mcp_authn::register(&mut registry);
     let written = Arc::clone(&lines);
     registry.register("example.com/audit", move |parameters: AuditParameters, _| {
         let limits: u8 = parameters.rules.iter().map(|rule| rule.limit).sum();

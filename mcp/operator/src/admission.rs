@@ -3,17 +3,19 @@
 //! What can never work is refused with the field, or only warned of where the operator runs with `--admission=warn`.
 //! A reference to something that does not exist yet is never more than a warning: manifests are applied in any order.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use clap::ValueEnum;
+use kube::ResourceExt as _;
+use mcp_plan::{
+    problem::Problem,
+    reference::{self, Exists, Referrer},
+    settings::Settings,
+    workload::ChildRef,
+};
 use portcullis::webhooks::{Cause, Context, Validate, Validator, Verdict};
 
-use crate::{
-    problem::Problem,
-    reference::{self, Exists},
-    settings::Settings,
-    subject::Subject,
-};
+use crate::subject::Subject;
 
 /// What becomes of an object that can never work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -29,6 +31,8 @@ pub enum Admission {
 pub trait Known: Send + Sync + 'static {
     /// What is known of a namespace; nothing while the cluster has not been seen.
     fn in_namespace<'a>(&'a self, namespace: &'a str) -> Option<Box<dyn Exists + 'a>>;
+    /// The workloads of a namespace that may have this child; none while the cluster has not been seen.
+    fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
 }
 
 /// What objects are judged by, beside themselves.
@@ -43,29 +47,58 @@ pub struct Judging {
 }
 
 /// The rules of a kind as an admission webhook.
-struct Rules(Judging);
-
-/// The validating webhook of a kind, named after it.
-pub fn webhook<K: Subject>(judging: &Judging) -> Validate<K> {
-    Validate::named(K::kind(&()).to_lowercase()).validator(Arc::new(Rules(judging.clone())))
+struct Rules<K> {
+    judging: Judging,
+    /// Everything that may be made for an object.
+    children: fn(&K) -> Vec<ChildRef>,
 }
 
-impl<K: Subject> Validator<K> for Rules {
+/// The validating webhook of a kind, named after it. `children` are all that may be made for an object.
+pub fn webhook<K: Subject>(judging: &Judging, children: fn(&K) -> Vec<ChildRef>) -> Validate<K> {
+    let rules = Rules { judging: judging.clone(), children };
+    Validate::named(K::kind(&()).to_lowercase()).validator(Arc::new(rules))
+}
+
+impl<K: Subject> Validator<K> for Rules<K> {
     async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
-        let Judging { admission, known, settings } = &self.0;
+        let Judging { admission, known, settings } = &self.judging;
         let verdict = admission.judge(new.every_problem(settings).into_iter());
         if !verdict.is_allowed() {
             return verdict;
         }
-        let known = known.in_namespace(context.namespace.as_deref().unwrap_or_default());
-        let missing = known.map(|known| reference::warnings(&new.references(), &*known)).unwrap_or_default();
-        new.warnings(settings).into_iter().chain(missing).fold(verdict, Verdict::warn)
+        let namespace = context.namespace.as_deref().unwrap_or_default();
+        let seen = known.in_namespace(namespace);
+        let missing = seen.map(|seen| reference::warnings(&new.references(), &*seen)).unwrap_or_default();
+        let shared = shared_children(&*new, &(self.children)(&new), |child| known.parents(namespace, child));
+        new.warnings(settings).into_iter().chain(missing).chain(shared).fold(verdict, Verdict::warn)
     }
 
     /// What does not touch the spec is not judged: labels, finalizers and restarts go through whatever is stored.
     async fn update(&self, old: Arc<K>, new: Arc<K>, context: Context) -> Verdict {
         if old.spec() == new.spec() { Verdict::allow() } else { self.create(new, context).await }
     }
+}
+
+/// A warning for each other workload that may have a child of the name of one of these: of two, one waits.
+fn shared_children<K: Subject>(
+    new: &K,
+    children: &[ChildRef],
+    parents: impl Fn(&ChildRef) -> Vec<Referrer>,
+) -> Vec<String> {
+    let own = Referrer { kind: K::kind(&()).into_owned(), name: new.name_any() };
+    let mut shared: BTreeMap<Referrer, Vec<String>> = BTreeMap::new();
+    for child in children {
+        for other in parents(child).into_iter().filter(|other| *other != own) {
+            shared.entry(other).or_default().push(format!("{} {}", child.kind.as_str(), child.name));
+        }
+    }
+    let warning = |(Referrer { kind, name }, children): (Referrer, Vec<String>)| {
+        let children = children.join(", ");
+        format!(
+            "metadata.name: {kind} {name:?} may have {children} as well, and only one of the two gets it; choose another name"
+        )
+    };
+    shared.into_iter().map(warning).collect()
 }
 
 // === impl Admission ===

@@ -3,10 +3,10 @@
 //! Every controller is observe → plan → apply, with the kit of [`portcullis::controller`]. What all kinds share is apart
 //! from what is particular to one:
 //!
-//! - [`subject`], [`mod@reference`]: what a kind says of itself, and what it refers to;
+//! - [`mcp_plan`]: what plans are made of; it knows of no kind;
+//! - [`subject`]: what a kind says of itself, and what it refers to;
 //! - [`config`], [`workload`]: what all configurations share and what all workloads share, each with one pure plan: the
 //!   only place where desired state is derived;
-//! - [`guards`]: what a workload asks to stand in front of it, and what stands there;
 //! - [`kinds`]: what is particular to each kind, a folder and a line of registration each;
 //! - [`rights`]: what the accounts may do under which that happens;
 //! - [`controllers`]: what is watched and when who is planned; [`admission`]: what authors are told at `kubectl apply`.
@@ -14,13 +14,8 @@
 pub mod admission;
 pub mod config;
 pub mod controllers;
-pub mod digest;
-pub mod guards;
 pub mod kinds;
-pub mod problem;
-pub mod reference;
 pub mod registration;
 pub mod rights;
-pub mod settings;
 pub mod subject;
 pub mod workload;

@@ -1,11 +1,12 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
+use mcp_plan::settings::Settings;
 use mcp_runconfig::endpoint::IpNet;
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
 use portcullis::operator::{Operator, Parts};
 
-use crate::{admission::Admission, controllers::Controllers, kinds, rights, settings::Settings};
+use crate::{admission::Admission, controllers::Controllers, kinds, rights};
 
 /// Name of the operator, and of what it installs.
 pub const NAME: &str = "mcp-operator";
@@ -17,7 +18,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     admission: Admission,
     /// Image of the proxies
-    #[arg(long, env = "TOOLHIVE_RUNNER_IMAGE", default_value = "localhost/portcullis/mcp-runner:latest")]
+    #[arg(long, env = "TOOLHIVE_RUNNER_IMAGE", default_value = concat!("localhost/portcullis/mcp-runner:", env!("CARGO_PKG_VERSION")))]
     runner_image: String,
     /// Address that proxies listen on
     #[arg(long, env = "TOOLHIVE_PROXY_HOST", default_value = "0.0.0.0")]
@@ -27,8 +28,8 @@ pub struct Args {
     default_image_pull_secrets: String,
     /// Networks that proxies may call as if they were public: for tests, and for servers on a machine of one's own. Proxies get
     /// the flag as well
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
-    allow_endpoint_cidr: Vec<IpNet>,
+    #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
+    exempt_endpoints: Vec<IpNet>,
     // Those tests are of a cluster-wide operator: `--restrict-to-namespace` would claim the namespace by a Lease first, and
     // have other configurations and roles. Nobody sets this in an installation, so no role knows of it.
     /// For tests that share an API server: the namespaces to watch. An installation is restricted by
@@ -46,7 +47,7 @@ pub fn operator() -> Operator<Args> {
             runner_image,
             proxy_host,
             default_image_pull_secrets,
-            allow_endpoint_cidr,
+            exempt_endpoints,
             watch_namespace,
         } = args.clone();
         let settings = Settings {
@@ -54,7 +55,7 @@ pub fn operator() -> Operator<Args> {
             proxy_host,
             default_image_pull_secrets: words(&default_image_pull_secrets),
             runner_middleware: mcp_runconfig::chain::BUILT,
-            allowed_endpoints: allow_endpoint_cidr,
+            exempt_endpoints,
         };
         let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
         let watching = controllers.clone();

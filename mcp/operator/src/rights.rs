@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 
 use mcp_api::names::GROUP;
+use mcp_plan::workload::ChildKind;
 use portcullis::manifest::{Access, Grant};
 
-use crate::{
-    config::ConfigKind,
-    subject::Subject,
-    workload::{ChildKind, Workload},
-};
+use crate::{config::ConfigKind, subject::Subject, workload::Workload};
 
 /// What the stores are filled from, beside objects of our own kinds. Secrets are watched by their metadata.
 pub fn watches() -> Vec<Grant> {

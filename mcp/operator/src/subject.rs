@@ -1,10 +1,9 @@
 //! What every kind of this operator says of itself.
 
 use kube::core::object::{HasSpec, HasStatus};
+use mcp_plan::{problem::Problem, reference::Reference, settings::Settings};
 use portcullis::controller::Kind;
 use serde::Serialize;
-
-use crate::{problem::Problem, reference::Reference, settings::Settings};
 
 /// A kind that this operator has a controller and an admission webhook for.
 pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Status: Serialize + Send + Sync> {

@@ -17,12 +17,16 @@ use mcp_api::{
     v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
-    config::{Config, ConfigInputs, ConfigKind, Guarded, Terms, plan_config},
+    config::{ConfigInputs, ConfigKind, erased, plan_config},
+    workload::{Inputs, Workload, plan_workload},
+};
+use mcp_plan::{
+    config::{Config, Guarded, Terms},
     digest::DigestKey,
     guards::Configs,
     reference::{Data, Entry, Referrer},
     settings::Settings,
-    workload::{ChildKind, Inputs, Workload, plan_workload},
+    workload::ChildKind,
 };
 use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
 use serde_json::Value;
@@ -270,7 +274,7 @@ fn settings() -> Settings {
         proxy_host: "0.0.0.0".into(),
         default_image_pull_secrets: Vec::new(),
         runner_middleware: chain::BUILT,
-        allowed_endpoints: Vec::new(),
+        exempt_endpoints: Vec::new(),
     }
 }
 
@@ -310,7 +314,7 @@ fn cluster(case: &str) -> Cluster {
 
 fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'static, str>, String), Arc<dyn Config>) {
     let config: K = serde_json::from_value(object.clone()).unwrap();
-    ((K::kind(&()), name), Arc::new(config))
+    ((K::kind(&()), name), erased(Arc::new(config)))
 }
 
 /// ToolHive looks at no value of a Secret or ConfigMap; here, what is called a certificate or a key has to be one.

@@ -13,7 +13,7 @@ use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "mcp-operator-system";
-const IMAGE: &str = "localhost/portcullis/mcp-operator:latest";
+const IMAGE: &str = concat!("localhost/portcullis/mcp-operator:", env!("CARGO_PKG_VERSION"));
 
 fn generate(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_mcp-operator")).arg("generate").args(words).output().unwrap();

@@ -6,12 +6,13 @@
 //! identity providers when their objects are admitted, and of remote servers when the proxy starts, too.
 //!
 //! ```
-//! use mcp_runconfig::endpoint::{AddressClass, check_url, class};
+//! use mcp_runconfig::endpoint::EndpointPolicy;
 //!
-//! assert_eq!(class("10.0.0.1".parse()?), AddressClass::Private);
-//! assert!(check_url("https://10.0.0.1/mcp", false).is_err());
-//! assert!(check_url("https://10.0.0.1/mcp", true).is_ok());
-//! assert!(check_url("https://169.254.169.254/", true).is_err());
+//! let [public, private] = [false, true].map(|private| EndpointPolicy::new(private, Vec::new()));
+//! assert!(public.check_url("https://10.0.0.1/mcp").is_err());
+//! assert!(private.check_url("https://10.0.0.1/mcp").is_ok());
+//! assert!(private.check_url("https://169.254.169.254/").is_err());
+//! assert!(private.allows("10.0.0.1".parse()?));
 //! # Ok::<(), std::net::AddrParseError>(())
 //! ```
 
@@ -23,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::Uri;
 pub use ipnet::IpNet;
 
-pub use self::class::{AddressClass, class, is_metadata};
+use self::class::{AddressClass, class, is_metadata, leads_to};
 use self::host::Host;
 
 /// Which addresses may be called.
@@ -32,7 +33,9 @@ pub struct EndpointPolicy {
     /// The addresses that may be called.
     pub reach: Reach,
     /// Networks whose addresses all count as public.
-    pub exempt: Vec<IpNet>,
+    pub exempt_endpoints: Vec<IpNet>,
+    /// The address of the Kubernetes API, which may not be called whatever else may. `None` where it is not known.
+    pub kubernetes_api: Option<IpAddr>,
 }
 
 /// How far calls may go.
@@ -71,31 +74,24 @@ pub enum EndpointError {
     Private(String),
 }
 
-/// Judges the text of `url`; a name that leads to a private address passes, and is refused when it is called.
-///
-/// # Errors
-/// Why not, and what to write instead.
-pub fn check_url(url: &str, allow_private: bool) -> Result<(), EndpointError> {
-    EndpointPolicy::new(allow_private, Vec::new()).check_url(url)
-}
-
 impl EndpointPolicy {
-    /// Public addresses, private ones where `allow_private`, and those in `exempt`.
-    pub fn new(allow_private: bool, exempt: Vec<IpNet>) -> Self {
-        Self { reach: if allow_private { Reach::Private } else { Reach::Public }, exempt }
+    /// Public addresses, private ones where `allow_private`, and those in `exempt_endpoints`.
+    pub fn new(allow_private: bool, exempt_endpoints: Vec<IpNet>) -> Self {
+        let reach = if allow_private { Reach::Private } else { Reach::Public };
+        Self { reach, exempt_endpoints, kubernetes_api: None }
     }
 
     /// Whether `address` may be called.
     pub fn allows(&self, address: IpAddr) -> bool {
         let canonical = address.to_canonical();
-        self.exempt.iter().any(|network| network.contains(&canonical))
+        self.exempt_endpoints.iter().any(|network| network.contains(&canonical))
             || match self.reach {
-                Reach::AllButMetadata => !is_metadata(address),
-                Reach::Public | Reach::Private => self.reaches(class(address)),
+                Reach::AllButMetadata => !is_metadata(address) && !self.is_api(address),
+                Reach::Public | Reach::Private => self.reaches(self.class(address)),
             }
     }
 
-    /// Judges the text of `url`.
+    /// Judges the text of `url`; a name that leads to an address that may not be called passes, and is refused when it is called.
     ///
     /// # Errors
     /// Why it may not be called, and what to write instead.
@@ -109,7 +105,7 @@ impl EndpointPolicy {
         }
         let text = authority.host();
         let (allowed, class) = match Host::parse(text).ok_or_else(|| EndpointError::Host(text.to_owned()))? {
-            Host::Address(address) => (self.allows(address), class(address)),
+            Host::Address(address) => (self.allows(address), self.class(address)),
             // It leads to either, whatever the resolver has.
             Host::Localhost => {
                 let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -122,6 +118,14 @@ impl EndpointPolicy {
             (false, AddressClass::Private) => Err(EndpointError::Private(text.to_owned())),
             (false, _) => Err(EndpointError::Forbidden(text.to_owned())),
         }
+    }
+
+    fn class(&self, address: IpAddr) -> AddressClass {
+        if self.is_api(address) { AddressClass::Forbidden } else { class(address) }
+    }
+
+    fn is_api(&self, address: IpAddr) -> bool {
+        self.kubernetes_api.is_some_and(|api| leads_to(api) == leads_to(address))
     }
 
     fn reaches(&self, class: AddressClass) -> bool {

@@ -22,6 +22,7 @@ pub mod chain;
 mod document;
 pub mod duration;
 pub mod endpoint;
+pub mod environment;
 mod error;
 mod header_forward;
 mod members;

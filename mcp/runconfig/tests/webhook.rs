@@ -3,7 +3,7 @@
 use mcp_runconfig::Parameters as _;
 use mcp_runconfig::webhook::{Context, Payload, Principal, Response, Timeout, WebhookConfig, WebhookParameters};
 use proptest::prelude::*;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 fn webhook(changes: &Value) -> Value {
     let mut value = json!({"name": "policy", "url": "https://policy.example/check", "failure_policy": "fail"});
@@ -112,25 +112,33 @@ fn principal<'a>(sub: &'a str, claims: &'a Map<String, Value>) -> Principal<'a> 
 
 #[test]
 fn a_payload_has_the_keys_and_the_order_of_the_contract() {
-    let request: Box<RawValue> = RawValue::from_string(
-        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}"#.into(),
-    )
-    .unwrap();
-    let claims = Map::new();
-    let principal = principal("user-42", &claims);
-    let context = Context { server_name: "yardstick", source_ip: "10.244.0.9:51874", transport: "streamable-http" };
-    let at = "2026-08-21T10:26:00.123456789Z".parse().unwrap();
-    let payload = Payload::new("7b0f6f0e-6c0a-4f0c-9c57-3f6a3f0b1d11", at, Some(principal), &request, context);
+    let request =
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}"#;
+    let principal = serde_json::to_string(&principal("user-42", &Map::new())).unwrap();
+    let payload = Payload {
+        uid: "7b0f6f0e-6c0a-4f0c-9c57-3f6a3f0b1d11",
+        timestamp: "2026-08-21T10:26:00.123456789Z".parse().unwrap(),
+        principal: Some(&principal),
+        mcp_request: request,
+        source: "10.244.0.9:51874".parse().unwrap(),
+        context: &Context::new("yardstick", "streamable-http"),
+    };
     assert_eq!(
-        serde_json::to_string(&payload).unwrap(),
+        String::from_utf8(payload.encode()).unwrap(),
         concat!(
             r#"{"version":"v0.1.0","uid":"7b0f6f0e-6c0a-4f0c-9c57-3f6a3f0b1d11","timestamp":"2026-08-21T10:26:00.123456789Z","#,
             r#""principal":{"sub":"user-42"},"mcp_request":{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","#,
             r#""arguments":{"text":"hi"}}},"context":{"server_name":"yardstick","source_ip":"10.244.0.9:51874","transport":"streamable-http"}}"#
         )
     );
-    let anonymous = serde_json::to_value(Payload::new("u", at, None, &request, context)).unwrap();
+    let context = Context::new("a \"b\" \\ \u{1}", "sse");
+    let anonymous = Payload { principal: None, source: "[::1]:80".parse().unwrap(), context: &context, ..payload };
+    let anonymous: Value = serde_json::from_slice(&anonymous.encode()).unwrap();
     assert_eq!(anonymous["principal"], Value::Null);
+    assert_eq!(
+        anonymous["context"],
+        json!({"server_name": "a \"b\" \\ \u{1}", "source_ip": "[::1]:80", "transport": "sse"})
+    );
 }
 
 #[test]

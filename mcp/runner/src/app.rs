@@ -13,7 +13,7 @@ use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
 use mcp_transport::{Transport, names_hop_by_hop_only, refuse_method};
-use mcp_wire::headers;
+use mcp_wire::headers::opens_stream;
 use portcullis_listener::{Handler, RequestBody, discard};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -56,7 +56,7 @@ impl Handler for App {
         let mut response = if let Some(response) = self.reserved(&request) {
             response
         } else {
-            let lasts = lasts(&request);
+            let lasts = opens_stream(request.method(), request.headers());
             if lasts {
                 serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
             }
@@ -140,12 +140,6 @@ impl App {
     pub(crate) fn metrics(&self) -> Response<Body> {
         self.metrics.report(&*self.backend, self.health.is_up(&*self.backend))
     }
-}
-
-/// Whether the answer is a stream that belongs to no call, and so ends when the proxy does.
-fn lasts<B>(request: &Request<B>) -> bool {
-    let listens = || request.headers().get(headers::METHOD).is_some_and(|method| method == "subscriptions/listen");
-    *request.method() == Method::GET || listens()
 }
 
 /// Undone when the answer is complete or nobody wants it any more.

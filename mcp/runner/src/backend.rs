@@ -75,7 +75,10 @@ pub(crate) fn plan(
     let url = match &options.backend {
         Some(url) => url.clone(),
         None if !config.remote_url.is_empty() => {
-            let policy = EndpointPolicy::new(config.allow_private_endpoint, options.allow_endpoint_cidr.clone());
+            let policy = EndpointPolicy {
+                kubernetes_api: environment.kubernetes_api,
+                ..EndpointPolicy::new(config.allow_private_endpoint, options.exempt_endpoints.clone())
+            };
             let proxy = remote(&config.remote_url, policy, provider);
             let mut proxy = proxy.map_err(|problem| refusal("remote_url", problem))?;
             proxy.stateless = config.stateless;

@@ -374,7 +374,7 @@ mod tests {
             let entries = middleware(&parse(&members), false).unwrap();
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
-            let error = crate::registry::registry(None).build_entries(&entries, &settings).unwrap_err();
+            let error = crate::registry::registry().build_entries(&entries, &settings).unwrap_err();
             assert_eq!(error.field, field, "{members}: {error}");
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use mcp_middleware::BuildError;
 use mcp_runconfig::ParseError;
+use mcp_runconfig::environment::RUN_CONFIG_CHECKSUM;
 use mcp_transport::{BackendError, OpenError};
 
 /// Why the proxy does not start, or ends. One line each, which names what to mend.
@@ -23,8 +24,8 @@ pub enum RunError {
     },
     /// The document is not the one that the pod was made for.
     #[error(
-        "{}: is not the RunConfig that this pod was made for (TOOLHIVE_RUNCONFIG_CHECKSUM); the pods that follow the newer one replace \
-         this pod, and a pod that is older than its ConfigMap starts on the next try", path.display()
+        "{}: is not the RunConfig that this pod was made for ({RUN_CONFIG_CHECKSUM}); the pods that follow the newer one replace this pod, \
+         and a pod that is older than its ConfigMap starts on the next try", path.display()
     )]
     OtherDocument {
         /// The document.

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
-use mcp_middleware::Secrets;
-use mcp_runconfig::duration;
+use mcp_middleware::{Secret, Secrets};
 use mcp_runconfig::endpoint::IpNet;
+use mcp_runconfig::{duration, environment};
 
 /// The proxy beside one MCP server.
 ///
@@ -26,16 +27,42 @@ pub struct Options {
 
 impl Options {
     /// Parses a command line, the program's name first, as ToolHive's binary does (toolhive-runner §1.1): flags may stand
-    /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed, or where a flag
-    /// looks like a known one: without it, another document or address would be taken.
+    /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed, where a flag
+    /// looks like a known one, as another document or address would be taken without it, and where one asks for a guard.
     pub fn of_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let (known, ignored) = known(arguments.into_iter());
+        if let Some(flag) = ignored.iter().find(|flag| asks_for_guard(flag)) {
+            let text = format!(
+                "the flag --{flag} asks for a guard, and guards are asked for in the RunConfig alone; put it there, and remove the flag"
+            );
+            Self::command().error(clap::error::ErrorKind::UnknownArgument, text).exit();
+        }
         if let Some((given, meant)) = ignored.iter().find_map(|flag| Some((flag, misspelt(flag)?))) {
             let text = format!("unknown flag --{given}; did you mean --{meant}?");
             Self::command().error(clap::error::ErrorKind::UnknownArgument, text).exit();
         }
         Self { ignored, ..Self::parse_from(known) }
     }
+}
+
+/// How the flags begin by which ToolHive's `run` takes a guard: a login, policies, a filter of tools, webhooks, audit. They are not taken here, and a
+/// proxy that left them out would serve whom they keep away.
+const GUARD_FLAGS: [&str; 10] = [
+    "allowed-origins",
+    "audit-",
+    "authz-",
+    "enable-audit",
+    "jwks-",
+    "oidc-",
+    "resource-url",
+    "token-exchange-",
+    "tools",
+    "webhook-",
+];
+
+fn asks_for_guard(flag: &str) -> bool {
+    let flag = flag.to_lowercase().replace('_', "-");
+    GUARD_FLAGS.iter().any(|guard| flag.starts_with(guard))
 }
 
 /// The known flag that an unknown one looks like: it differs in case or in one or two letters, or only begins like it.
@@ -120,8 +147,8 @@ pub(crate) struct RunOptions {
     pub(crate) files_root: Option<PathBuf>,
     /// Networks that the proxy may call as if they were public: remote MCP servers, identity providers and webhooks on a private or a
     /// loopback address, in tests and on a machine of one's own.
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
-    pub(crate) allow_endpoint_cidr: Vec<IpNet>,
+    #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) exempt_endpoints: Vec<IpNet>,
     /// Log more.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub(crate) debug: bool,
@@ -171,9 +198,11 @@ pub struct Environment {
     /// `USER`: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
-    pub oidc_client_secret: Option<String>,
+    pub oidc_client_secret: Option<Secret>,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
     pub run_config_checksum: Option<String>,
+    /// `KUBERNETES_SERVICE_HOST`, which pods have: the address of the Kubernetes API, where no remote server may be. A name there does not count.
+    pub kubernetes_api: Option<IpAddr>,
     /// `RUST_LOG`: a filter in the syntax of tracing-subscriber.
     pub log_filter: Option<String>,
 }
@@ -200,13 +229,14 @@ impl Environment {
             health_check_interval: time("TOOLHIVE_HEALTH_CHECK_INTERVAL"),
             health_check_ping_timeout: time("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT"),
             remote_health_checks: is("TOOLHIVE_REMOTE_HEALTHCHECKS", "true") || is("TOOLHIVE_REMOTE_HEALTHCHECKS", "1"),
-            secrets: is("TOOLHIVE_SECRETS_PROVIDER", "environment").then(secrets),
+            secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
             // Files that Secrets are made of end with a line break more often than not.
-            oidc_client_secret: text("TOOLHIVE_OIDC_CLIENT_SECRET")
-                .map(|secret| secret.trim_end_matches(['\r', '\n']).to_owned()),
-            run_config_checksum: text("TOOLHIVE_RUNCONFIG_CHECKSUM"),
+            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET)
+                .map(|secret| Secret::new(secret.trim_end_matches(['\r', '\n']))),
+            run_config_checksum: text(environment::RUN_CONFIG_CHECKSUM),
+            kubernetes_api: text("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse().ok()),
             log_filter: text("RUST_LOG"),
         }
     }
@@ -216,7 +246,7 @@ fn secrets() -> Secrets {
     // A value that is no text could be no header.
     let text =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    text.filter_map(|(name, value)| Some((name.strip_prefix("TOOLHIVE_SECRET_")?.to_owned(), value))).collect()
+    text.filter_map(|(name, value)| Some((name.strip_prefix(environment::SECRET_PREFIX)?.to_owned(), value))).collect()
 }
 
 #[cfg(test)]
@@ -246,6 +276,30 @@ mod tests {
             ("run-config", None),
         ] {
             assert_eq!(misspelt(flag).as_deref(), meant, "{flag}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_asks_for_a_guard_is_told_from_one_that_was_removed() {
+        for (flag, guard) in [
+            ("oidc-issuer", true),
+            ("OIDC_audience", true),
+            ("jwks-auth-token-file", true),
+            ("authz-config", true),
+            ("audit-config", true),
+            ("enable-audit", true),
+            ("tools", true),
+            ("tools-override", true),
+            ("webhook-config", true),
+            ("token-exchange-url", true),
+            ("resource-url", true),
+            ("allowed-origins", true),
+            ("foreground", false),
+            ("transport", false),
+            ("otel-endpoint", false),
+            ("permission-profile", false),
+        ] {
+            assert_eq!(asks_for_guard(flag), guard, "{flag}");
         }
     }
 

@@ -2,10 +2,10 @@
 
 use mcp_middleware::Registry;
 
-/// All that a document may ask for. `client_secret` is the proxy's own password at an identity provider.
-pub(crate) fn registry(client_secret: Option<String>) -> Registry {
+/// All that a document may ask for.
+pub(crate) fn registry() -> Registry {
     let mut registry = mcp_gate::registry();
-    mcp_authn::register(&mut registry, client_secret);
+    mcp_authn::register(&mut registry);
     registry
 }
 
@@ -19,6 +19,6 @@ mod tests {
     fn the_proxies_have_every_type_that_the_operator_takes_as_built() {
         let mut built = chain::BUILT.to_vec();
         built.sort_unstable();
-        assert_eq!(registry(None).kinds().collect::<Vec<_>>(), built);
+        assert_eq!(registry().kinds().collect::<Vec<_>>(), built);
     }
 }

@@ -70,11 +70,12 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            exempt_endpoints: options.allow_endpoint_cidr.clone(),
+            exempt_endpoints: options.exempt_endpoints.clone(),
             secrets: environment.secrets.clone(),
+            oidc_client_secret: environment.oidc_client_secret.clone(),
         };
         let login = entries.iter().find_map(|entry| login(&entry.config));
-        let chain = registry(environment.oidc_client_secret.clone())
+        let chain = registry()
             .build_entries(&entries, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, &settings.provider, login.is_some())?;

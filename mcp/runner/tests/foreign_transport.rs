@@ -82,7 +82,7 @@ fn chain() -> Chain {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ProxySettings::new("192.0.2.2:80".parse().unwrap(), provider);
     let mut registry = mcp_gate::registry();
-    mcp_authn::register(&mut registry, None);
+    mcp_authn::register(&mut registry);
     registry.build(&configs, &settings).unwrap()
 }
 

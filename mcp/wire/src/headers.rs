@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
@@ -22,6 +23,14 @@ pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// `Mcp-Param-`, in lower case: an argument that the tool's schema marks with `x-mcp-header`.
 pub const PARAM_PREFIX: &str = "mcp-param-";
+
+/// The method whose answer is a stream that goes on until one side ends it (MCP 2026-07-28, Subscriptions).
+const LISTEN: &str = "subscriptions/listen";
+
+/// Whether the answer to a request with these headers is a stream that belongs to no call.
+pub fn opens_stream(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::GET || headers.get(METHOD).is_some_and(|method| method == LISTEN)
+}
 
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";

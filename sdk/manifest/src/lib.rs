@@ -1,5 +1,6 @@
 //! All that installs an operator, as Kubernetes manifests, and manifests as YAML: webhook configurations, conversion
-//! stanzas, roles, the Deployment and what guards it, what cert-manager is asked for.
+//! stanzas, roles, the Deployment and what guards it, what cert-manager is asked for; and as templates of a Helm chart
+//! ([`helm`]).
 //!
 //! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The
 //! `portcullis` crate fills a [`Webhook`] from what was registered with it, so that the routes that are served and the
@@ -28,6 +29,7 @@ mod configuration;
 mod crd;
 mod deadlock;
 mod deletion;
+pub mod helm;
 mod kustomization;
 mod labels;
 mod rbac;

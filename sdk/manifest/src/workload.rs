@@ -6,6 +6,8 @@ use crate::{Labels, ServiceRef};
 
 /// Name of the container, and of the component in its labels.
 const OPERATOR: &str = "operator";
+/// Component of the Service that metrics are scraped through.
+const METRICS: &str = "metrics";
 /// Names of the ports, by which probes and Services find them.
 const WEBHOOKS: &str = "webhooks";
 const HEALTH: &str = "health";
@@ -49,6 +51,36 @@ impl Workload {
         }
         for manifest in &mut manifests {
             self.labels.put_on(manifest, OPERATOR);
+        }
+        manifests
+    }
+
+    /// What the Prometheus operator takes to scrape every replica: a ServiceMonitor, and the Service that it selects. For
+    /// clusters in which its kinds are.
+    pub fn monitoring(&self) -> Vec<Value> {
+        let metadata = json!({ "name": format!("{}-metrics", self.name), "namespace": self.namespace });
+        let mut selector = self.labels.selector();
+        selector["app.kubernetes.io/component"] = json!(METRICS);
+        let mut manifests = vec![
+            json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "spec": {
+                    // There is no address to call: each replica has numbers of its own.
+                    "clusterIP": "None",
+                    "selector": self.labels.selector(),
+                    "ports": [{ "name": METRICS, "port": self.health_port, "targetPort": HEALTH, "protocol": "TCP" }],
+                },
+            }),
+            json!({
+                "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata,
+                "spec": {
+                    "selector": { "matchLabels": selector },
+                    "endpoints": [{ "port": METRICS, "path": "/metrics" }],
+                },
+            }),
+        ];
+        for manifest in &mut manifests {
+            self.labels.put_on(manifest, METRICS);
         }
         manifests
     }

@@ -23,19 +23,23 @@ pub fn to_yaml(objects: &[Value]) -> Result<String, YamlError> {
     Ok(text)
 }
 
-/// Serialises the members in the order of the doc comment above, without nulls.
+/// The members that are written, in the order in which they are.
+pub(crate) fn in_order(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    const FIRST: [&str; 3] = ["apiVersion", "kind", "metadata"];
+    let members = object.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
+    let mut kept: Vec<_> = members.filter(|(_, value)| !value.is_null()).collect();
+    let place = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    kept.sort_by(|(a, _), (b, _)| (place(a), a).cmp(&(place(b), b)));
+    kept.into_iter()
+}
+
+/// Serialises the members in the order of [`to_yaml`], without nulls.
 struct Document<'a>(&'a Value);
 
 impl serde::Serialize for Document<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const FIRST: [&str; 3] = ["apiVersion", "kind", "metadata"];
         match self.0 {
-            Value::Object(members) => {
-                let mut kept: Vec<_> = members.iter().filter(|(_, value)| !value.is_null()).collect();
-                let place = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
-                kept.sort_by(|(a, _), (b, _)| (place(a), *a).cmp(&(place(b), *b)));
-                serializer.collect_map(kept.into_iter().map(|(name, value)| (name, Document(value))))
-            }
+            Value::Object(_) => serializer.collect_map(in_order(self.0).map(|(name, value)| (name, Document(value)))),
             Value::Array(items) => serializer.collect_seq(items.iter().map(Document)),
             scalar => scalar.serialize(serializer),
         }

@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::discovery::{Scope, pinned_kind};
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -59,67 +59,15 @@ impl ControlPlane {
         for crd in crds {
             apply(&api, crd.metadata.name.as_deref().unwrap_or_default(), crd).await;
         }
-        self.wait_for_crds(crds).await;
+        wait_for_crds(&admin, crds).await;
     }
 
-    /// Applies manifests of any kind as they are, in their order: what an operator generates, what its users write. Those
-    /// without a namespace go into `default`, where their kind has namespaces. CRDs among them are served when this
-    /// returns. Returns the objects as the API server answered.
+    /// [`apply_manifests`] to this control plane.
     ///
     /// # Panics
-    /// When a manifest has no apiVersion, kind or name, or the API server does not know its kind or refuses it.
+    /// As [`apply_manifests`] does.
     pub async fn apply(&self, manifests: &[Value]) -> Vec<DynamicObject> {
-        let mut applied = Vec::new();
-        for manifest in manifests {
-            let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
-            let (Some(api_version), Some(kind), Some(name)) =
-                (text("/apiVersion"), text("/kind"), text("/metadata/name"))
-            else {
-                panic!("not a manifest with apiVersion, kind and metadata.name: {manifest}")
-            };
-            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-            let client = self.admin();
-            let known = pinned_kind(&client, &GroupVersionKind::gvk(group, version, kind)).await;
-            let (resource, capabilities) =
-                known.unwrap_or_else(|error| panic!("the API server does not know {api_version} {kind}: {error}"));
-            let objects: Api<DynamicObject> = match capabilities.scope {
-                Scope::Cluster => Api::all_with(client, &resource),
-                Scope::Namespaced => {
-                    Api::namespaced_with(client, text("/metadata/namespace").unwrap_or("default"), &resource)
-                }
-            };
-            let parameters = PatchParams::apply(MANAGER).force();
-            let object = objects.patch(name, &parameters, &Patch::Apply(manifest)).await;
-            applied.push(object.unwrap_or_else(|error| panic!("cannot apply {kind} '{name}': {error}")));
-            if kind == "CustomResourceDefinition" {
-                let crd = serde_json::from_value(manifest.clone());
-                self.wait_for_crds(&[crd.unwrap_or_else(|error| panic!("not a CRD: {error}"))]).await;
-            }
-        }
-        applied
-    }
-
-    /// Returns when every served version of each can be listed.
-    async fn wait_for_crds(&self, crds: &[CustomResourceDefinition]) {
-        let admin = self.admin();
-        let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
-        for crd in crds {
-            let name = crd.metadata.name.clone().unwrap_or_default();
-            wait_for_object(&api, &name, "the CRD to be established", DEADLINE, |crd| {
-                let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
-                conditions.into_iter().any(|c| c.type_ == "Established" && c.status == "True")
-            })
-            .await;
-            for version in crd.spec.versions.iter().filter(|version| version.served) {
-                let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
-                let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
-                let objects: Api<DynamicObject> = Api::all_with(admin.clone(), &resource);
-                wait_until(&format!("{name} {} to be served", version.name), DEADLINE, || async {
-                    objects.list(&ListParams::default().limit(1)).await.ok()
-                })
-                .await;
-            }
-        }
+        apply_manifests(&self.admin(), manifests).await
     }
 
     /// Makes the API server's calls to a Service arrive at this machine: a Service of type ExternalName that stands for
@@ -168,6 +116,63 @@ impl ControlPlane {
                 }
                 kind => panic!("not a webhook configuration: kind {kind:?}"),
             }
+        }
+    }
+}
+
+/// Applies manifests of any kind as they are, in their order: what an operator generates, what its users write. Those
+/// without a namespace go into `default`, where their kind has namespaces. CRDs among them are served when this
+/// returns. Returns the objects as the API server answered.
+///
+/// # Panics
+/// When a manifest has no apiVersion, kind or name, or the API server does not know its kind or refuses it.
+pub async fn apply_manifests(client: &Client, manifests: &[Value]) -> Vec<DynamicObject> {
+    let mut applied = Vec::new();
+    for manifest in manifests {
+        let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
+        let (Some(api_version), Some(kind), Some(name)) = (text("/apiVersion"), text("/kind"), text("/metadata/name"))
+        else {
+            panic!("not a manifest with apiVersion, kind and metadata.name: {manifest}")
+        };
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let known = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await;
+        let (resource, capabilities) =
+            known.unwrap_or_else(|error| panic!("the API server does not know {api_version} {kind}: {error}"));
+        let objects: Api<DynamicObject> = match capabilities.scope {
+            Scope::Cluster => Api::all_with(client.clone(), &resource),
+            Scope::Namespaced => {
+                Api::namespaced_with(client.clone(), text("/metadata/namespace").unwrap_or("default"), &resource)
+            }
+        };
+        let parameters = PatchParams::apply(MANAGER).force();
+        let object = objects.patch(name, &parameters, &Patch::Apply(manifest)).await;
+        applied.push(object.unwrap_or_else(|error| panic!("cannot apply {kind} '{name}': {error}")));
+        if kind == "CustomResourceDefinition" {
+            let crd = serde_json::from_value(manifest.clone());
+            wait_for_crds(client, &[crd.unwrap_or_else(|error| panic!("not a CRD: {error}"))]).await;
+        }
+    }
+    applied
+}
+
+/// Returns when every served version of each can be listed.
+async fn wait_for_crds(client: &Client, crds: &[CustomResourceDefinition]) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in crds {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        wait_for_object(&api, &name, "the CRD to be established", DEADLINE, |crd| {
+            let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|c| c.type_ == "Established" && c.status == "True")
+        })
+        .await;
+        for version in crd.spec.versions.iter().filter(|version| version.served) {
+            let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+            let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
+            let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            wait_until(&format!("{name} {} to be served", version.name), DEADLINE, || async {
+                objects.list(&ListParams::default().limit(1)).await.ok()
+            })
+            .await;
         }
     }
 }

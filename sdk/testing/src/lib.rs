@@ -77,6 +77,7 @@ mod watcher;
 pub use audit::{AuditEvent, AuditLog, Mark};
 pub use binaries::KUBERNETES_VERSION;
 pub use cert_manager::{CERT_MANAGER_VERSION, CertManager};
+pub use cluster::apply_manifests;
 pub use control_plane::{Builder, ControlPlane};
 pub use error::ControlPlaneError;
 pub use users::{Grant, User};

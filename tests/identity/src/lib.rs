@@ -5,6 +5,7 @@
 
 mod http;
 mod process;
+mod signer;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use self::http::Http;
 use self::process::{Process, Program};
+pub use self::signer::{Signer, encode, unsigned};
 
 /// How long a provider may take to start, to rotate, and to answer a call.
 const DEADLINE: Duration = Duration::from_mins(1);

@@ -5,7 +5,7 @@
 use portcullis_tidy::{Graph, sources};
 
 /// Crates that decide and never do: no runtime, no sockets, no client.
-const SANS_IO: [&str; 7] = [
+const SANS_IO: [&str; 8] = [
     "portcullis-review",
     "portcullis-convert",
     "portcullis-pki",
@@ -13,6 +13,7 @@ const SANS_IO: [&str; 7] = [
     "mcp-wire",
     "mcp-runconfig",
     "mcp-api",
+    "mcp-plan",
 ];
 /// What is built into images.
 const SHIPPED: [&str; 2] = ["mcp-operator", "mcp-runner"];

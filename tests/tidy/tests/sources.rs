@@ -54,8 +54,16 @@ fn libraries_read_no_environment() {
 
 #[test]
 fn sans_io_crates_ask_no_clock() {
-    let sans_io =
-        ["sdk/review/", "sdk/convert/", "sdk/pki/", "sdk/manifest/", "mcp/wire/", "mcp/runconfig/", "mcp/api/"];
+    let sans_io = [
+        "sdk/review/",
+        "sdk/convert/",
+        "sdk/pki/",
+        "sdk/manifest/",
+        "mcp/wire/",
+        "mcp/runconfig/",
+        "mcp/api/",
+        "mcp/plan/",
+    ];
     assert_absent(
         &["Timestamp::now()", "Instant::now()", "SystemTime::now()"],
         |path| library(path) && sans_io.iter().any(|krate| path.starts_with(krate)),

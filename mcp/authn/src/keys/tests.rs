@@ -1,75 +1,26 @@
 //! Every algorithm with real keys, and what does not fit.
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{self as crypto, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
+use portcullis_identity::{Signer, encode};
 use serde_json::json;
 
 use super::*;
 
 /// A provider's private keys, of each kind one. The `kid` of each is its kind.
-struct Issuer {
-    rsa: RsaKeyPair,
-    ec: [EcdsaKeyPair; 3],
-    ed: Ed25519KeyPair,
-}
+struct Issuer([Signer; 5]);
 
 impl Issuer {
     fn new() -> Self {
-        let curves = [
-            &crypto::ECDSA_P256_SHA256_FIXED_SIGNING,
-            &crypto::ECDSA_P384_SHA384_FIXED_SIGNING,
-            &crypto::ECDSA_P521_SHA512_FIXED_SIGNING,
-        ];
-        Self {
-            rsa: RsaKeyPair::generate(KeySize::Rsa2048).unwrap(),
-            ec: curves.map(|curve| EcdsaKeyPair::generate(curve).unwrap()),
-            ed: Ed25519KeyPair::generate().unwrap(),
-        }
+        Self([Signer::rsa("rsa"), Signer::ed("ed"), Signer::ec("P-256"), Signer::p384("P-384"), Signer::p521("P-521")])
     }
 
     fn jwks(&self) -> Vec<Value> {
-        let rsa = crypto::RsaPublicKeyComponents::<Vec<u8>>::from(self.rsa.public_key());
-        let mut keys = vec![
-            json!({"kid": "rsa", "kty": "RSA", "n": base64(&rsa.n), "e": base64(&rsa.e)}),
-            json!({"kid": "ed", "kty": "OKP", "crv": "Ed25519", "x": base64(self.ed.public_key().as_ref())}),
-        ];
-        for (kid, pair) in ["P-256", "P-384", "P-521"].into_iter().zip(&self.ec) {
-            let (x, y) = pair.public_key().as_ref()[1..].split_at(pair.public_key().as_ref().len() / 2);
-            keys.push(json!({"kid": kid, "kty": "EC", "crv": kid, "x": base64(x), "y": base64(y)}));
-        }
-        keys
+        self.0.iter().map(Signer::jwk).collect()
     }
 
     fn sign(&self, algorithm: &str, header: &Value) -> String {
-        let signed = format!("{}.{}", base64(header.to_string().as_bytes()), base64(br#"{"sub":"alice"}"#));
-        let message = signed.as_bytes();
-        let random = SystemRandom::new();
-        let rsa = |padding: &'static dyn crypto::RsaEncoding| {
-            let mut signature = vec![0; self.rsa.public_modulus_len()];
-            self.rsa.sign(padding, &random, message, &mut signature).unwrap();
-            signature
-        };
-        let ec = |pair: &EcdsaKeyPair| pair.sign(&random, message).unwrap().as_ref().to_vec();
-        let signature = match algorithm {
-            "RS256" => rsa(&crypto::RSA_PKCS1_SHA256),
-            "RS384" => rsa(&crypto::RSA_PKCS1_SHA384),
-            "RS512" => rsa(&crypto::RSA_PKCS1_SHA512),
-            "PS256" => rsa(&crypto::RSA_PSS_SHA256),
-            "PS384" => rsa(&crypto::RSA_PSS_SHA384),
-            "PS512" => rsa(&crypto::RSA_PSS_SHA512),
-            "ES256" => ec(&self.ec[0]),
-            "ES384" => ec(&self.ec[1]),
-            "ES512" => ec(&self.ec[2]),
-            "EdDSA" | "Ed25519" => self.ed.sign(message).as_ref().to_vec(),
-            _ => Vec::new(),
-        };
-        format!("{signed}.{}", base64(&signature))
+        let signer = self.0.iter().find(|signer| signer.jwk()["kid"] == kid(algorithm)).unwrap();
+        signer.sign_with(algorithm, header, &json!({"sub": "alice"}))
     }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn set(keys: &[Value]) -> KeySet {
@@ -100,7 +51,7 @@ fn every_asymmetric_algorithm_is_taken_with_its_own_key_alone() {
         assert_eq!(verify(&others, &token), Err(Unverified::Signature), "{algorithm} of another");
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let claims = signed.split_once('.').unwrap().1;
-        let tampered = token.replace(claims, &base64(br#"{"sub":"bob"}"#));
+        let tampered = token.replace(claims, &encode(br#"{"sub":"bob"}"#));
         assert_eq!(verify(&own, &tampered), Err(Unverified::Signature), "{algorithm} tampered with");
         assert_eq!(verify(&own, &format!("{signed}.")), Err(Unverified::Signature), "{algorithm} without signature");
         let half = &signature[..signature.len() / 8 * 4];
@@ -186,8 +137,8 @@ proptest::proptest! {
     fn no_bytes_make_the_readers_panic(text in ".{0,200}", parts in proptest::array::uniform3("[A-Za-z0-9_=-]{0,40}"), json in "[\\[\\]{}\":,a-z0-9]{0,80}") {
         let set = set(&[json!({"kid": "a", "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA"})]);
         let header = json!({"alg": "ES512", "kid": "a"}).to_string();
-        let tokens = [text.clone(), parts.join("."), [base64(json.as_bytes()), base64(text.as_bytes()), parts[2].clone()].join("."),
-            [base64(header.as_bytes()), base64(b"{}"), parts[0].clone()].join(".")];
+        let tokens = [text.clone(), parts.join("."), [encode(json.as_bytes()), encode(text.as_bytes()), parts[2].clone()].join("."),
+            [encode(header.as_bytes()), encode(b"{}"), parts[0].clone()].join(".")];
         for token in tokens {
             if let Some(jws) = Jws::parse(&token) {
                 proptest::prop_assert!(set.verify(&jws).is_err());

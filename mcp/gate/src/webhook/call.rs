@@ -99,8 +99,10 @@ impl Webhook {
         let tls = client_tls(&tls_config.unwrap_or_default(), context.settings.files_root.as_deref())
             .map_err(|(field, problem)| fail(field, problem, "write an absolute path"))?;
         // A webhook is beside the proxy more often than not; a cloud's credentials are never one.
-        let endpoints =
-            EndpointPolicy { reach: Reach::AllButMetadata, exempt: context.settings.exempt_endpoints.clone() };
+        let endpoints = EndpointPolicy {
+            reach: Reach::AllButMetadata,
+            ..EndpointPolicy::new(true, context.settings.exempt_endpoints.clone())
+        };
         let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;

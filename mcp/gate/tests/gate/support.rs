@@ -149,7 +149,7 @@ pub(crate) struct Forwarded {
 /// The chain of these entries.
 pub(crate) fn build(files: &Files, entries: Value) -> Result<Chain, BuildError> {
     let mut registry = mcp_gate::registry();
-    mcp_authn::register(&mut registry, None);
+    mcp_authn::register(&mut registry);
     registry.build(&configs(entries), &files.settings())
 }
 

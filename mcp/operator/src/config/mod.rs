@@ -1,31 +1,27 @@
 //! What all configuration kinds share: objects that workloads refer to, which guard them or shape their proxies.
 //!
 //! A kind says what is particular to it ([`ConfigKind`]). From that there is one [plan](plan_config), one controller and
-//! one admission webhook for all of them.
+//! one admission webhook for all of them. What is left of them where the kind does not matter is [`mcp_plan::config`]'s.
 
 mod plan;
-mod terms;
 
-use std::fmt::Debug;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::names::reason;
-use mcp_runconfig::RunConfig;
-use serde::Serialize;
-
-use crate::{
-    digest::digest,
+use mcp_plan::{
+    config::{Config, Guarded, Terms, Words},
+    digest::short_digest,
+    guards::GuardRef,
     problem::Problem,
     reference::{MountedFile, Reference, Referrer, SecretVariable},
     settings::Settings,
-    subject::Subject,
 };
+use mcp_runconfig::RunConfig;
+
+use crate::subject::Subject;
 
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
-pub use terms::{Guarded, Terms};
-
-/// Length of `status.configHash`: enough to tell two specs apart, short enough to read.
-const HASH_LENGTH: usize = 16;
 
 /// A kind of configuration.
 pub trait ConfigKind: Subject {
@@ -60,6 +56,19 @@ pub trait ConfigKind: Subject {
     /// Puts into the document of a workload's proxy what it is to enforce.
     fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig);
 
+    /// A reference from `field` to the configuration of this kind and name, which guards a workload.
+    fn guard(field: &'static str, name: &str) -> GuardRef {
+        GuardRef {
+            field,
+            kind: Self::kind(&()),
+            name: name.to_owned(),
+            terms: Terms::default(),
+            words: Self::WORDS,
+            annotation: Self::ANNOTATION,
+            middleware: Self::MIDDLEWARE,
+        }
+    }
+
     /// The conditions of a status.
     fn conditions(status: &Self::Status) -> Option<&Vec<Condition>>;
 
@@ -75,38 +84,6 @@ pub trait ConfigKind: Subject {
     }
 }
 
-/// How the conditions of workloads speak of a kind of configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
-    /// The condition's type.
-    pub condition: &'static str,
-    /// Reason: it can be used.
-    pub valid: &'static str,
-    /// Reason: it does not exist.
-    pub not_found: &'static str,
-    /// Reason: its spec breaks a rule.
-    pub not_valid: &'static str,
-    /// Reason: a Secret, a ConfigMap or a key that it names does not exist.
-    pub data_not_found: &'static str,
-    /// Reason: what one of those holds cannot be used.
-    pub data_not_valid: &'static str,
-    /// How they speak of the CA bundle that it names in a ConfigMap, for a kind that can.
-    pub bundle: Option<BundleWords>,
-}
-
-/// How the conditions of workloads speak of a CA bundle in a ConfigMap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BundleWords {
-    /// The condition's type.
-    pub condition: &'static str,
-    /// Reason: it can be used.
-    pub valid: &'static str,
-    /// Reason: the ConfigMap or the key does not exist.
-    pub not_found: &'static str,
-    /// Reason: it is no bundle of certificates.
-    pub not_valid: &'static str,
-}
-
 /// What a controller of configurations reports, whatever the kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigReport {
@@ -120,57 +97,46 @@ pub struct ConfigReport {
     pub referrers: Vec<Referrer>,
 }
 
-/// A configuration whose kind does not matter.
-pub trait Config: Debug + Send + Sync {
-    /// See [`Subject::problems`] and [`Subject::endpoint_problems`].
-    fn problems(&self, settings: &Settings) -> Vec<Problem>;
-    /// See [`Subject::references`].
-    fn references(&self) -> Vec<Reference>;
-    /// See [`ConfigKind::hash`].
-    fn hash(&self) -> String;
-    /// See [`ConfigKind::files`].
-    fn files(&self) -> Vec<MountedFile>;
-    /// See [`ConfigKind::variables`].
-    fn variables(&self) -> Vec<SecretVariable>;
-    /// See [`ConfigKind::needs_account`].
-    fn needs_account(&self) -> bool;
-    /// See [`ConfigKind::enforce`].
-    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig);
+/// A reference to a configuration, as the spec of a workload writes it.
+pub trait ConfigRef {
+    /// What it says beside the name.
+    fn terms(&self) -> Terms;
 }
 
-impl<K: ConfigKind> Config for K {
+/// The configuration, for those to whom its kind does not matter.
+pub fn erased<K: ConfigKind>(config: Arc<K>) -> Arc<dyn Config> {
+    Arc::new(Erased(config))
+}
+
+#[derive(Debug)]
+struct Erased<K>(Arc<K>);
+
+impl<K: ConfigKind> Config for Erased<K> {
     fn problems(&self, settings: &Settings) -> Vec<Problem> {
-        self.every_problem(settings)
+        self.0.every_problem(settings)
     }
 
     fn references(&self) -> Vec<Reference> {
-        Subject::references(self)
+        Subject::references(&*self.0)
     }
 
     fn hash(&self) -> String {
-        ConfigKind::hash(self)
+        ConfigKind::hash(&*self.0)
     }
 
     fn files(&self) -> Vec<MountedFile> {
-        ConfigKind::files(self)
+        ConfigKind::files(&*self.0)
     }
 
     fn variables(&self) -> Vec<SecretVariable> {
-        ConfigKind::variables(self)
+        ConfigKind::variables(&*self.0)
     }
 
     fn needs_account(&self) -> bool {
-        ConfigKind::needs_account(self)
+        ConfigKind::needs_account(&*self.0)
     }
 
     fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
-        ConfigKind::enforce(self, guarded, document);
+        ConfigKind::enforce(&*self.0, guarded, document);
     }
-}
-
-/// Members serialize in the order of their declaration: equal values give equal digests.
-fn short_digest(value: &impl Serialize) -> String {
-    let mut digest = digest(&serde_json::to_vec(value).unwrap_or_default());
-    digest.truncate(HASH_LENGTH);
-    digest
 }

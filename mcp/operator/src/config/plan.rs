@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use mcp_api::names::{condition, reason};
+use mcp_plan::{problem::sentences, reference::Referrer, settings::Settings};
 use portcullis::controller::{Conditions, EventType, PlannedEvent};
 
 use super::{ConfigKind, ConfigReport};
-use crate::{problem::sentences, reference::Referrer, settings::Settings};
 
 /// Everything [`plan_config`] looks at.
 #[derive(Clone, Copy, Debug)]

@@ -1,56 +1,73 @@
 //! The controller of configurations, whatever the kind.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use kube::Client;
+use mcp_plan::{reference::Referrer, settings::Settings};
 use portcullis::controller::{Cleanup, ControllerError, Leaving, Next, Pass};
 
 use super::Stores;
-use crate::{
-    config::{ConfigInputs, ConfigKind, plan_config},
-    settings::Settings,
-};
+use crate::config::{ConfigInputs, ConfigKind, plan_config};
+
+/// How soon a deletion is looked at again that is blocked by an object whose references are not known: such a one wakes
+/// nobody when it goes.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Keeps the status of configurations.
 pub(super) struct ConfigController {
     stores: Arc<Stores>,
     settings: Settings,
+    /// Acts under the operator's own account, which may list every kind. Set before anything is reconciled.
+    own: OnceLock<Client>,
 }
 
 // === impl ConfigController ===
 
 impl ConfigController {
     pub(super) fn new(stores: Arc<Stores>, settings: Settings) -> Self {
-        Self { stores, settings }
+        Self { stores, settings, own: OnceLock::new() }
+    }
+
+    /// Reads with this client what the stores do not know.
+    pub(super) fn reads_with(&self, own: &Client) {
+        self.own.get_or_init(|| own.clone());
     }
 
     /// Writes the status.
     pub(super) async fn reconcile<K: ConfigKind>(&self, pass: Pass<K>) -> Result<Next, ControllerError> {
-        self.settle(&pass).await?;
+        let referrers = self.stores.referrers(&K::kind(&()), &pass.key);
+        self.settle(&pass, &referrers).await?;
         Ok(Next::Wait)
     }
 
-    /// A configuration stays until nobody refers to it any more.
+    /// A configuration stays until nobody refers to it any more. That nobody does is the API server's to say: what the
+    /// stores say last may be old, and a configuration that went too early leaves workloads without their guard.
     pub(super) async fn clean_up<K: ConfigKind>(&self, leaving: Leaving<K>) -> Result<Cleanup, ControllerError> {
-        let may_go = match leaving.pass {
-            Ok(pass) => self.settle(&pass).await?,
-            Err(_) => self.stores.referrers(&K::kind(&()), &leaving.key).is_empty(),
-        };
-        Ok(if may_go { Cleanup::Done } else { Cleanup::Waits(Next::Wait) })
+        let kind = K::kind(&());
+        let mut referrers = self.stores.referrers(&kind, &leaving.key);
+        let mut next = Next::Wait;
+        if referrers.is_empty() {
+            let Some(own) = self.own.get() else { return Ok(Cleanup::Waits(Next::After(AGAIN))) };
+            referrers = self.stores.ask_for_referrers(own, &kind, &leaving.key).await?;
+            next = Next::After(AGAIN);
+        }
+        if let Ok(pass) = &leaving.pass {
+            self.settle(pass, &referrers).await?;
+        }
+        Ok(if referrers.is_empty() { Cleanup::Done } else { Cleanup::Waits(next) })
     }
 
-    /// Returns whether it may go. Nobody reads the status of what is about to be gone.
-    async fn settle<K: ConfigKind>(&self, pass: &Pass<K>) -> Result<bool, ControllerError> {
-        let referrers = self.stores.referrers(&K::kind(&()), &pass.key);
-        let inputs = ConfigInputs {
-            config: &*pass.object,
-            referrers: &referrers,
-            settings: &self.settings,
-            now: jiff::Timestamp::now(),
-        };
+    /// Nobody reads the status of what is about to be gone.
+    async fn settle<K: ConfigKind>(&self, pass: &Pass<K>, referrers: &[Referrer]) -> Result<(), ControllerError> {
+        let inputs =
+            ConfigInputs { config: &*pass.object, referrers, settings: &self.settings, now: jiff::Timestamp::now() };
         let plan = plan_config(&inputs);
         if !plan.may_go && pass.status(&K::status_of(plan.report)).await? {
             pass.publish(&plan.events).await;
         }
-        Ok(plan.may_go)
+        Ok(())
     }
 }

@@ -10,18 +10,16 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use portcullis::{controller::ControllerError, operator::Runtime};
-use tokio_util::sync::CancellationToken;
-
-use super::Stores;
-use crate::{
+use mcp_plan::{
     digest::DigestKey,
     reference::{Data, Entry, Reference, Source},
     workload::ChildKind,
 };
+use portcullis::{controller::ControllerError, operator::Runtime};
+use tokio_util::sync::CancellationToken;
 
-/// Deadline of one request.
-const DEADLINE: Duration = Duration::from_secs(15);
+use super::{Stores, request::in_time};
+
 /// Key of the Secret that holds the digests' key.
 const KEY: &str = "key";
 /// Fewest bytes of that key.
@@ -160,16 +158,4 @@ async fn kept_key(api: &Api<Secret>, namespace: &str, name: &str) -> Result<Dige
 
 fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
-}
-
-async fn in_time<T>(
-    verb: &'static str,
-    object: impl Fn() -> String,
-    request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, ControllerError> {
-    match tokio::time::timeout(DEADLINE, request).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(ControllerError::Request { verb, object: object(), source: Box::new(source) }),
-        Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
-    }
 }

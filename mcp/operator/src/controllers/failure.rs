@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mcp_api::names::condition;
+use mcp_plan::workload::Phase;
 use portcullis::controller::{EventType, PlannedEvent, fitting};
 
-use crate::workload::{Phase, Plan, Workload};
+use crate::workload::{Plan, Workload};
 
 /// What keeps a child from being written.
 pub(super) enum ApplyFailure {

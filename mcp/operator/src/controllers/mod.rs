@@ -4,7 +4,9 @@
 mod config;
 mod contents;
 mod failure;
+mod live;
 mod registry;
+mod request;
 mod stores;
 mod traces;
 mod wake;
@@ -20,6 +22,7 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding},
 };
 use kube::{Client, Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use mcp_plan::{settings::Settings, workload::ChildKind};
 use portcullis::{
     controller::{Feeds, Namespaces, paged},
     manifest::Access,
@@ -29,11 +32,7 @@ use portcullis::{
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::{
-    admission::{Admission, Judging},
-    settings::Settings,
-    workload::ChildKind,
-};
+use crate::admission::{Admission, Judging};
 
 pub use registry::Registry;
 pub use stores::Stores;
@@ -46,6 +45,8 @@ use wake::Wake;
 #[derive(Clone)]
 pub struct Controllers {
     kinds: Arc<Vec<Box<dyn Registered>>>,
+    /// The kind that unlabelled objects of ToolHive's are of.
+    unlabelled: Cow<'static, str>,
     stores: Arc<Stores>,
     settings: Settings,
     namespaces: Namespaces,
@@ -71,9 +72,17 @@ impl Debug for Controllers {
 impl Controllers {
     /// The controllers of these kinds.
     pub fn new(registry: Registry, settings: Settings, namespaces: Namespaces) -> Self {
+        let unlabelled = registry.unlabelled();
         let Registry { kinds, stores } = registry;
         let watched = watch::Sender::new(None);
-        Self { kinds: Arc::new(kinds), stores: Arc::new(Stores::new(stores)), settings, namespaces, watched }
+        Self {
+            kinds: Arc::new(kinds),
+            unlabelled,
+            stores: Arc::new(Stores::new(stores)),
+            settings,
+            namespaces,
+            watched,
+        }
     }
 
     /// The admission webhooks of the kinds. References are looked up in the stores, once those are filled.
@@ -84,7 +93,7 @@ impl Controllers {
 
     /// Fills the stores until [`Runtime::stop`]: in every replica, because its webhooks read them.
     pub async fn watch(self, runtime: Runtime) {
-        let Self { kinds, stores, settings, namespaces, watched } = self;
+        let Self { kinds, unlabelled, stores, settings, namespaces, watched } = self;
         let namespaces =
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
         let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
@@ -92,7 +101,7 @@ impl Controllers {
         let building = Building { stores: stores.clone(), settings, wake: wake.clone() };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
-        follow_built_in(&feeds, &stores, &wake);
+        follow_built_in(&feeds, &stores, &wake, &unlabelled);
         for controller in &controllers {
             controller.follow(&feeds);
         }
@@ -130,25 +139,29 @@ impl Controllers {
 }
 
 /// Children, Secrets and ConfigMaps, whatever workload they belong to.
-fn follow_built_in(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>) {
-    follow_children::<ConfigMap>(feeds, stores, wake, ChildKind::ConfigMap);
-    follow_children::<Service>(feeds, stores, wake, ChildKind::Service);
-    follow_children::<ServiceAccount>(feeds, stores, wake, ChildKind::ServiceAccount);
-    follow_children::<Role>(feeds, stores, wake, ChildKind::Role);
-    follow_children::<RoleBinding>(feeds, stores, wake, ChildKind::RoleBinding);
-    follow_children::<NetworkPolicy>(feeds, stores, wake, ChildKind::NetworkPolicy);
-    follow_children::<StatefulSet>(feeds, stores, wake, ChildKind::StatefulSet);
+fn follow_built_in(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str) {
+    follow_children::<ConfigMap>(feeds, stores, wake, unlabelled, ChildKind::ConfigMap);
+    follow_children::<Service>(feeds, stores, wake, unlabelled, ChildKind::Service);
+    follow_children::<ServiceAccount>(feeds, stores, wake, unlabelled, ChildKind::ServiceAccount);
+    follow_children::<Role>(feeds, stores, wake, unlabelled, ChildKind::Role);
+    follow_children::<RoleBinding>(feeds, stores, wake, unlabelled, ChildKind::RoleBinding);
+    follow_children::<NetworkPolicy>(feeds, stores, wake, unlabelled, ChildKind::NetworkPolicy);
+    follow_children::<StatefulSet>(feeds, stores, wake, unlabelled, ChildKind::StatefulSet);
     let (on, store) = (wake.clone(), stores.children(ChildKind::Deployment).clone());
-    feeds.follow::<DeploymentTrace, _>(paged(), store, Trace::read_deployment, move |change| {
+    let of = unlabelled.to_owned();
+    let read = move |deployment| Trace::read_deployment(deployment, &of);
+    feeds.follow::<DeploymentTrace, _>(paged(), store, read, move |change| {
         on.child(ChildKind::Deployment, change);
     });
     let on = wake.clone();
-    feeds.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), Trace::read, move |change| {
+    let of = unlabelled.to_owned();
+    let read = move |secret| Trace::read(secret, &of);
+    feeds.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), read, move |change| {
         on.secret(change);
     });
 }
 
-fn follow_children<K>(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>, kind: ChildKind)
+fn follow_children<K>(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str, kind: ChildKind)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
@@ -160,5 +173,7 @@ where
 {
     let on = wake.clone();
     let store = stores.children(kind).clone();
-    feeds.follow::<PartialObjectMeta<K>, _>(paged(), store, Trace::read, move |change| on.child(kind, change));
+    let of = unlabelled.to_owned();
+    let read = move |object| Trace::read(object, &of);
+    feeds.follow::<PartialObjectMeta<K>, _>(paged(), store, read, move |change| on.child(kind, change));
 }

@@ -11,6 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::Client;
 use mcp_api::names::GROUP;
+use mcp_plan::{settings::Settings, workload::ChildKind};
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
     manifest::{Access, Grant},
@@ -31,9 +32,8 @@ use crate::{
     admission::{self, Judging},
     config::ConfigKind,
     rights,
-    settings::Settings,
     subject::{self, Subject},
-    workload::{ChildKind, Workload},
+    workload::Workload,
 };
 
 /// The kinds of this operator.
@@ -55,6 +55,8 @@ pub(super) trait Registered: Send + Sync {
     fn plural(&self) -> &'static str;
     /// What its controller does beside watching.
     fn access(&self) -> Access;
+    /// Whether it takes over what ToolHive made and no label gives to a kind.
+    fn takes_unlabelled(&self) -> bool;
 }
 
 /// What controllers are made from.
@@ -95,6 +97,11 @@ impl Registry {
         self
     }
 
+    /// The kind that takes over what ToolHive made and no label gives to a kind; empty where none does.
+    pub fn unlabelled(&self) -> Cow<'static, str> {
+        self.kinds.iter().find(|kind| kind.takes_unlabelled()).map(|kind| kind.kind()).unwrap_or_default()
+    }
+
     /// What the stores hold of the kinds.
     pub fn reads(&self) -> Vec<Grant> {
         self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
@@ -108,7 +115,7 @@ struct WorkloadKind<W> {
 
 impl<W: Workload> Registered for WorkloadKind<W> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<W>(judging))
+        webhooks.validate(admission::webhook::<W>(judging, W::all_children))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
@@ -148,6 +155,10 @@ impl<W: Workload> Registered for WorkloadKind<W> {
 
     fn access(&self) -> Access {
         rights::of_workloads::<W>()
+    }
+
+    fn takes_unlabelled(&self) -> bool {
+        W::TAKES_UNLABELLED
     }
 }
 
@@ -192,7 +203,7 @@ struct Config<K> {
 
 impl<K: ConfigKind> Registered for Config<K> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<K>(judging))
+        webhooks.validate(admission::webhook::<K>(judging, |_| Vec::new()))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
@@ -223,6 +234,10 @@ impl<K: ConfigKind> Registered for Config<K> {
     fn access(&self) -> Access {
         rights::of_configs::<K>()
     }
+
+    fn takes_unlabelled(&self) -> bool {
+        false
+    }
 }
 
 /// The controller of one kind of configurations.
@@ -244,7 +259,8 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
         self.controller.follow(feeds);
     }
 
-    fn work<'a>(&'a self, _own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
+        self.work.reads_with(own);
         self.controller.work(feeds, runtime, |pass| self.work.reconcile(pass)).boxed()
     }
 }

@@ -4,21 +4,28 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use portcullis::controller::{Key, Observed, Store, Stored as _};
-
-use super::Trace;
-use crate::{
-    admission::Known,
-    config::{Config, ConfigKind},
+use futures::{FutureExt as _, future::BoxFuture};
+use kube::Client;
+use mcp_plan::{
+    config::Config,
     guards::Configs,
     reference::{CONFIG_MAP, Exists, Reference, Referrer, SECRET, token},
-    workload::{ChildKind, ChildRef, Workload},
+    workload::{ChildKind, ChildRef},
+};
+use portcullis::controller::{ControllerError, Key, Observed, Store, Stored as _};
+
+use super::{Trace, live};
+use crate::{
+    admission::Known,
+    config::{ConfigKind, erased},
+    workload::Workload,
 };
 
 /// One store per kind.
@@ -41,7 +48,12 @@ pub(super) trait KindStore: Debug + Send + Sync {
     fn config(&self, key: &Key) -> Option<Arc<dyn Config>>;
     /// The names of those that may have this child.
     fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<String>;
+    /// The names of those that refer to the object of this kind and name, or may, as the API server has them now.
+    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Asked>;
 }
+
+/// Names, or why there are none.
+type Asked = Result<Vec<String>, ControllerError>;
 
 /// Workloads.
 #[derive(Debug)]
@@ -68,6 +80,10 @@ impl<W: Workload> KindStore for Workloads<W> {
         let named = W::parents(child).into_iter().filter(|name| self.0.get(namespace, name).is_some());
         named.map(str::to_owned).collect()
     }
+
+    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Asked> {
+        live::referrers::<W>(client, &key.namespace, kind, &key.name).boxed()
+    }
 }
 
 impl<K: ConfigKind> KindStore for ConfigStore<K> {
@@ -81,11 +97,16 @@ impl<K: ConfigKind> KindStore for ConfigStore<K> {
 
     fn config(&self, key: &Key) -> Option<Arc<dyn Config>> {
         let config = self.0.get(&key.namespace, &key.name)?.object.clone().ok()?;
-        Some(config)
+        Some(erased(config))
     }
 
     fn parents(&self, _: &str, _: &ChildRef) -> Vec<String> {
         Vec::new()
+    }
+
+    /// A configuration refers to no object of ours.
+    fn ask<'a>(&'a self, _: &'a Client, _: &'a str, _: &'a Key) -> BoxFuture<'a, Asked> {
+        ready(Ok(Vec::new())).boxed()
     }
 }
 
@@ -97,6 +118,10 @@ impl Known for Stores {
             _ => Some(self.kinds.get(kind)?.exists(&Key::new(namespace, name))),
         };
         self.is_ready().then(|| Box::new(exists) as Box<dyn Exists>)
+    }
+
+    fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
+        if self.is_ready() { self.parents(namespace, child) } else { Vec::new() }
     }
 }
 
@@ -135,6 +160,21 @@ impl Stores {
     /// The objects that refer to this one, themselves.
     pub(super) fn referrers(&self, kind: &str, key: &Key) -> Vec<Referrer> {
         self.found(&key.namespace, &token(kind, &key.name))
+    }
+
+    /// The workloads that refer to this object, or may, as the API server has them now.
+    pub(super) async fn ask_for_referrers(
+        &self,
+        client: &Client,
+        kind: &str,
+        key: &Key,
+    ) -> Result<Vec<Referrer>, ControllerError> {
+        let mut all = Vec::new();
+        for (of, store) in &self.kinds {
+            let names = store.ask(client, kind, key).await?;
+            all.extend(names.into_iter().map(|name| Referrer { kind: of.clone().into_owned(), name }));
+        }
+        Ok(all)
     }
 
     /// The objects that refer to this one, themselves or by what they refer to.

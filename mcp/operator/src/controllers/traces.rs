@@ -14,14 +14,13 @@ use k8s_openapi::{
 };
 use kube::{Resource, api::PartialObjectMeta};
 use mcp_api::names::{annotation, label};
+use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, Live, Marks, version_number},
 };
 use serde::Deserialize;
 use tokio::sync::OnceCell;
-
-use crate::{guards::TEMPLATE_HASH, reference::Entry};
 
 /// What managers are called, before the kind.
 const MANAGER: &str = "portcullis-";
@@ -36,9 +35,8 @@ fn made_by_platform(metadata: &ObjectMeta) -> bool {
 }
 
 /// The kind of the workload that this is a child of: its owner's. Where that was taken away, the kind whose controller
-/// applied it, and for what ToolHive made the kind that labels name. What stands behind a proxy has
-/// no such label.
-fn kind_of(metadata: &ObjectMeta) -> &str {
+/// applied it, and for what ToolHive made the kind that labels name, or `unlabelled` where they name none.
+fn kind_of<'a>(metadata: &'a ObjectMeta, unlabelled: &'a str) -> &'a str {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let owner = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| &*owner.kind);
     let applied = || {
@@ -47,7 +45,7 @@ fn kind_of(metadata: &ObjectMeta) -> &str {
         applied.find_map(|entry| entry.manager.as_deref()?.strip_prefix(MANAGER))
     };
     let labelled = || metadata.labels.as_ref()?.get(label::APP_NAME).map(|name| &**name);
-    owner.or_else(applied).or_else(labelled).unwrap_or(label::APP_BEHIND_PROXY)
+    owner.or_else(applied).or_else(labelled).unwrap_or(unlabelled)
 }
 
 /// Annotations, by their keys.
@@ -137,22 +135,23 @@ impl Resource for DeploymentTrace {
 // === impl Trace ===
 
 impl Trace {
-    /// Keeps what matters of an object's metadata.
-    pub fn read<K>(object: PartialObjectMeta<K>) -> Self {
-        Self::of(&object.metadata)
+    /// Keeps what matters of an object's metadata. What ToolHive made and no label gives to a kind is of the kind
+    /// `unlabelled`.
+    pub fn read<K>(object: PartialObjectMeta<K>, unlabelled: &str) -> Self {
+        Self::of(&object.metadata, unlabelled)
     }
 
-    /// Keeps what matters of a Deployment.
-    pub fn read_deployment(deployment: DeploymentTrace) -> Self {
+    /// Keeps what matters of a Deployment, as [`read`](Self::read) does.
+    pub fn read_deployment(deployment: DeploymentTrace, unlabelled: &str) -> Self {
         let DeploymentTrace { metadata, spec } = deployment;
         let own = metadata.annotations.clone().unwrap_or_default();
         let annotations = Some(Box::new((read_by_plans(own), read_by_plans(spec.template.metadata.annotations))));
-        Self { annotations, ..Self::of(&metadata) }
+        Self { annotations, ..Self::of(&metadata, unlabelled) }
     }
 
     /// Keeps what matters of `metadata`.
-    fn of(metadata: &ObjectMeta) -> Self {
-        let live = marks(kind_of(metadata)).read(metadata);
+    fn of(metadata: &ObjectMeta, unlabelled: &str) -> Self {
+        let live = marks(kind_of(metadata, unlabelled)).read(metadata);
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live)
     }

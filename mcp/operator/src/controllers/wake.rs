@@ -8,15 +8,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use mcp_plan::{
+    reference::{Reference, Referrer, SECRET},
+    workload::{ChildKind, ChildRef},
+};
 use portcullis::controller::{Change, Key, Observed, Queue, Stored as _};
 
 use super::{PodTrace, Stores, Trace};
-use crate::{
-    config::ConfigKind,
-    reference::{Reference, Referrer, SECRET},
-    subject::Subject,
-    workload::{ChildKind, ChildRef},
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 /// Turns changes into work.
 #[derive(Debug)]

@@ -8,6 +8,10 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PropagationPolicy};
+use mcp_plan::{
+    settings::Settings,
+    workload::{Child, ChildKind, ChildRef, Phase},
+};
 use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::refusal};
 use tokio::time::Instant;
 
@@ -17,10 +21,7 @@ use super::{
     failure::{self, ApplyFailure},
     traces::marks,
 };
-use crate::{
-    settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Inputs, Phase, Plan, Workload, deleted, plan_workload},
-};
+use crate::workload::{Inputs, Plan, Workload, deleted, plan_workload};
 
 /// A proxy that was just made has no pods yet. They wake its workload; until then, for at most this long, nothing is
 /// said: one status instead of two.

@@ -5,10 +5,10 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::{SessionStorage, SessionStorageProvider},
 };
+use mcp_plan::{guards::Asked, settings::Settings, workload::pod_template};
 use serde_json::Value;
 
-use super::{Findings, Workload, pod_template};
-use crate::{guards::Asked, settings::Settings};
+use super::{Findings, Workload};
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";

@@ -1,42 +1,26 @@
 //! What all workload kinds share: a proxy that clients call, what runs behind it, and one status that tells of both.
 //!
 //! A kind says what is particular to it ([`Workload`]): its guards, its rules, its children. From that there is one
-//! [plan](plan_workload) and one controller for all of them. Children hold only what the operator wants to own: no
-//! defaults, nothing taken from a fetched object, maps sorted.
+//! [plan](plan_workload) and one controller for all of them. What children are made of is in [`mcp_plan::workload`].
 
-pub mod access;
 pub mod checks;
-mod child;
-mod document;
-pub mod names;
-pub mod network;
-pub mod overrides;
-mod owner;
 mod plan;
-pub mod pod_template;
-pub mod proxy;
-pub mod proxy_template;
-pub mod quantity;
-mod status;
 
 use mcp_api::names::reason;
+use mcp_plan::{
+    guards::{Asked, Guards},
+    reference::Data,
+    settings::Settings,
+    workload::{Child, ChildKind, ChildRef, Previous, Report},
+};
 use portcullis::{
     controller::{Conditions, PlannedEvent},
     manifest::Grant,
 };
 
-use crate::{
-    guards::{Asked, Guards},
-    reference::Data,
-    settings::Settings,
-    subject::Subject,
-};
+use crate::subject::Subject;
 
-pub use child::{Child, ChildKind, ChildRef};
-pub use document::{Document, workload_labels};
-pub use owner::{Owner, merged, some};
 pub use plan::{Inputs, Plan, deleted, plan_workload};
-pub use status::{Phase, Previous, Report};
 
 /// A kind of workload.
 pub trait Workload: Subject {
@@ -59,6 +43,9 @@ pub trait Workload: Subject {
     /// The kinds of children that it may have: its controller's account may write these and no others.
     const CHILDREN: &'static [ChildKind];
 
+    /// Whether it takes over what ToolHive made and no label gives to a kind. One kind at most does.
+    const TAKES_UNLABELLED: bool = false;
+
     /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
     /// it.
     fn granted() -> Vec<Grant> {
@@ -68,6 +55,11 @@ pub trait Workload: Subject {
     /// What its status says of a pod that will never serve, before the reason.
     fn failure() -> String {
         format!("{} pod failed", Self::NOUN)
+    }
+
+    /// What the message of its status says of what keeps it from being rendered.
+    fn refusal(block: &Block) -> String {
+        block.message.clone()
     }
 
     /// The guards that its spec asks for.
@@ -134,6 +126,8 @@ pub struct Findings<'a> {
 /// What keeps a workload from being rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// The type of the condition that says it.
+    pub condition: &'static str,
     /// One word for it.
     pub reason: &'static str,
     /// A sentence for the author.
@@ -155,6 +149,6 @@ impl Findings<'_> {
     /// A condition that is `False` and keeps the workload from being rendered.
     pub fn block(&mut self, condition: &'static str, reason: &'static str, message: String) {
         self.conditions.set(condition, false, reason, message.clone());
-        self.blocks.push(Block { reason, message });
+        self.blocks.push(Block { condition, reason, message });
     }
 }

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::names::{condition, reason};
-use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
-
-use super::{
-    Block, Findings, Rendering, Workload,
-    child::{Child, ChildKind, ChildRef},
-    status::{self, Phase, Previous, Report, State},
-};
-use crate::{
+use mcp_plan::{
     guards::{Configs, GuardCondition, Guards, InForce, OUTDATED, Standing, belongs_to},
     reference::Data,
     settings::Settings,
+    workload::{
+        Child, ChildKind, ChildRef, Phase, Previous, Report,
+        status::{self, State},
+    },
 };
+use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
+
+use super::{Block, Findings, Rendering, Workload};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -85,8 +85,8 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.data, inputs.settings);
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
-    let (serving, foreign) = (status::serving(&own), status::serving(&foreign).len());
-    let in_force = guards.in_force(inputs.deployment, &serving, &status::ending(&own), foreign);
+    let (serving, foreign) = (status::serving(&own), status::serving(&foreign));
+    let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.data, &mut findings);
 
@@ -95,23 +95,23 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         (None, Some(message)) => {
             (Vec::new(), Vec::new(), State { phase: Phase::Pending, message: message.to_owned(), ready: 0 })
         }
-        (Some(Block { message, .. }), Some(unbuilt)) => {
-            let message = format!("{message}; {unbuilt}");
+        (Some(block), Some(unbuilt)) => {
+            let message = format!("{}; {unbuilt}", W::refusal(block));
             (Vec::new(), Vec::new(), State { phase: Phase::Failed, message, ready: 0 })
         }
         (None, None) => {
             let (children, absent) = render(inputs, &guards, standing);
             (children, absent, state(inputs, &own))
         }
-        (Some(Block { message, .. }), None) => {
+        (Some(block), None) => {
             let absent = must_not_go_on(inputs, &guards, standing);
             let left = if standing != Standing::NoProxy && absent.is_empty() { LEFT } else { "" };
-            let message = format!("{message}{left}");
+            let message = format!("{}{left}", W::refusal(block));
             (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
     let mut stuck = None;
-    if let Some(force) = in_force.filter(|force| state.phase == Phase::Ready && !force.asked) {
+    if let Some(force) = in_force.filter(|force| force.by_hand || state.phase == Phase::Ready && !force.asked) {
         let broken = status::broken(&own);
         let why = match &broken {
             _ if force.reason != OUTDATED => String::new(),
@@ -126,6 +126,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let ready_reason = match W::NOT_BUILT {
         Some(_) => reason::DEPLOYMENT_NOT_BUILT,
         None if ready => serves,
+        None if !findings.blocks.is_empty() => reason::NOT_READY,
         None => not_yet,
     };
     findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
@@ -180,7 +181,7 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
 fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Findings<'_>) {
     let unbuilt = guards.unbuilt();
     if unbuilt.is_empty() {
-        if let Some(InForce { asked, reason, message }) = in_force {
+        if let Some(InForce { asked, reason, message, .. }) = in_force {
             findings.conditions.set(GUARDS_ENFORCED, *asked, reason, message.clone());
         }
     } else {

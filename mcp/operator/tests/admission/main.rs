@@ -21,7 +21,7 @@ use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use support::{DEADLINE, Objects, Operator, generated, shipped_user, webhook_config};
+use support::{DEADLINE, Objects, Operator, SoleOwnership, generated, shipped_user, webhook_config};
 
 /// A namespace of its own, an operator's home, and this test's turn.
 struct Gate {
@@ -29,6 +29,7 @@ struct Gate {
     user: User,
     home: String,
     objects: Objects,
+    _ownership: SoleOwnership,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -38,11 +39,13 @@ impl Gate {
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
         let turn = TURN.lock().await;
         let cluster = ControlPlane::shared().await;
+        let ownership = SoleOwnership::of(cluster);
         INSTALLED.get_or_init(|| async { cluster.install_crds(&mcp_api::crds()).await }).await;
         let home = cluster.namespace(&format!("{prefix}-home")).await;
         let namespace = cluster.namespace(prefix).await;
         let user = shipped_user(cluster, &home).await;
-        let gate = Self { cluster, user, home, objects: Objects::new(cluster.admin(), &namespace), _turn: turn };
+        let objects = Objects::new(cluster.admin(), &namespace);
+        let gate = Self { cluster, user, home, objects, _ownership: ownership, _turn: turn };
         gate.open().await;
         gate
     }

@@ -1,8 +1,12 @@
 //! What is said at `kubectl apply` of MCPRemoteProxy.
 
+use portcullis_testing::wait_until;
 use serde_json::json;
 
-use crate::{Gate, fields, support::remote_proxy};
+use crate::{
+    Gate, fields,
+    support::{DEADLINE, minimal, remote_proxy},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_can_never_work_is_refused_with_its_field() {
@@ -91,4 +95,27 @@ async fn a_proxy_is_warned_of_what_does_not_exist_or_is_not_built() {
         assert_eq!(answer.code, 201, "{}", answer.body);
         assert_eq!(answer.warnings, [format!("299 - \"{warning}\"")]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workload_is_warned_of_another_whose_children_have_the_same_names() {
+    let gate = Gate::new("remote-shared").await;
+    let _operator = gate.serving(&[]).await;
+    let fine = gate.objects.post(minimal("web"), false).await;
+    assert_eq!((fine.code, fine.warnings), (201, Vec::new()), "{}", fine.body);
+    let warning = "299 - \"metadata.name: MCPServer \"web\" may have Deployment web, ConfigMap web-runconfig as well, and only \
+                   one of the two gets it; choose another name\"";
+    // Known from a watch.
+    wait_until("the warning", DEADLINE, || async {
+        let answer = gate.objects.post(remote_proxy("web", json!({})), true).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        assert!(answer.warnings.is_empty() || answer.warnings == [warning], "{:?}", answer.warnings);
+        (!answer.warnings.is_empty()).then_some(())
+    })
+    .await;
+    let other = gate.objects.post(remote_proxy("far", json!({})), true).await;
+    assert_eq!(other.warnings, Vec::<String>::new());
+    // A name of its own children is no other's.
+    let edited = gate.objects.patch("MCPServer", "web", json!({"spec": {"proxyPort": 9000}})).await;
+    assert_eq!((edited.code, edited.warnings), (200, Vec::new()), "{}", edited.body);
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, labelled, quiet, requests, tool_config, webhook_config},
+    support::{DEADLINE, IMPOSTOR, labelled, oversteps, quiet, requests, tool_config, webhook_config},
 };
 
 /// The controller that wrote, or nothing for the operator itself.
@@ -80,6 +80,7 @@ async fn the_api_server_refuses_a_controller_the_status_of_another_kind() {
     let place = Place::new("foreign-status").await;
     let kinds = kinds();
     assert_eq!(kinds.len(), 6, "{kinds:?}");
+    let since = place.cluster.audit().mark();
     for (account, _) in &kinds {
         let client = controllers_client(&place, account);
         for (owner, resource) in &kinds {
@@ -87,7 +88,7 @@ async fn the_api_server_refuses_a_controller_the_status_of_another_kind() {
             let status: Value = json!({
                 "apiVersion": resource.api_version, "kind": resource.kind, "status": {"observedGeneration": 1},
             });
-            let params = PatchParams::apply("test").force();
+            let params = PatchParams::apply(IMPOSTOR).force();
             let tried = api.patch_status("absent", &params, &Patch::Apply(&status)).await;
             // Rights are asked before it is looked for: its own controller is told that there is none.
             let expected = if account == owner { 404 } else { 403 };
@@ -97,6 +98,10 @@ async fn the_api_server_refuses_a_controller_the_status_of_another_kind() {
             }
         }
     }
+    // What every test is held to sees each of them.
+    let events = requests(place.cluster, &place.user, since).await;
+    let seen: Vec<_> = oversteps(&events).map(|event| (&*event.subresource, event.code)).collect();
+    assert_eq!(seen, [("status", 403)].repeat(kinds.len() * (kinds.len() - 1)));
 }
 
 /// A Secret of the type `kubernetes.io/service-account-token` is a token of the account that it names.

@@ -1,7 +1,7 @@
 //! M2, D9, O4: deletions wait for what refers to the object, and go through as soon as it is gone.
 
 use kube::api::DeleteParams;
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 

@@ -1,17 +1,17 @@
 //! A server never runs without the guard that its author asks for.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, PropagationPolicy},
 };
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, children_of, labelled, minimal, ready_pods, webhook_config},
+    support::{DEADLINE, children_of, labelled, minimal, quiet, ready_pods, webhook_config},
 };
 
 async fn no_proxy(place: &Place, server: &str) {
@@ -96,6 +96,40 @@ async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_th
         after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap().split('/').next(),
         Some("gate")
     );
+}
+
+/// A Deployment that was made now would take them on, and keep them until its own pods are ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_pods_that_outlived_their_deployment_keep_the_guarded_one_waiting_and_the_status_says_what_to_delete() {
+    let place = Place::new("orphans").await;
+    let operator = place.operator();
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(minimal("web")).await;
+    objects.has_children("web", &children_of("web")).await;
+    ready_pods(objects, "web").await;
+    objects.phase("web", "Ready").await;
+    operator.kill().await;
+    let orphan = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
+    objects.children(ChildKind::Deployment).delete("web", &orphan).await.unwrap();
+    objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
+    objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
+
+    let _operator = place.operator();
+    let sets: Api<ReplicaSet> = objects.api();
+    let set = sets.list(&ListParams::default()).await.unwrap().items.remove(0).metadata.name.unwrap();
+    let says = format!("1 of 1 pods behind the proxy's Service lack a guard: delete ReplicaSet {set}");
+    objects
+        .server("web", "what to delete", |server| {
+            let message = server.status.as_ref().and_then(|status| status.message.as_deref());
+            message.is_some_and(|message| message.ends_with(&says))
+        })
+        .await;
+    quiet(place.cluster, &place.user).await;
+    assert!(objects.get(ChildKind::Deployment, "web").await.is_null());
+    sets.delete(&set, &DeleteParams::background()).await.unwrap();
+    let made = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
+    assert!(made["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].is_string(), "{made}");
 }
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.

@@ -1,7 +1,7 @@
 //! `kill -9` in the middle of any plan leaves a state that the next start finishes.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 

@@ -29,23 +29,26 @@ mod virtual_mcp_server;
 use portcullis_testing::{ControlPlane, User};
 use tokio::sync::OnceCell;
 
-use support::{Objects, Operator, shipped_user};
+use support::{Objects, Operator, SoleOwnership, shipped_user};
 
 /// A namespace of the shared control plane, with an operator that watches it.
 struct Place {
     cluster: &'static ControlPlane,
     user: User,
     objects: Objects,
+    _ownership: SoleOwnership,
 }
 
 impl Place {
     async fn new(prefix: &str) -> Self {
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
         let cluster = ControlPlane::shared_with_controllers().await;
+        let ownership = SoleOwnership::of(cluster);
         INSTALLED.get_or_init(|| async { cluster.install_crds(&mcp_api::crds()).await }).await;
         let namespace = cluster.namespace(prefix).await;
         let user = shipped_user(cluster, &namespace).await;
-        Self { cluster, user, objects: Objects::new(cluster.admin(), &namespace) }
+        let objects = Objects::new(cluster.admin(), &namespace);
+        Self { cluster, user, objects, _ownership: ownership }
     }
 
     fn operator(&self) -> Operator {

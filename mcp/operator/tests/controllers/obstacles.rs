@@ -1,7 +1,7 @@
 //! What stands in the way of a child: another's object, one that is about to go, a refusal.
 
 use kube::api::DeleteParams;
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 

@@ -9,14 +9,15 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPServer};
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
     Place,
     support::{
-        DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, pem, quiet, ready_pods, remote_proxy,
+        DEADLINE, children_of, children_of_remote, labelled, minimal, nothing_written, oidc_config, pem, quiet,
+        ready_pods, ready_pods_of, remote_proxy, tool_config, virtual_server,
     },
 };
 
@@ -37,10 +38,18 @@ fn referrers(config: &MCPOIDCConfig) -> Vec<(&str, &str)> {
     status.map(|workload| (&*workload.kind, &*workload.name)).collect()
 }
 
-/// Waits until these are its referrers: servers by their names, remote proxies with `far-` before those.
+/// The kind of the workload of this name: remote proxies begin with `far-`, virtual servers with `all-`.
+fn kind_of(name: &str) -> &'static str {
+    match name.split_once('-') {
+        Some(("far", _)) => "MCPRemoteProxy",
+        Some(("all", _)) => "VirtualMCPServer",
+        _ => "MCPServer",
+    }
+}
+
+/// Waits until these are its referrers.
 async fn referenced(place: &Place, config: &str, workloads: &[String], deadline: Duration) -> MCPOIDCConfig {
-    let kind = |name: &str| if name.starts_with("far-") { "MCPRemoteProxy" } else { "MCPServer" };
-    let wanted: Vec<_> = workloads.iter().map(|name| (kind(name), &**name)).collect();
+    let wanted: Vec<_> = workloads.iter().map(|name| (kind_of(name), &**name)).collect();
     wait_for_object(&configs(place), config, &format!("{} referrers", workloads.len()), deadline, |config| {
         config.status.is_some() && referrers(config) == wanted
     })
@@ -114,24 +123,23 @@ async fn references_come_and_go_as_workloads_are_created_re_pointed_and_deleted(
     }
 }
 
-/// The template of a server's proxy, and how often it was written.
-async fn proxy(place: &Place, server: &str) -> (Value, i64) {
-    let live = place.objects.get(ChildKind::Deployment, server).await;
+/// The template of a workload's proxy, and how often it was written.
+async fn proxy(place: &Place, workload: &str) -> (Value, i64) {
+    let live = place.objects.get(ChildKind::Deployment, workload).await;
     (live["spec"]["template"].clone(), live["metadata"]["generation"].as_i64().unwrap())
 }
 
-/// Waits until the proxy of `server` is written anew, and all is quiet; then it was written once, and the others' were not.
-async fn rolled_alone(place: &Place, server: &str, before: &[(&str, (Value, i64))], what: &str) {
-    let find = |name: &str| &before.iter().find(|(found, _)| *found == name).unwrap().1;
-    let old = find(server);
-    place
-        .objects
-        .child(ChildKind::Deployment, server, what, |live| !live.is_null() && live["spec"]["template"] != old.0)
-        .await;
+/// Waits until the proxies of `workloads` are written anew, and all is quiet; then each was written once, and the others'
+/// were not.
+async fn rolled_alone(place: &Place, workloads: &[&str], before: &[(&str, (Value, i64))], what: &str) {
+    for (name, (old, _)) in before.iter().filter(|(name, _)| workloads.contains(name)) {
+        let rolled = |live: &Value| !live.is_null() && live["spec"]["template"] != *old;
+        place.objects.child(ChildKind::Deployment, name, what, rolled).await;
+    }
     quiet(place.cluster, &place.user).await;
     for (name, (template, generation)) in before {
         let now = proxy(place, name).await;
-        if *name == server {
+        if workloads.contains(name) {
             assert_eq!(now.1, generation + 1, "{what}: {name} rolls once");
         } else {
             assert_eq!((&now.0, now.1), (template, *generation), "{what}: {name} stays");
@@ -141,7 +149,7 @@ async fn rolled_alone(place: &Place, server: &str, before: &[(&str, (Value, i64)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_rolls_the_proxies_that_it_concerns_once_and_a_new_ca_none() {
-    const SERVERS: [&str; 3] = ["web", "other", "open"];
+    const WORKLOADS: [&str; 4] = ["web", "far-web", "other", "open"];
     let place = Place::new("oidc-rolls").await;
     let operator = place.operator();
     let objects = &place.objects;
@@ -156,41 +164,48 @@ async fn an_edit_rolls_the_proxies_that_it_concerns_once_and_a_new_ca_none() {
     objects.create(guarded("web", "idp")).await;
     objects.create(guarded("other", "plain")).await;
     objects.create(minimal("open")).await;
-    for name in SERVERS {
+    objects.create(remote_proxy("far-web", json!({"oidcConfigRef": {"name": "idp", "audience": "far"}}))).await;
+    for name in ["web", "other", "open"] {
         objects.has_children(name, &children_of(name)).await;
         ready_pods(objects, name).await;
         objects.phase(name, "Ready").await;
     }
+    objects.has_children("far-web", &children_of_remote("far-web")).await;
+    ready_pods_of(objects, "mcpremoteproxy", "far-web").await;
     let web = objects.server("web", "its guard in force", |it| condition(it, "GuardsEnforced").is_some()).await;
     assert_eq!(condition(&web, "OIDCConfigRefValidated"), Some(("True", "OIDCConfigRefValid")));
     assert_eq!(condition(&web, "CABundleRefValidated"), Some(("True", "CABundleRefValid")));
-    let config = configs(&place).get("idp").await.unwrap();
-    assert_eq!(web.status.unwrap().oidc_config_hash, config.status.unwrap().config_hash);
+    let config_hash = configs(&place).get("idp").await.unwrap().status.unwrap().config_hash;
+    assert_eq!(web.status.unwrap().oidc_config_hash, config_hash);
 
     let now = async || {
         let mut all = Vec::new();
-        for name in SERVERS {
+        for name in WORKLOADS {
             all.push((name, proxy(&place, name).await));
         }
         all
     };
     let since = quiet(place.cluster, &place.user).await;
+    let far = objects.dynamic(API_VERSION, "MCPRemoteProxy").get("far-web").await.unwrap();
+    let status = &far.data["status"];
+    assert_eq!((&status["phase"], status["oidcConfigHash"].as_str()), (&json!("Ready"), config_hash.as_deref()));
+    let before = now().await;
     let bundle = json!({"data": {"ca.crt": format!("{}{}", pem::authority(), pem::authority())}});
     objects.merge("v1", "ConfigMap", "idp-ca", bundle).await;
     nothing_written(place.cluster, &place.user, since, Duration::from_secs(4), "a new CA reaches what runs").await;
+    assert_eq!(now().await, before, "a new CA rolls none");
 
-    let before = now().await;
     objects.merge("v1", "Secret", "client", json!({"stringData": {"secret": "hunter3"}})).await;
-    rolled_alone(&place, "web", &before, "another client secret").await;
+    rolled_alone(&place, &["web", "far-web"], &before, "another client secret").await;
 
     let before = now().await;
     let edit = json!({"spec": {"inline": {"jwksUrl": "https://idp.example.com/keys"}}});
     objects.merge(API_VERSION, "MCPOIDCConfig", "idp", edit).await;
-    rolled_alone(&place, "web", &before, "another configuration").await;
+    rolled_alone(&place, &["web", "far-web"], &before, "another configuration").await;
 
     let before = now().await;
     objects.edit("other", json!({"oidcConfigRef": {"audience": "another"}})).await;
-    rolled_alone(&place, "other", &before, "another audience").await;
+    rolled_alone(&place, &["other"], &before, "another audience").await;
 
     // What becomes unusable stops no proxy that has it.
     let before = now().await;
@@ -202,78 +217,142 @@ async fn an_edit_rolls_the_proxies_that_it_concerns_once_and_a_new_ca_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broken_login_takes_an_open_proxy_down_and_gives_it_back_once_it_is_mended() {
+async fn a_broken_login_takes_an_open_server_down_and_gives_it_back_once_it_is_mended() {
     let place = Place::new("oidc-broken").await;
+    goes_and_comes_back(&place, minimal("web"), "mcpserver", &children_of("web")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_login_takes_an_open_remote_proxy_down_and_gives_it_back_once_it_is_mended() {
+    let place = Place::new("oidc-broken-remote").await;
+    let open = remote_proxy("far-web", json!({}));
+    goes_and_comes_back(&place, open, "mcpremoteproxy", &children_of_remote("far-web")).await;
+}
+
+/// What `open` runs goes when it names a login that cannot be used, and comes back with the login.
+async fn goes_and_comes_back(place: &Place, open: Value, app: &str, children: &[(ChildKind, String)]) {
     let _operator = place.operator();
     let objects = &place.objects;
-    objects.create(minimal("web")).await;
-    objects.has_children("web", &children_of("web")).await;
-    ready_pods(objects, "web").await;
-    objects.phase("web", "Ready").await;
-    objects.edit("web", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}})).await;
-    let gone = async || {
-        objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
-        let pods: Api<Pod> = objects.api();
-        let selector = ListParams::default().labels("app=mcpserver,toolhive-name=web");
-        wait_until("the open pods to go", DEADLINE, || async {
-            pods.list(&selector).await.unwrap().items.is_empty().then_some(())
+    let (kind, name) =
+        (open["kind"].as_str().unwrap().to_owned(), open["metadata"]["name"].as_str().unwrap().to_owned());
+    let workloads = objects.dynamic(API_VERSION, &kind);
+    let status = async |what: &str, condition: &dyn Fn(&Value) -> bool| {
+        wait_for_object(&workloads, &name, what, DEADLINE, |workload| {
+            let status = &workload.data["status"];
+            status["observedGeneration"].as_i64() == workload.metadata.generation && condition(status)
         })
         .await;
     };
-    gone().await;
-    let says =
-        |reason: &'static str| move |it: &MCPServer| condition(it, "OIDCConfigRefValidated") == Some(("False", reason));
-    objects.server("web", "no such configuration", says("OIDCConfigRefNotFound")).await;
+    let login_is = |status: &Value, reason: &str| {
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        conditions.any(|it| it["type"] == "OIDCConfigRefValidated" && it["status"] == "False" && it["reason"] == reason)
+    };
+    objects.create(open).await;
+    objects.has_children(&name, children).await;
+    ready_pods_of(objects, app, &name).await;
+    status("to be ready", &|status| status["phase"] == "Ready").await;
+
+    let login = json!({"spec": {"oidcConfigRef": {"name": "idp", "audience": "web"}}});
+    objects.merge(API_VERSION, &kind, &name, login).await;
+    objects.child(ChildKind::Deployment, &name, "to be gone", Value::is_null).await;
+    let pods: Api<Pod> = objects.api();
+    let selector = ListParams::default().labels(&format!("app={app},toolhive-name={name}"));
+    wait_until("the open pods to go", DEADLINE, || async {
+        pods.list(&selector).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
+    status("no such configuration", &|status| login_is(status, "OIDCConfigRefNotFound")).await;
     let secret = json!({"clientId": "mcp", "clientSecretRef": {"name": "client", "key": "secret"}});
     objects.create(oidc_config("idp", secret)).await;
-    objects.server("web", "no such Secret", says("OIDCConfigRefError")).await;
-    assert!(objects.get(ChildKind::Deployment, "web").await.is_null());
-    create_client_secret(&place).await;
-    objects.has_children("web", &children_of("web")).await;
-    let (template, _) = proxy(&place, "web").await;
+    status("no such Secret", &|status| login_is(status, "OIDCConfigRefError") && status["phase"] == "Failed").await;
+    assert!(objects.get(ChildKind::Deployment, &name).await.is_null());
+    create_client_secret(place).await;
+    objects.has_children(&name, children).await;
+    let (template, _) = proxy(place, &name).await;
     let guards = &template["metadata"]["annotations"]["toolhive.stacklok.dev/guards"];
     assert!(guards.as_str().is_some_and(|guards| guards.starts_with("MCPOIDCConfig/idp/")), "{guards}");
 }
 
-/// O1, R3: they refer to it at once, and all of them together; then nothing is written, also after a restart.
+/// A workload without pods, whose controllers would take most of the time, of the kind that its name says.
+fn stopped(name: &str, config: &str) -> Value {
+    let login = json!({"name": config, "audience": name});
+    match kind_of(name) {
+        "MCPRemoteProxy" => remote_proxy(name, json!({"replicas": 0, "oidcConfigRef": login})),
+        "VirtualMCPServer" => virtual_server(name, config, "tools"),
+        _ => labelled(name, json!({"replicas": 0, "backendReplicas": 0, "oidcConfigRef": login})),
+    }
+}
+
+async fn re_point(place: &Place, name: &str, config: &str) {
+    let login = json!({"oidcConfigRef": {"name": config}});
+    let spec = if kind_of(name) == "VirtualMCPServer" { json!({"incomingAuth": login}) } else { login };
+    place.objects.merge(API_VERSION, kind_of(name), name, json!({"spec": spec})).await;
+}
+
+async fn delete(place: &Place, name: &str) {
+    place.objects.dynamic(API_VERSION, kind_of(name)).delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// Waits until every workload has said of its last spec that its login can be used.
+async fn settled(place: &Place, workloads: usize) {
+    wait_until("every workload to be reconciled", MANY_DEADLINE, || async {
+        let mut said = 0;
+        for kind in ["MCPServer", "MCPRemoteProxy", "VirtualMCPServer"] {
+            let all = place.objects.dynamic(API_VERSION, kind).list(&ListParams::default()).await.unwrap();
+            let current = all.iter().filter(|workload| {
+                let status = &workload.data["status"];
+                status["observedGeneration"].as_i64() == workload.metadata.generation
+                    && status["oidcConfigHash"].is_string()
+            });
+            said += current.count();
+        }
+        (said == workloads).then_some(())
+    })
+    .await;
+}
+
+/// O1, R3: they refer to it at once, and all of them together; they leave it by an edit and by their end. Between that
+/// nothing is written, also after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_servers_on_one_config_are_listed_and_then_nothing_is_written() {
-    const SERVERS: usize = 200;
+async fn references_of_two_hundred_workloads_of_three_kinds_come_and_go_and_then_nothing_is_written() {
+    const REST: Duration = Duration::from_secs(10);
     let place = Place::new("oidc-many").await;
     let operator = place.operator();
     operator.reconciles().await;
-    place.objects.create(oidc_config("idp", json!({}))).await;
-    let all: Vec<String> = (0..SERVERS).map(|at| format!("s{at:03}")).collect();
-    // Without pods, whose controllers would take most of the time.
-    let stopped = |name: &String| {
-        let mut server = guarded(name, "idp");
-        server["spec"]["replicas"] = json!(0);
-        server["spec"]["backendReplicas"] = json!(0);
-        server
-    };
-    join_all(all.iter().map(|name| place.objects.create(stopped(name)))).await;
+    for config in ["idp", "other"] {
+        place.objects.create(oidc_config(config, json!({}))).await;
+    }
+    place.objects.create(tool_config("tools", json!({"toolsFilter": ["fetch"]}))).await;
+    // As the status lists them: by kind, and by name.
+    let named = |prefix: &'static str, many: usize| (0..many).map(move |at| format!("{prefix}{at:03}"));
+    let all: Vec<String> = named("far-", 70).chain(named("s", 70)).chain(named("all-", 60)).collect();
+    join_all(all.iter().map(|name| place.objects.create(stopped(name, "idp")))).await;
     referenced(&place, "idp", &all, MANY_DEADLINE).await;
-    wait_until("every server to have its proxy", MANY_DEADLINE, || async {
-        let servers = place.objects.servers().list(&ListParams::default()).await.unwrap();
-        let stopped = |server: &MCPServer| {
-            let phase = server.status.as_ref().and_then(|status| status.phase);
-            phase.is_some_and(|phase| phase.as_str() == "Stopped")
-        };
-        servers.iter().all(stopped).then_some(())
-    })
-    .await;
+    settled(&place, all.len()).await;
     let since = quiet(place.cluster, &place.user).await;
-    nothing_written(place.cluster, &place.user, since, Duration::from_secs(10), "at rest").await;
+    nothing_written(place.cluster, &place.user, since, REST, "at rest").await;
     operator.terminate().await;
     let since = place.cluster.audit().mark();
     let operator = place.operator();
     operator.reconciles().await;
-    nothing_written(place.cluster, &place.user, since, Duration::from_secs(10), "after a restart").await;
+    nothing_written(place.cluster, &place.user, since, REST, "after a restart").await;
 
-    let (gone, rest) = all.split_at(SERVERS / 2);
-    let servers = place.objects.servers();
-    for name in gone {
-        servers.delete(name, &DeleteParams::default()).await.unwrap();
-    }
-    referenced(&place, "idp", rest, MANY_DEADLINE).await;
+    let (moved, kept): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(at, _)| at % 2 == 0);
+    let [moved, kept] = [moved, kept].map(|part| part.into_iter().map(|(_, name)| name.clone()).collect::<Vec<_>>());
+    join_all(moved.iter().map(|name| re_point(&place, name, "other"))).await;
+    referenced(&place, "idp", &kept, MANY_DEADLINE).await;
+    referenced(&place, "other", &moved, MANY_DEADLINE).await;
+    settled(&place, all.len()).await;
+    let since = quiet(place.cluster, &place.user).await;
+    nothing_written(place.cluster, &place.user, since, REST, "at rest, after half of them left").await;
+
+    configs(&place).delete("idp", &DeleteParams::default()).await.unwrap();
+    join_all(kept.iter().map(|name| delete(&place, name))).await;
+    wait_until("the configuration to go", MANY_DEADLINE, || async {
+        configs(&place).get_opt("idp").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    referenced(&place, "other", &moved, DEADLINE).await;
+    let since = quiet(place.cluster, &place.user).await;
+    nothing_written(place.cluster, &place.user, since, REST, "at rest, after the other half ended").await;
 }

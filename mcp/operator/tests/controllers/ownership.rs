@@ -11,14 +11,14 @@ use std::{
 
 use futures::TryStreamExt as _;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
-use mcp_operator::workload::ChildKind;
-use portcullis_testing::wait_until;
-use serde_json::{Value, json};
+use mcp_plan::workload::ChildKind;
+use portcullis_testing::{wait_for_object, wait_until};
+use serde_json::{Map, Value, json};
 
 use crate::{
     Place,
     support::{
-        DEADLINE, Objects, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, virtual_server,
+        DEADLINE, Objects, Operator, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, virtual_server,
         webhook_config,
     },
 };
@@ -98,6 +98,77 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     let written = requests(place.cluster, &place.user, since).await;
     let to_configs: Vec<_> = written.iter().filter(|event| event.resource.ends_with("configs")).collect();
     assert!(to_configs.is_empty(), "{to_configs:?}");
+}
+
+/// The members of the status, and the types of its conditions, that `manager` holds by server-side apply; nothing where it
+/// holds none.
+fn held(object: &DynamicObject, manager: &str) -> Option<(Vec<String>, Vec<String>)> {
+    let mut entries = object.metadata.managed_fields.iter().flatten();
+    let entry = entries.find(|entry| {
+        entry.manager.as_deref() == Some(manager)
+            && (entry.operation.as_deref(), entry.subresource.as_deref()) == (Some("Apply"), Some("status"))
+    })?;
+    let fields = serde_json::to_value(&entry.fields_v1).unwrap();
+    let keys = |value: &Value, prefix: &str| -> Vec<String> {
+        let keys = value.as_object().into_iter().flatten().filter_map(|(key, _)| key.strip_prefix(prefix));
+        keys.map(str::to_owned).collect()
+    };
+    let conditions = keys(&fields["f:status"]["f:conditions"], "k:");
+    let types =
+        conditions.iter().map(|key| serde_json::from_str::<Value>(key).unwrap()["type"].as_str().unwrap().to_owned());
+    Some((keys(&fields["f:status"], "f:"), types.collect()))
+}
+
+/// What a reconcile finds, what the validators find where no webhook asks them, and the finalizer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_concern_of_a_controller_holds_its_own_fields_under_a_field_manager_of_its_own() {
+    let place = Place::new("own-managers").await;
+    let flags = ["--watch-namespace", place.namespace(), "--webhooks", "off"];
+    let operator = Operator::start_with(&place.user, place.namespace(), &flags);
+    let objects = &place.objects;
+    for (_, config, ..) in kinds() {
+        objects.create(config).await;
+    }
+    let spec: Map<String, Value> =
+        kinds().into_iter().map(|(_, _, field, reference)| (field.to_owned(), reference)).collect();
+    objects.create(labelled("config", Value::Object(spec))).await;
+    objects.phase("config", "Pending").await;
+    quiet(place.cluster, &place.user).await;
+    let kinds = kinds().into_iter().map(|(version, config, ..)| (version, config["kind"].as_str().unwrap().to_owned()));
+    let kinds: Vec<_> = kinds.chain([(BETA, "MCPServer".to_owned())]).collect();
+    for (version, kind) in &kinds {
+        let object = objects.dynamic(version, kind).get("config").await.unwrap();
+        let manager = |concern: &str| format!("portcullis-{}-{concern}", kind.to_lowercase());
+        let (members, types) = held(&object, &manager("status")).unwrap();
+        let hash = if kind == "MCPServer" { "oidcConfigHash" } else { "configHash" };
+        for member in ["conditions", "observedGeneration", hash] {
+            // Of a configuration the one condition is the validators'.
+            let held = members.iter().any(|held| held == member);
+            assert_eq!(held, member != "conditions" || kind == "MCPServer", "{kind} {member}: {members:?}");
+        }
+        assert!(!types.iter().any(|it| it == "Valid"), "{kind}: {types:?}");
+        let verdict = held(&object, &manager("validity")).unwrap();
+        assert_eq!(verdict, (vec!["conditions".to_owned()], vec!["Valid".to_owned()]), "{kind}");
+        let mut managers: Vec<_> =
+            object.metadata.managed_fields.iter().flatten().filter_map(|it| it.manager.clone()).collect();
+        managers.retain(|manager| manager.starts_with("portcullis-"));
+        managers.sort();
+        assert_eq!(managers, ["finalizers", "status", "validity"].map(manager), "{kind}");
+    }
+    operator.terminate().await;
+
+    // With webhooks nothing is left of what the validators said, and the reconcile says what is its own to say.
+    let _operator = place.operator();
+    for (version, kind) in &kinds {
+        let manager = |concern: &str| format!("portcullis-{}-{concern}", kind.to_lowercase());
+        let api = objects.dynamic(version, kind);
+        wait_for_object(&api, "config", "nothing of the validators", DEADLINE, |object| {
+            let (_, types) = held(object, &manager("status")).unwrap();
+            held(object, &manager("validity")).is_none_or(|left| left == Default::default())
+                && types.iter().any(|it| it == "Valid") == (kind != "MCPServer")
+        })
+        .await;
+    }
 }
 
 /// Every condition that a configuration shows at any moment, as a watch sees it.

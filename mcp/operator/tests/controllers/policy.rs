@@ -4,17 +4,19 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
-use mcp_api::v1beta1::MCPServer;
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Operator, Place,
-    recorder::{Moment, Recorder},
-    support::{DEADLINE, labelled, minimal, oidc_config, quiet, webhook_config},
+    recorder::{
+        Guarded::{self, RemoteProxy, Server},
+        Moment, Recorder,
+    },
+    support::{DEADLINE, labelled, minimal, oidc_config, quiet, remote_proxy, webhook_config},
 };
 
 const GUARDS: &str = "toolhive.stacklok.dev/guards";
@@ -35,10 +37,10 @@ fn enforced(server: &Value) -> Option<&Value> {
     conditions.iter().find(|condition| condition["type"] == "GuardsEnforced")
 }
 
-/// Plays the node for every pod: `state` says of each, by its guards, whether it becomes ready or crashes.
-async fn play(objects: &crate::Objects, state: impl Fn(&str) -> bool) {
+/// Plays the node for every proxy's pod of a kind: `state` says of each, by its guards, whether it becomes ready or crashes.
+async fn play(objects: &crate::Objects, guarded: Guarded, state: impl Fn(&str) -> bool) {
     let pods: Api<Pod> = objects.api();
-    for pod in pods.list(&ListParams::default().labels("app=mcpserver")).await.unwrap() {
+    for pod in pods.list(&guarded.pods()).await.unwrap() {
         let name = pod.metadata.name.clone().unwrap();
         let pod = serde_json::to_value(pod).unwrap();
         let ready = state(guards(&pod["metadata"]));
@@ -63,37 +65,36 @@ async fn play(objects: &crate::Objects, state: impl Fn(&str) -> bool) {
     }
 }
 
-/// Plays the node until the server's status fulfils `condition`.
+/// Plays the node until the status of the workload `web` fulfils `condition`.
 async fn until(
     place: &Place,
+    guarded: Guarded,
     what: &str,
     state: impl Fn(&str) -> bool,
-    condition: impl Fn(&MCPServer) -> bool,
+    condition: impl Fn(&Value) -> bool,
 ) -> Value {
     wait_until(what, DEADLINE, || async {
-        play(&place.objects, &state).await;
-        let server = place.objects.servers().get("web").await.unwrap();
-        let observed = server.status.as_ref().and_then(|status| status.observed_generation);
-        let met = observed == server.metadata.generation && condition(&server);
-        met.then(|| serde_json::to_value(server).unwrap())
+        play(&place.objects, guarded, &state).await;
+        let workload = serde_json::to_value(guarded.api(&place.objects).get("web").await.unwrap()).unwrap();
+        let observed = &workload["status"]["observedGeneration"];
+        (*observed == workload["metadata"]["generation"] && condition(&workload)).then_some(workload)
     })
     .await
 }
 
-fn is_ready(server: &MCPServer) -> bool {
-    server.status.as_ref().and_then(|status| status.phase).is_some_and(|phase| phase.as_str() == "Ready")
+fn is_ready(workload: &Value) -> bool {
+    workload["status"]["phase"] == "Ready"
 }
 
-fn says_enforced(server: &MCPServer) -> bool {
-    let conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "GuardsEnforced" && condition.status == "True")
+fn says_enforced(workload: &Value) -> bool {
+    enforced(workload).is_some_and(|condition| condition["status"] == "True")
 }
 
 /// A gated server whose proxy serves, and its status.
 async fn serving(place: &Place) -> Value {
     place.objects.create(webhook_config("gate", json!({}))).await;
     place.objects.create(gated()).await;
-    until(place, "the guard to be enforced", |_| true, says_enforced).await
+    until(place, Server, "the guard to be enforced", |_| true, says_enforced).await
 }
 
 /// What holds at every moment, whatever changes:
@@ -103,7 +104,7 @@ async fn serving(place: &Place) -> Value {
 /// - a pod that lacks a guard which the Deployment's template has never serves beside that template.
 fn always(moments: &[Moment]) {
     for (at, moment) in moments.iter().enumerate() {
-        let Some(server) = moment.server("web") else { continue };
+        let Some(server) = moment.workload("web") else { continue };
         let pods = moment.serving();
         if enforced(server).is_some_and(|condition| condition["status"] == "True") {
             let hash = ["webhookConfigHash", "oidcConfigHash"].iter().find_map(|it| server["status"][it].as_str());
@@ -134,16 +135,16 @@ async fn a_config_edit_that_new_pods_cannot_start_with_is_never_called_enforced(
     let place = Place::new("failed-rollout").await;
     let _operator = place.operator();
     let before = serving(&place).await;
-    let recorder = Recorder::start(&place.objects).await;
+    let recorder = Recorder::start(&place.objects, Server).await;
     let old = guards(&place.objects.get(ChildKind::Deployment, "web").await["spec"]["template"]["metadata"]).to_owned();
     let edit = json!({"spec": {"validating": [{"name": "policy", "url": "https://other.example.svc/check"}]}});
     place.objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", edit).await;
 
-    let failed = |server: &MCPServer| {
-        let message = server.status.as_ref().and_then(|status| status.message.as_deref());
+    let failed = |server: &Value| {
+        let message = server["status"]["message"].as_str();
         message.is_some_and(|message| message.ends_with("new pods fail: CrashLoopBackOff"))
     };
-    let server = until(&place, "the failed rollout to be told", |digest| digest == old, failed).await;
+    let server = until(&place, Server, "the failed rollout to be told", |digest| digest == old, failed).await;
     let hash = &before["status"]["webhookConfigHash"];
     assert_eq!(&server["status"]["webhookConfigHash"], hash, "of what serves");
     let condition = enforced(&server).unwrap();
@@ -155,7 +156,7 @@ async fn a_config_edit_that_new_pods_cannot_start_with_is_never_called_enforced(
     let told = place.objects.events("MCPServer", "web").await;
     assert_eq!(told.iter().filter(|event| *event == "Warning RolloutFailed").count(), 1, "{told:?}");
 
-    let server = until(&place, "the new policy to be enforced", |_| true, says_enforced).await;
+    let server = until(&place, Server, "the new policy to be enforced", |_| true, says_enforced).await;
     assert_eq!(server["status"]["webhookConfigHash"], json!(config.config_hash));
     let moments = recorder.moments().await;
     always(&moments);
@@ -168,32 +169,47 @@ async fn an_added_guard_is_never_called_enforced_while_a_pod_without_it_serves()
     let _operator = place.operator();
     place.objects.create(webhook_config("gate", json!({}))).await;
     place.objects.create(minimal("web")).await;
-    until(&place, "the proxy to serve", |_| true, is_ready).await;
-    let recorder = Recorder::start(&place.objects).await;
+    until(&place, Server, "the proxy to serve", |_| true, is_ready).await;
+    let recorder = Recorder::start(&place.objects, Server).await;
     place.objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
-    until(&place, "the guard to be enforced", |_| true, says_enforced).await;
+    until(&place, Server, "the guard to be enforced", |_| true, says_enforced).await;
     let moments = recorder.moments().await;
     always(&moments);
     removed_first(&moments);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_added_login_never_stands_beside_a_pod_that_anybody_may_call() {
+async fn a_login_added_to_a_server_never_stands_beside_a_pod_that_anybody_may_call() {
     let place = Place::new("login-added").await;
+    login_added(&place, Server, minimal("web")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_added_to_a_remote_proxy_never_stands_beside_a_pod_that_anybody_may_call() {
+    let place = Place::new("login-added-remote").await;
+    login_added(&place, RemoteProxy, remote_proxy("web", json!({}))).await;
+}
+
+async fn login_added(place: &Place, guarded: Guarded, open: Value) {
     let _operator = place.operator();
-    place.objects.create(oidc_config("idp", json!({}))).await;
-    place.objects.create(minimal("web")).await;
-    until(&place, "the proxy to serve", |_| true, is_ready).await;
-    let recorder = Recorder::start(&place.objects).await;
-    place.objects.edit("web", json!({"oidcConfigRef": {"name": "idp", "audience": "web"}})).await;
-    until(&place, "the login to be enforced", |_| true, says_enforced).await;
+    let objects = &place.objects;
+    objects.create(oidc_config("idp", json!({}))).await;
+    objects.create(open).await;
+    until(place, guarded, "the proxy to serve", |_| true, is_ready).await;
+    let edit = async |login: Value| {
+        let edit = json!({"spec": {"oidcConfigRef": login}});
+        objects.merge("toolhive.stacklok.dev/v1beta1", guarded.kind(), "web", edit).await;
+    };
+    let recorder = Recorder::start(objects, guarded).await;
+    edit(json!({"name": "idp", "audience": "web"})).await;
+    until(place, guarded, "the login to be enforced", |_| true, says_enforced).await;
     let moments = recorder.moments().await;
     always(&moments);
     removed_first(&moments);
 
-    let recorder = Recorder::start(&place.objects).await;
-    place.objects.edit("web", json!({"oidcConfigRef": {"audience": "other"}})).await;
-    until(&place, "the audience to be enforced", |_| true, says_enforced).await;
+    let recorder = Recorder::start(objects, guarded).await;
+    edit(json!({"audience": "other"})).await;
+    until(place, guarded, "the audience to be enforced", |_| true, says_enforced).await;
     let moments = recorder.moments().await;
     always(&moments);
     assert!(moments.iter().all(|moment| !moment.serving().is_empty()), "there is no gap");
@@ -205,9 +221,9 @@ async fn a_guard_changed_for_another_is_never_called_enforced_while_a_pod_withou
     let _operator = place.operator();
     serving(&place).await;
     place.objects.create(webhook_config("stricter", json!({"url": "https://stricter.example.svc/"}))).await;
-    let recorder = Recorder::start(&place.objects).await;
+    let recorder = Recorder::start(&place.objects, Server).await;
     place.objects.edit("web", json!({"webhookConfigRef": {"name": "stricter"}})).await;
-    until(&place, "the guard to be enforced", |_| true, says_enforced).await;
+    until(&place, Server, "the guard to be enforced", |_| true, says_enforced).await;
     let moments = recorder.moments().await;
     always(&moments);
     removed_first(&moments);
@@ -221,7 +237,7 @@ fn removed_first(moments: &[Moment]) {
     let digest = guards(&moments.last().unwrap().deployment("web").unwrap()["spec"]["template"]["metadata"]);
     assert!(!digest.is_empty());
     let asked = moments.iter().position(|moment| {
-        let server = moment.server("web").unwrap();
+        let server = moment.workload("web").unwrap();
         server["status"]["observedGeneration"] == server["metadata"]["generation"] && moment.deployment("web").is_none()
     });
     let asked = asked.expect("between the two there is none");
@@ -238,15 +254,10 @@ async fn a_removed_guard_rolls_the_proxy_and_is_not_spoken_of_any_more() {
     let place = Place::new("guard-removed").await;
     let _operator = place.operator();
     serving(&place).await;
-    let recorder = Recorder::start(&place.objects).await;
+    let recorder = Recorder::start(&place.objects, Server).await;
     place.objects.edit("web", json!({"webhookConfigRef": null})).await;
-    until(
-        &place,
-        "the proxy to roll",
-        |_| true,
-        |server| is_ready(server) && server.status.as_ref().is_some_and(|status| status.webhook_config_hash.is_none()),
-    )
-    .await;
+    let rolled = |server: &Value| is_ready(server) && server["status"]["webhookConfigHash"].is_null();
+    until(&place, Server, "the proxy to roll", |_| true, rolled).await;
     let without_guard = |deployment: &Value| {
         let (at, template) = (&deployment["metadata"], &deployment["spec"]["template"]["metadata"]);
         guards(template).is_empty() && at["annotations"].get(WEBHOOK_CONFIG).is_none()
@@ -254,8 +265,8 @@ async fn a_removed_guard_rolls_the_proxy_and_is_not_spoken_of_any_more() {
     place.objects.child(ChildKind::Deployment, "web", "to lose the guard", without_guard).await;
     let pods: Api<Pod> = place.objects.api();
     wait_until("only pods without the guard to serve", DEADLINE, || async {
-        play(&place.objects, |_| true).await;
-        let all = pods.list(&ListParams::default().labels("app=mcpserver")).await.unwrap();
+        play(&place.objects, Server, |_| true).await;
+        let all = pods.list(&Server.pods()).await.unwrap();
         let all: Vec<_> = all.into_iter().map(|pod| serde_json::to_value(pod).unwrap()).collect();
         all.iter().all(|pod| guards(&pod["metadata"]).is_empty()).then_some(())
     })
@@ -265,7 +276,7 @@ async fn a_removed_guard_rolls_the_proxy_and_is_not_spoken_of_any_more() {
     let uid = |moment: &Moment| moment.deployment("web").map(|live| live["metadata"]["uid"].clone());
     assert!(moments.iter().all(|moment| uid(moment) == uid(&moments[0])), "it rolls");
     assert!(moments.iter().all(|moment| !moment.serving().is_empty()), "there is no gap");
-    assert_eq!(enforced(moments.last().unwrap().server("web").unwrap()), None);
+    assert_eq!(enforced(moments.last().unwrap().workload("web").unwrap()), None);
 }
 
 /// As the version before the digest left a gated server: only the Deployment's annotation names the configuration.
@@ -277,8 +288,8 @@ async fn before_the_digest(place: &Place) {
     place.objects.merge("apps/v1", "Deployment", "web", strip).await;
     let pods: Api<Pod> = place.objects.api();
     wait_until("pods without the digest alone", DEADLINE, || async {
-        play(&place.objects, |_| true).await;
-        let all = pods.list(&ListParams::default().labels("app=mcpserver")).await.unwrap();
+        play(&place.objects, Server, |_| true).await;
+        let all = pods.list(&Server.pods()).await.unwrap();
         let all: Vec<_> = all.into_iter().map(|pod| serde_json::to_value(pod).unwrap()).collect();
         (all.len() == 1 && guards(&all[0]["metadata"]).is_empty()).then_some(())
     })
@@ -298,11 +309,11 @@ async fn an_upgrade_rolls_a_guarded_proxy_once_and_takes_nothing_down() {
     let before = serving(&place).await;
     operator.kill().await;
     before_the_digest(&place).await;
-    let recorder = Recorder::start(&place.objects).await;
+    let recorder = Recorder::start(&place.objects, Server).await;
     let operator: Operator = place.operator();
     operator.reconciles().await;
 
-    let server = until(&place, "the guard to be enforced", |_| true, says_enforced).await;
+    let server = until(&place, Server, "the guard to be enforced", |_| true, says_enforced).await;
     assert_eq!(server["status"]["webhookConfigHash"], before["status"]["webhookConfigHash"]);
     quiet(place.cluster, &place.user).await;
     let moments = recorder.moments().await;

@@ -1,4 +1,5 @@
-//! Everything that happens to the servers, Deployments and proxy pods of a namespace, in the API server's own order.
+//! Everything that happens to the workloads of a kind, their Deployments and proxy pods in a namespace, in the API server's
+//! own order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +17,17 @@ use tokio::task::JoinHandle;
 
 use crate::support::{DEADLINE, Objects};
 
+/// A kind of workloads with proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guarded {
+    Server,
+    RemoteProxy,
+}
+
 /// One of the kinds that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Recorded {
-    Server,
+enum Recorded {
+    Workload,
     Deployment,
     Pod,
 }
@@ -34,25 +42,43 @@ type Write = (u64, (Recorded, String), Option<Value>);
 /// Watches a namespace until it is asked what it saw.
 pub(crate) struct Recorder {
     objects: Objects,
+    guarded: Guarded,
     first: Moment,
     writes: Arc<Mutex<Vec<Write>>>,
     watches: Vec<JoinHandle<()>>,
 }
 
-impl Recorded {
-    const ALL: [Self; 3] = [Self::Server, Self::Deployment, Self::Pod];
-
-    fn api(self, objects: &Objects) -> Api<DynamicObject> {
+impl Guarded {
+    pub(crate) fn kind(self) -> &'static str {
         match self {
-            Self::Server => objects.dynamic("toolhive.stacklok.dev/v1beta1", "MCPServer"),
+            Self::Server => "MCPServer",
+            Self::RemoteProxy => "MCPRemoteProxy",
+        }
+    }
+
+    pub(crate) fn api(self, objects: &Objects) -> Api<DynamicObject> {
+        objects.dynamic("toolhive.stacklok.dev/v1beta1", self.kind())
+    }
+
+    /// Of the pods, those of its proxies.
+    pub(crate) fn pods(self) -> ListParams {
+        ListParams::default().labels(&format!("app={}", self.kind().to_lowercase()))
+    }
+}
+
+impl Recorded {
+    const ALL: [Self; 3] = [Self::Workload, Self::Deployment, Self::Pod];
+
+    fn api(self, guarded: Guarded, objects: &Objects) -> Api<DynamicObject> {
+        match self {
+            Self::Workload => guarded.api(objects),
             Self::Deployment => objects.dynamic("apps/v1", "Deployment"),
             Self::Pod => objects.dynamic("v1", "Pod"),
         }
     }
 
-    /// Of the pods those of proxies.
-    fn labels(self) -> &'static str {
-        if self == Self::Pod { "app=mcpserver" } else { "" }
+    fn list(self, guarded: Guarded) -> ListParams {
+        if self == Self::Pod { guarded.pods() } else { ListParams::default() }
     }
 }
 
@@ -73,20 +99,20 @@ fn write(kind: Recorded, object: DynamicObject, there: bool) -> Write {
 
 impl Recorder {
     /// Begins with what is there now.
-    pub(crate) async fn start(objects: &Objects) -> Self {
+    pub(crate) async fn start(objects: &Objects, guarded: Guarded) -> Self {
         let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
         let mut watches = Vec::new();
         let mut first = Moment::default();
         for kind in Recorded::ALL {
-            let api = kind.api(objects);
-            let now = api.list(&ListParams::default().labels(kind.labels())).await.unwrap();
+            let (api, list) = (kind.api(guarded, objects), kind.list(guarded));
+            let now = api.list(&list).await.unwrap();
             let from = now.metadata.resource_version.unwrap();
             for object in now.items {
                 first.after(write(kind, object, true));
             }
             let seen = writes.clone();
             watches.push(tokio::spawn(async move {
-                let params = WatchParams::default().labels(kind.labels()).timeout(290);
+                let params = WatchParams { label_selector: list.label_selector, ..WatchParams::default() }.timeout(290);
                 let mut events = std::pin::pin!(api.watch(&params, &from).await.unwrap());
                 while let Some(event) = events.try_next().await.unwrap() {
                     let written = match event {
@@ -99,7 +125,7 @@ impl Recorder {
                 }
             }));
         }
-        Self { objects: objects.clone(), first, writes, watches }
+        Self { objects: objects.clone(), guarded, first, writes, watches }
     }
 
     /// Every moment from the start until now, in order.
@@ -108,7 +134,8 @@ impl Recorder {
         wait_until("the recorder to have seen all", DEADLINE, || async {
             let mut now = BTreeSet::new();
             for kind in Recorded::ALL {
-                let list = kind.api(&self.objects).list(&ListParams::default().labels(kind.labels())).await.unwrap();
+                let (api, list) = (kind.api(self.guarded, &self.objects), kind.list(self.guarded));
+                let list = api.list(&list).await.unwrap();
                 now.extend(list.items.iter().map(|object| version(object).to_string()));
             }
             let mut seen: BTreeSet<String> = self.first.0.values().map(stated_version).collect();
@@ -142,14 +169,14 @@ impl Moment {
         };
     }
 
-    /// The server of this name.
-    pub(crate) fn server(&self, name: &str) -> Option<&Value> {
-        self.0.get(&(Recorded::Server, name.to_owned()))
+    /// The workload of this name.
+    pub(crate) fn workload(&self, name: &str) -> Option<&Value> {
+        self.0.get(&(Recorded::Workload, name.to_owned()))
     }
 
-    /// The proxy's Deployment of this server.
-    pub(crate) fn deployment(&self, server: &str) -> Option<&Value> {
-        self.0.get(&(Recorded::Deployment, server.to_owned()))
+    /// The proxy's Deployment of this workload.
+    pub(crate) fn deployment(&self, workload: &str) -> Option<&Value> {
+        self.0.get(&(Recorded::Deployment, workload.to_owned()))
     }
 
     /// The proxy pods that serve: they are ready, and nobody has asked them to end.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{Api, api::DeleteParams};
 use mcp_api::v1beta1::{MCPRemoteProxy, MCPToolConfig, RemoteProxyPhase};
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! What others change comes back; what is not ours is left alone.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
 use crate::{

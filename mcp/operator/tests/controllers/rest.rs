@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use serde_json::json;
 
 use crate::{

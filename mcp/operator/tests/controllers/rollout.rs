@@ -1,6 +1,6 @@
 //! R1, R2, M3: what rolls the proxy's pods, and what does not.
 
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_pki::Pair;
 use serde_json::{Value, json};
 

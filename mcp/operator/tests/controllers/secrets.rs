@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use kube::{Api, api::DeleteParams};
-use mcp_operator::{digest::digest, workload::ChildKind};
+use mcp_plan::{digest::digest, workload::ChildKind};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 

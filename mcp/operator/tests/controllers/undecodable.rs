@@ -1,10 +1,13 @@
 //! One object that does not decode (stored under a looser schema) stops neither the watch nor its own deletion.
 
 use kube::api::DeleteParams;
-use portcullis_testing::{ControlPlane, wait_until};
+use mcp_api::v1alpha1::MCPWebhookConfig;
+use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
 use serde_json::{Value, json};
 
-use crate::support::{DEADLINE, Objects, Operator, children_of, labelled, minimal, shipped_user};
+use crate::support::{
+    DEADLINE, Objects, Operator, children_of, labelled, minimal, owned, shipped_user, webhook_config,
+};
 
 /// The CRDs, with a schema that takes any spec.
 fn loose() -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
@@ -24,6 +27,7 @@ async fn an_object_that_does_not_decode_stops_nothing_and_can_be_deleted() {
     // Its own control plane: the schema of all others stays as it is.
     let cluster = ControlPlane::start().await.unwrap();
     cluster.install_crds(&loose()).await;
+    let since = cluster.audit().mark();
     let namespace = cluster.namespace("loose").await;
     let user = shipped_user(&cluster, &namespace).await;
     let objects = Objects::new(cluster.admin(), &namespace);
@@ -48,5 +52,46 @@ async fn an_object_that_does_not_decode_stops_nothing_and_can_be_deleted() {
         dynamic.get_opt("bad").await.unwrap().is_none().then_some(())
     })
     .await;
+    owned(&cluster.audit().writes(since).await);
+    cluster.stop().await;
+}
+
+/// What refers to a configuration and does not decode is in no index.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_is_not_released_while_an_object_that_does_not_decode_may_refer_to_it() {
+    let cluster = ControlPlane::start().await.unwrap();
+    cluster.install_crds(&loose()).await;
+    let since = cluster.audit().mark();
+    let namespace = cluster.namespace("loose-reference").await;
+    let user = shipped_user(&cluster, &namespace).await;
+    let objects = Objects::new(cluster.admin(), &namespace);
+    let _operator = Operator::start(&user, &namespace);
+    for name in ["gate", "free"] {
+        objects.create(webhook_config(name, json!({}))).await;
+    }
+    let image = json!({"not": "a string"});
+    objects.create(labelled("bad", json!({"image": image, "webhookConfigRef": {"name": "gate"}}))).await;
+    let configs = objects.configs();
+    for name in ["gate", "free"] {
+        wait_for_object(&configs, name, "its finalizer", DEADLINE, |config| config.metadata.finalizers.is_some()).await;
+        configs.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let gone = async |name: &str| {
+        wait_until(&format!("{name} to go"), DEADLINE, || async {
+            configs.get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    };
+    gone("free").await;
+    let blocked = |config: &MCPWebhookConfig| {
+        let mut conditions = config.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions
+            .any(|it| it.type_ == "DeletionBlocked" && it.message == "Cannot delete: referenced by MCPServers: bad")
+    };
+    wait_for_object(&configs, "gate", "DeletionBlocked", DEADLINE, blocked).await;
+    let servers = objects.dynamic("toolhive.stacklok.dev/v1beta1", "MCPServer");
+    servers.delete("bad", &DeleteParams::default()).await.unwrap();
+    gone("gate").await;
+    owned(&cluster.audit().writes(since).await);
     cluster.stop().await;
 }

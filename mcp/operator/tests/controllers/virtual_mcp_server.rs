@@ -2,7 +2,7 @@
 
 use kube::{Api, api::DeleteParams};
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPToolConfig, VirtualMCPServer};
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::json;
 

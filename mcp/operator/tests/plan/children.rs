@@ -1,6 +1,7 @@
 //! How each field of a server reaches its children (MISSION P1, P5).
 
-use mcp_operator::{controllers::PodTrace, subject::Subject as _, workload::ChildKind};
+use mcp_operator::{controllers::PodTrace, subject::Subject as _};
+use mcp_plan::workload::ChildKind;
 use portcullis::controller::apply::{Desired, Marks};
 use serde_json::{Value, json};
 
@@ -184,8 +185,8 @@ fn every_child_is_owned_by_its_server_and_holds_only_what_is_meant() {
 #[test]
 fn references_name_all_that_a_change_of_replans_the_server() {
     let mut world = World::gated();
-    world.server.spec.secrets = serde_json::from_value(json!([{"name": "env", "key": "k"}])).unwrap();
-    world.server.spec.group_ref = Some(mcp_api::v1beta1::NameRef { name: "team".into() });
+    world.workload.spec.secrets = serde_json::from_value(json!([{"name": "env", "key": "k"}])).unwrap();
+    world.workload.spec.group_ref = Some(mcp_api::v1beta1::NameRef { name: "team".into() });
     let key = |name: &str| json!({"name": name, "key": "k"});
     let gates = config(
         "gates",
@@ -195,7 +196,7 @@ fn references_name_all_that_a_change_of_replans_the_server() {
                 {"caSecretRef": key("ca"), "clientCertSecretRef": key("crt"), "clientKeySecretRef": key("key")}}],
         }),
     );
-    let tokens: Vec<_> = world.server.references().iter().map(|it| format!("{} {}", it.kind, it.name)).collect();
+    let tokens: Vec<_> = world.workload.references().iter().map(|it| format!("{} {}", it.kind, it.name)).collect();
     assert_eq!(tokens, ["MCPWebhookConfig gates", "MCPGroup team", "Secret env"]);
     let theirs: Vec<_> = gates.references().into_iter().map(|it| it.name).collect();
     assert_eq!(theirs, ["hmac", "ca", "crt", "key"]);
@@ -205,7 +206,7 @@ fn references_name_all_that_a_change_of_replans_the_server() {
 #[test]
 fn the_pods_of_a_server_called_mcpserver_are_not_taken_for_its_proxy() {
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
-    world.server.metadata.name = Some("mcpserver".into());
+    world.workload.metadata.name = Some("mcpserver".into());
     let plan = world.plan();
     let selected = |kind| {
         let labels = &child(&plan, kind, "mcpserver").unwrap()["spec"]["template"]["metadata"]["labels"];

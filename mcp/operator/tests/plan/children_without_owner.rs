@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::PartialObjectMeta;
-use mcp_operator::controllers::Trace;
+use mcp_operator::{controllers::Trace, kinds};
 use portcullis::controller::apply::refusal;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn takers(labels: &Value, managers: &[&str]) -> Vec<&'static str> {
         "annotations": {"portcullis.dev/applied-digest": "x"},
     });
     let object: PartialObjectMeta<Deployment> = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-    let trace = Trace::read(object);
+    let trace = Trace::read(object, &kinds::all().unlabelled());
     let takes = |kind: &str| refusal(&trace.live, "uid", &format!("portcullis-{kind}")).is_none();
     KINDS.into_iter().filter(|kind| takes(kind)).collect()
 }

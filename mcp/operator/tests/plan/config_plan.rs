@@ -1,9 +1,7 @@
 //! The plan of a configuration, of whichever kind.
 
-use mcp_operator::{
-    config::{ConfigInputs, ConfigKind, plan_config},
-    reference::Referrer,
-};
+use mcp_operator::config::{ConfigInputs, ConfigKind, plan_config};
+use mcp_plan::reference::Referrer;
 use portcullis::controller::PlannedEvent;
 use serde_json::json;
 

@@ -24,10 +24,10 @@ fn replicas_that_want_to_share_sessions_in_redis_get_no_proxy_and_keep_what_runs
     let redis = json!({"provider": "redis", "address": "redis:6379"});
     let mut running = with(json!({"replicas": 2}));
     running.applied(&running.plan());
-    let spec = with(json!({"replicas": 2, "sessionStorage": redis})).server.spec;
+    let spec = with(json!({"replicas": 2, "sessionStorage": redis})).workload.spec;
     for mut world in [with(json!({})), running] {
         let runs = world.deployment.is_some();
-        world.server.spec = spec.clone();
+        world.workload.spec = spec.clone();
         let plan = world.plan();
         assert_eq!(phase(&plan), "Failed");
         let (reason, message) = condition(&plan, "SessionStorageReady", "False").unwrap();
@@ -69,13 +69,13 @@ fn a_permission_profile_is_ignored_and_said_to_be_once_per_generation() {
         assert_eq!(told(&first), 1);
         assert_eq!(first.children, with(json!({})).plan().children, "{profile} has no effect");
         world.applied(&first);
-        assert_eq!(told(&world.plan()), 0, "generation {:?} was observed", world.server.metadata.generation);
-        world.server.metadata.generation = Some(4);
+        assert_eq!(told(&world.plan()), 0, "generation {:?} was observed", world.workload.metadata.generation);
+        world.workload.metadata.generation = Some(4);
         assert_eq!(told(&world.plan()), 1);
-        world.server.spec.permission_profile = None;
+        world.workload.spec.permission_profile = None;
         assert_eq!(told(&world.plan()), 0);
     }
-    let warnings = |world: &World| world.server.warnings(&world.settings);
+    let warnings = |world: &World| world.workload.warnings(&world.settings);
     let said = warnings(&with(json!({"permissionProfile": {"type": "builtin", "name": "none"}})));
     assert!(said.iter().any(|warning| warning.contains("spec.permissionProfile")), "{said:?}");
     assert!(warnings(&with(json!({}))).is_empty());
@@ -98,7 +98,7 @@ fn members_of_a_pod_template_that_are_not_known_are_kept_out_and_named() {
         "spec.podTemplateSpec.spec.containers[0].resources.limit",
     ];
     let (reason, message) = condition(&plan, "PodTemplateValid", "True").unwrap();
-    let warnings = world.server.warnings(&world.settings);
+    let warnings = world.workload.warnings(&world.settings);
     assert_eq!(reason, "ValidPodTemplateSpec");
     for field in fields {
         assert!(message.contains(field), "{field}: {message}");
@@ -115,7 +115,7 @@ fn members_of_a_pod_template_that_are_not_known_are_kept_out_and_named() {
     let known = with(json!({"podTemplateSpec": {"spec": {"nodeSelector": {"disk": "ssd"}}}}));
     let message = condition(&known.plan(), "PodTemplateValid", "True").unwrap().1;
     assert_eq!(message, "PodTemplateSpec is valid");
-    assert!(known.server.warnings(&known.settings).is_empty());
+    assert!(known.workload.warnings(&known.settings).is_empty());
 }
 
 #[test]
@@ -128,13 +128,13 @@ fn a_pod_template_that_cannot_be_read_is_not_valid_and_what_runs_is_left() {
     for (template, field) in cases {
         let mut world = with(json!({}));
         world.applied(&world.plan());
-        world.server.spec = with(json!({"podTemplateSpec": template})).server.spec;
+        world.workload.spec = with(json!({"podTemplateSpec": template})).workload.spec;
         let plan = world.plan();
         let (reason, message) = condition(&plan, "PodTemplateValid", "False").unwrap();
         assert!(reason == "InvalidPodTemplateSpec" && message.starts_with(field), "{reason}: {message}");
         assert!(plan.children.is_empty() && plan.absent.is_empty(), "{field}");
         assert_eq!(phase(&plan), "Failed", "{field}");
-        assert_eq!(world.server.problems()[0].field, field);
+        assert_eq!(world.workload.problems()[0].field, field);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A server never runs without the guard that its author asked for.
 
-use mcp_operator::workload::{ChildKind, ChildRef};
+use mcp_plan::workload::{ChildKind, ChildRef};
 use portcullis::controller::EventType;
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn a_server_whose_guard_is_not_built_never_runs_without_it() {
         assert!(reason == "GuardNotBuilt" && message.contains(&format!("spec.{field} ")), "{message}");
         assert_eq!(fresh.plan().status.message.unwrap(), message);
 
-        running.server.spec = World::of(spec).server.spec;
+        running.workload.spec = World::of(spec).workload.spec;
         assert_nothing_runs(&running, field);
         let events = running.plan().events;
         assert!(
@@ -89,7 +89,7 @@ fn a_new_server_whose_webhook_config_is_missing_or_broken_gets_no_proxy() {
         assert!(condition.0 == reason && condition.1.contains(message), "{condition:?}");
     }
     let mut nameless = World::gated();
-    nameless.server.spec.webhook_config_ref.as_mut().unwrap().name = String::new();
+    nameless.workload.spec.webhook_config_ref.as_mut().unwrap().name = String::new();
     nameless.webhook_config = None;
     assert_nothing_runs(&nameless, "a reference without a name still asks for a guard");
 }
@@ -110,7 +110,7 @@ fn an_ungated_proxy_does_not_outlive_the_wish_for_a_gate() {
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
     world.applied(&world.plan());
     assert!(deployment(&world.plan())["metadata"].get("annotations").is_none());
-    world.server.spec = gated.server.spec.clone();
+    world.workload.spec = gated.workload.spec.clone();
     assert_nothing_runs(&world, "the wished-for gate does not exist");
 
     // It exists: the old pods go before the new ones come, since a rolling update could keep them for ever.
@@ -129,7 +129,7 @@ fn an_ungated_proxy_does_not_outlive_the_wish_for_a_gate() {
 fn a_proxy_behind_another_config_does_not_outlive_the_switch() {
     let mut world = World::gated();
     world.applied(&world.plan());
-    world.server.spec.webhook_config_ref.as_mut().unwrap().name = "stricter".into();
+    world.workload.spec.webhook_config_ref.as_mut().unwrap().name = "stricter".into();
     world.webhook_config = None;
     assert_nothing_runs(&world, "the stricter gate does not exist");
     world.webhook_config = Some(config("stricter", json!({"validating": [{"name": "q", "url": "https://q/"}]})));
@@ -145,7 +145,7 @@ fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
     assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"));
     assert!(run_config(&plan).contains("https://new/"));
 
-    world.server.spec.webhook_config_ref = None;
+    world.workload.spec.webhook_config_ref = None;
     let plan = world.plan();
     assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "a gate that is no longer asked for goes the same way");
     assert!(deployment(&plan)["metadata"].get("annotations").is_none());
@@ -155,7 +155,7 @@ fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
 fn a_stricter_config_beside_a_broken_spec_leaves_no_laxer_proxy() {
     let mut world = World::gated();
     world.applied(&world.plan());
-    world.server.spec.image = String::new();
+    world.workload.spec.image = String::new();
     assert_left_alone(&world, "the guard is the one asked for");
     world.webhook_config = Some(config("gates", json!({"validating": [{"name": "policy", "url": "https://new/"}]})));
     let plan = world.plan();
@@ -168,7 +168,7 @@ fn a_stricter_config_beside_a_broken_spec_leaves_no_laxer_proxy() {
 #[test]
 fn users_cannot_forge_the_gate_of_their_proxy() {
     let mut world = World::gated();
-    world.server.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
+    world.workload.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
         "annotations": {"toolhive.stacklok.dev/webhook-config": "gates/forged"}}}))
     .unwrap();
     let plan = world.plan();
@@ -177,7 +177,7 @@ fn users_cannot_forge_the_gate_of_their_proxy() {
     assert!(gate.starts_with("gates/") && gate != "gates/forged", "{gate}");
 
     // Without a gate there is nothing to say, and what the user says there counts for nothing.
-    world.server.spec.webhook_config_ref = None;
+    world.workload.spec.webhook_config_ref = None;
     assert!(deployment(&world.plan())["metadata"].get("annotations").is_none());
 }
 

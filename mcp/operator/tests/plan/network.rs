@@ -1,6 +1,6 @@
 //! The gate has no side door: who reaches the MCP server's pods (MISSION P6).
 
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
 use crate::world::{Plan, World, child, deployment, is_absent, stateful_set};
@@ -85,7 +85,7 @@ fn the_policy_selects_the_pods_of_the_server_and_not_its_proxies_whatever_it_is_
             },
             "annotations": {"toolhive.stacklok.dev/guards": "MCPWebhookConfig/gates/forged"},
         }}}));
-        world.server.metadata.name = Some(name.into());
+        world.workload.metadata.name = Some(name.into());
         let plan = world.plan();
         let of = |kind, name: &str| child(&plan, kind, name).unwrap().clone();
         let policy = of(ChildKind::NetworkPolicy, &format!("mcp-{name}"))["spec"].clone();
@@ -105,7 +105,7 @@ fn the_policy_selects_the_pods_of_the_server_and_not_its_proxies_whatever_it_is_
 fn the_proxy_of_another_server_is_not_let_in() {
     let plan = World::of(json!({"image": "x", "transport": "streamable-http"})).plan();
     let mut other = World::of(json!({"image": "x", "transport": "streamable-http"}));
-    other.server.metadata.name = Some("other".into());
+    other.workload.metadata.name = Some("other".into());
     let other = other.plan();
     let from = &policy(&plan)["ingress"][0]["from"][0];
     assert!(selects(&from["podSelector"], labels(deployment(&plan))));
@@ -124,7 +124,7 @@ fn the_way_is_closed_before_the_server_exists_and_until_the_last_of_it_is_gone()
 
     let mut going = world;
     let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(going.now);
-    going.server.metadata.deletion_timestamp = Some(time);
+    going.workload.metadata.deletion_timestamp = Some(time);
     let plan = going.plan();
     assert!(is_absent(&plan, ChildKind::NetworkPolicy, "mcp-fetch"));
     let at = |kind| plan.absent.iter().position(|child| child.kind == kind).unwrap();

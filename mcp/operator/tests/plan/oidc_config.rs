@@ -1,7 +1,8 @@
 //! The plan of an MCPOIDCConfig, and of a server whose callers log in as one says.
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
-use mcp_operator::{config::ConfigKind as _, subject::Subject as _, workload::ChildKind};
+use mcp_operator::{config::ConfigKind as _, subject::Subject as _};
+use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
 use crate::config_plan::{now, plan, says};
@@ -213,7 +214,7 @@ fn addresses_that_a_proxy_may_not_call_are_refused_where_the_text_says_so() {
         assert_eq!(oidc_config("idp", spec.clone()).endpoint_problems(&settings), Vec::new(), "{spec}");
     }
     let mut loopback = settings;
-    loopback.allowed_endpoints = vec!["127.0.0.0/8".parse().unwrap()];
+    loopback.exempt_endpoints = vec!["127.0.0.0/8".parse().unwrap()];
     let config = oidc_config("idp", inline(json!({"issuer": "http://127.0.0.1:9998", "insecureAllowHTTP": true})));
     assert_eq!(config.endpoint_problems(&loopback), Vec::new());
 }
@@ -296,7 +297,7 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
         world.oidc_config = Some(oidc_config("idp", spec.clone()));
         let mut server = json!({"name": "idp", "audience": "fetch"});
         server.as_object_mut().unwrap().extend(reference.as_object().unwrap().clone());
-        world.server.spec.oidc_config_ref = serde_json::from_value(server).unwrap();
+        world.workload.spec.oidc_config_ref = serde_json::from_value(server).unwrap();
         let mut expected = empty.clone();
         expected.as_object_mut().unwrap().extend(changed.as_object().unwrap().clone());
         assert_eq!(login(&world), expected, "{spec}");
@@ -311,7 +312,7 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
 #[test]
 fn a_login_needs_a_variable_and_a_directory() {
     let mut world = World::login();
-    world.server.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
+    world.workload.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
         "env": [{"name": "TOOLHIVE_OIDC_CLIENT_SECRET", "value": "forged"}, {"name": "MINE", "value": "1"}],
     }}))
     .unwrap();
@@ -410,8 +411,8 @@ fn a_server_whose_login_is_missing_or_broken_gets_no_proxy_and_says_why() {
         assert!(plan.children.is_empty() && plan.absent.is_empty(), "{reason}");
         let mut open = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
         open.applied(&open.plan());
-        (open.server.spec, open.oidc_config, open.data) =
-            (guarded.server.spec.clone(), guarded.oidc_config.clone(), guarded.data.clone());
+        (open.workload.spec, open.oidc_config, open.data) =
+            (guarded.workload.spec.clone(), guarded.oidc_config.clone(), guarded.data.clone());
         assert!(is_absent(&open.plan(), ChildKind::Deployment, "fetch"), "{reason}");
     }
 }
@@ -419,19 +420,19 @@ fn a_server_whose_login_is_missing_or_broken_gets_no_proxy_and_says_why() {
 #[test]
 fn a_login_that_is_added_never_stands_beside_an_open_proxy() {
     let mut world = World::login();
-    let login = world.server.spec.oidc_config_ref.take();
+    let login = world.workload.spec.oidc_config_ref.take();
     let open = world.plan();
     assert_eq!(guards(&open), &Value::Null);
     world.applied(&open);
     world.pods = vec![world.pod_of_now("Running", true, None)];
-    world.server.spec.oidc_config_ref = login;
+    world.workload.spec.oidc_config_ref = login;
     let plan = world.plan();
     assert!(is_absent(&plan, ChildKind::Deployment, "fetch") && child(&plan, ChildKind::Deployment, "fetch").is_none());
     assert_eq!(condition(&plan, "GuardsEnforced", "False").unwrap().0, "GuardMissing");
     // Another configuration is another guard: who had a token for the one may have none for the other.
     let mut repointed = World::login();
     repointed.applied(&repointed.plan());
-    repointed.server.spec.oidc_config_ref.as_mut().unwrap().name = "other".into();
+    repointed.workload.spec.oidc_config_ref.as_mut().unwrap().name = "other".into();
     repointed.oidc_config = Some(oidc_config("other", inline(json!({}))));
     assert!(is_absent(&repointed.plan(), ChildKind::Deployment, "fetch"));
 }
@@ -449,9 +450,9 @@ fn a_changed_audience_alone_is_another_policy_until_every_pod_enforces_it() {
     assert_eq!(before.status.oidc_config_hash, Some(hash.clone()), "the configuration's own");
 
     let changes: [fn(&mut World); 3] = [
-        |world| world.server.spec.oidc_config_ref.as_mut().unwrap().audience = "other".into(),
-        |world| world.server.spec.oidc_config_ref.as_mut().unwrap().scopes = Some(vec!["mcp".into()]),
-        |world| world.server.spec.oidc_config_ref.as_mut().unwrap().resource_url = Some("https://mcp/".into()),
+        |world| world.workload.spec.oidc_config_ref.as_mut().unwrap().audience = "other".into(),
+        |world| world.workload.spec.oidc_config_ref.as_mut().unwrap().scopes = Some(vec!["mcp".into()]),
+        |world| world.workload.spec.oidc_config_ref.as_mut().unwrap().resource_url = Some("https://mcp/".into()),
     ];
     for change in changes {
         let mut world = world.clone();
@@ -498,10 +499,10 @@ fn a_reference_that_says_nothing_of_use_is_refused_with_its_field() {
         let mut world = World::login();
         let mut reference = json!({"name": "idp", "audience": "fetch"});
         reference.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        world.server.spec.oidc_config_ref = serde_json::from_value(reference).unwrap();
-        let fields: Vec<_> = world.server.problems().into_iter().map(|problem| problem.field).collect();
+        world.workload.spec.oidc_config_ref = serde_json::from_value(reference).unwrap();
+        let fields: Vec<_> = world.workload.problems().into_iter().map(|problem| problem.field).collect();
         assert_eq!(fields, [field], "{change}");
         assert!(world.plan().children.is_empty(), "{change}");
     }
-    assert_eq!(World::login().server.problems(), Vec::new());
+    assert_eq!(World::login().workload.problems(), Vec::new());
 }

@@ -1,7 +1,8 @@
 //! Which policy is in force: the guards on the pod template, and what the status says of the pods that serve.
 
 use k8s_openapi::api::core::v1::Pod;
-use mcp_operator::{config::ConfigKind as _, workload::ChildKind};
+use mcp_operator::config::ConfigKind as _;
+use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::{Value, json};
 
@@ -57,10 +58,10 @@ fn the_guards_on_the_pod_template_are_the_operators_to_say() {
     for gated in [true, false] {
         let mut world = World::gated();
         if !gated {
-            world.server.spec.webhook_config_ref = None;
+            world.workload.spec.webhook_config_ref = None;
         }
         let own = world.plan();
-        world.server.spec.resource_overrides = serde_json::from_value(overrides.clone()).unwrap();
+        world.workload.spec.resource_overrides = serde_json::from_value(overrides.clone()).unwrap();
         let plan = world.plan();
         let expected = if gated { json!(format!("MCPWebhookConfig/gates/{}", hash(&world))) } else { Value::Null };
         assert_eq!(guards(&plan), &expected);
@@ -81,7 +82,7 @@ fn the_guards_on_the_pod_template_are_the_operators_to_say() {
 fn the_digest_names_every_guard_in_one_order() {
     let mut world = World::gated();
     let tools = World::tooled();
-    world.server.spec.tool_config_ref = tools.server.spec.tool_config_ref;
+    world.workload.spec.tool_config_ref = tools.workload.spec.tool_config_ref;
     world.tool_config = tools.tool_config;
     let tools = world.tool_config.as_ref().unwrap().hash();
     let expected = format!("MCPToolConfig/tools/{tools},MCPWebhookConfig/gates/{}", hash(&world));
@@ -224,7 +225,7 @@ fn an_added_guard_comes_after_the_old_pods_and_another_change_rolls() {
             if pods {
                 world.pods = vec![world.pod_of_now("Running", true, None)];
             }
-            world.server.spec = World::of(after.clone()).server.spec;
+            world.workload.spec = World::of(after.clone()).workload.spec;
             if after["webhookConfigRef"]["name"] == "other" {
                 world.webhook_config.as_mut().unwrap().metadata.name = Some("other".into());
             }
@@ -256,7 +257,7 @@ fn where_a_guard_is_added_pods_that_outlive_their_deployment_are_waited_for() {
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
-    world.server.spec = World::gated().server.spec;
+    world.workload.spec = World::gated().workload.spec;
     world.webhook_config = World::gated().webhook_config;
     // Its deletion waits for its pods: until then every plan says the same, and none makes a new one.
     world.deployment.as_mut().unwrap().metadata.deletion_timestamp =
@@ -309,7 +310,7 @@ fn open_pods_that_are_ending_are_told_of_until_they_are_gone() {
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
-    world.server.spec = World::gated().server.spec;
+    world.workload.spec = World::gated().workload.spec;
     world.webhook_config = World::gated().webhook_config;
     world.applied(&world.plan());
     world.pods[0].metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
@@ -331,7 +332,7 @@ fn open_pods_that_are_ending_are_told_of_until_they_are_gone() {
 fn a_block_during_a_rollout_takes_nothing_down() {
     let breaks: [fn(&mut World); 3] = [
         |world| world.unreadable = Some("cannot read Secret team/s: the server is busy".to_owned()),
-        |world| world.server.spec.image = String::new(),
+        |world| world.workload.spec.image = String::new(),
         |world| world.webhook_config = None,
     ];
     for make_broken in breaks {
@@ -445,7 +446,7 @@ fn an_upgrade_takes_no_guarded_proxy_down_and_rolls_it_once() {
 #[test]
 fn an_upgrade_of_a_server_that_is_broken_meanwhile_takes_no_guarded_proxy_down() {
     let breaks: [fn(&mut World); 3] = [
-        |world| world.server.spec.image = String::new(),
+        |world| world.workload.spec.image = String::new(),
         |world| world.webhook_config = None,
         |world| world.webhook_config = Some(config("gates", json!({}))),
     ];
@@ -486,7 +487,7 @@ fn an_upgrade_beside_a_broken_spec_leaves_no_laxer_policy() {
     let mut world = serving();
     before_the_digest(&mut world);
     edit(&mut world, "https://stricter/");
-    world.server.spec.image = String::new();
+    world.workload.spec.image = String::new();
     let plan = world.plan();
     assert!(is_absent(&plan, ChildKind::Deployment, "fetch"));
     assert_eq!(condition(&plan, "SpecValid", "False").unwrap().0, "InvalidSpec");

@@ -1,110 +1,42 @@
 //! MCPRemoteProxy: its children, its rules, its status.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-use mcp_api::v1beta1::{MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig};
-use mcp_operator::{
-    config::Config,
-    guards::Configs,
+use mcp_api::v1beta1::MCPRemoteProxy;
+use mcp_operator::subject::Subject as _;
+use mcp_plan::{
     reference::{Data, Reference},
-    settings::Settings,
-    subject::Subject as _,
-    workload::{Child, ChildKind, ChildRef, Inputs, Workload as _, plan_workload},
+    workload::{ChildKind, ChildRef},
 };
-use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
 
-use crate::world::{self, secret_value, tool_config};
+use crate::world::{self, child, condition, deployment, run_config, tool_config};
 
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
 const SECRETS: &str = "toolhive.stacklok.dev/secrets-checksum";
 const GUARDS: &str = "toolhive.stacklok.dev/guards";
 
-struct Plan {
-    children: Vec<Child>,
-    absent: Vec<ChildRef>,
-    status: MCPRemoteProxyStatus,
-    events: Vec<PlannedEvent>,
-}
-
 /// What surrounds a proxy called `fetch`.
-#[derive(Clone)]
-struct World {
-    proxy: MCPRemoteProxy,
-    tool_config: Option<MCPToolConfig>,
-    data: Data,
-    deployment: Option<Deployment>,
-    children: BTreeSet<ChildRef>,
-    pods: Vec<Pod>,
-    settings: Settings,
-    now: jiff::Timestamp,
-}
+type World = world::World<MCPRemoteProxy>;
+type Plan = world::Plan<MCPRemoteProxy>;
 
 impl World {
     /// With these members in its spec besides the address of its server.
     fn with(change: Value) -> Self {
         let mut spec = json!({"remoteUrl": "https://mcp.example.com/mcp"});
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        let proxy = json!({
+        Self::around(json!({
             "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPRemoteProxy",
             "metadata": {"name": "fetch", "namespace": "team", "uid": "u-1", "generation": 3}, "spec": spec,
-        });
-        let world::World { settings, now, .. } = world::World::of(json!({"image": "x"}));
-        Self {
-            proxy: serde_json::from_value(proxy).unwrap(),
-            tool_config: None,
-            data: Data::default(),
-            deployment: None,
-            children: BTreeSet::new(),
-            pods: Vec::new(),
-            settings,
-            now,
-        }
+        }))
     }
 
     /// With a header from the Secret `keys`, which exists.
     fn with_secret_header() -> Self {
         let header = json!({"headerName": "X-Api-Key", "valueSecretRef": {"name": "keys", "key": "api"}});
         let mut world = Self::with(json!({"headerForward": {"addHeadersFromSecret": [header]}}));
-        world.secret("hunter2");
+        world.secret("keys", "api", "hunter2");
         world
-    }
-
-    fn secret(&mut self, value: &str) {
-        self.data.secrets.entry("keys".into()).or_default().insert("api".into(), secret_value(value.as_bytes()));
-    }
-
-    fn plan(&self) -> Plan {
-        let pods: Vec<&Pod> = self.pods.iter().collect();
-        let tools = self.tool_config.clone().map(|config| {
-            let name = config.metadata.name.clone().unwrap();
-            (("MCPToolConfig".into(), name), Arc::new(config) as Arc<dyn Config>)
-        });
-        let plan = plan_workload(&Inputs {
-            workload: &self.proxy,
-            configs: &tools.into_iter().collect::<Configs>(),
-            data: &self.data,
-            unreadable: None,
-            deployment: self.deployment.as_ref(),
-            children: &self.children,
-            pods: &pods,
-            settings: &self.settings,
-            now: self.now,
-        });
-        let status = MCPRemoteProxy::status_of(plan.report);
-        Plan { children: plan.children, absent: plan.absent, status, events: plan.events }
-    }
-
-    /// Lets the cluster have what was planned.
-    fn applied(&mut self, plan: &Plan) {
-        for child in &plan.children {
-            self.children.insert(child.reference.clone());
-            if child.reference.kind == ChildKind::Deployment {
-                self.deployment = serde_json::from_value(child.object.clone()).unwrap();
-            }
-        }
-        self.proxy.status = Some(plan.status.clone());
     }
 
     /// As it is once its first plan was applied.
@@ -115,16 +47,8 @@ impl World {
 }
 
 impl Plan {
-    fn child(&self, kind: ChildKind, name: &str) -> Option<&Value> {
-        self.children.iter().find(|child| child.reference == ChildRef::new(kind, name)).map(|child| &child.object)
-    }
-
-    fn deployment(&self) -> &Value {
-        self.child(ChildKind::Deployment, "fetch").expect("the proxy is planned")
-    }
-
     fn template(&self) -> &Value {
-        &self.deployment()["spec"]["template"]
+        &deployment(self)["spec"]["template"]
     }
 
     fn container(&self) -> &Value {
@@ -140,14 +64,7 @@ impl Plan {
     }
 
     fn document(&self) -> Value {
-        let map = self.child(ChildKind::ConfigMap, "fetch-runconfig").expect("the RunConfig is planned");
-        serde_json::from_str(map["data"]["runconfig.json"].as_str().unwrap()).unwrap()
-    }
-
-    fn condition(&self, type_: &str, status: &str) -> Option<(String, String)> {
-        let conditions = self.status.conditions.as_deref().unwrap_or_default();
-        let found = conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)?;
-        Some((found.reason.clone(), found.message.clone()))
+        serde_json::from_str(run_config(self)).unwrap()
     }
 }
 
@@ -173,9 +90,9 @@ fn every_field_of_a_proxy_reaches_its_place() {
     assert_eq!(pod["serviceAccountName"], "fetch-remote-proxy-runner");
     assert_eq!(pod["automountServiceAccountToken"], false, "it needs no Kubernetes API");
     assert_eq!(pod["imagePullSecrets"], json!([{"name": "pull"}]));
-    assert_eq!(plan.deployment()["spec"]["replicas"], 2);
+    assert_eq!(deployment(&plan)["spec"]["replicas"], 2);
 
-    let service = plan.child(ChildKind::Service, "mcp-fetch-remote-proxy").unwrap();
+    let service = child(&plan, ChildKind::Service, "mcp-fetch-remote-proxy").unwrap();
     assert_eq!(
         (&service["spec"]["sessionAffinity"], &service["spec"]["ports"][0]["port"]),
         (&json!("None"), &json!(9000))
@@ -196,7 +113,7 @@ fn every_field_of_a_proxy_reaches_its_place() {
     ] {
         assert_eq!(document[member], value, "{member}");
     }
-    let labels = &plan.child(ChildKind::ConfigMap, "fetch-runconfig").unwrap()["metadata"]["labels"];
+    let labels = &child(&plan, ChildKind::ConfigMap, "fetch-runconfig").unwrap()["metadata"]["labels"];
     assert_eq!(labels["toolhive.stacklok.io/mcp-remote-proxy"], "fetch");
     assert!(
         World::with(json!({})).plan().document().get("allow_private_endpoint").is_none(),
@@ -221,7 +138,7 @@ fn there_is_no_role_and_an_account_only_where_none_is_named() {
     ] {
         let plan = World::with(spec.clone()).plan();
         assert_eq!(plan.template()["spec"]["serviceAccountName"], account, "{spec}");
-        let made = plan.child(ChildKind::ServiceAccount, "fetch-remote-proxy-runner").is_some();
+        let made = child(&plan, ChildKind::ServiceAccount, "fetch-remote-proxy-runner").is_some();
         assert_eq!(made, account == "other", "{spec}");
     }
 }
@@ -229,11 +146,11 @@ fn there_is_no_role_and_an_account_only_where_none_is_named() {
 #[test]
 fn headers_reach_the_proxy_and_the_values_of_secret_ones_no_document() {
     let mut world = World::with_secret_header();
-    let forward = world.proxy.spec.header_forward.as_mut().unwrap();
+    let forward = world.workload.spec.header_forward.as_mut().unwrap();
     forward.add_plaintext_headers = Some([("X-Tenant".to_owned(), "acme".to_owned())].into());
     let env = json!([{"name": "TOOLHIVE_SECRETS_PROVIDER", "value": "none"},
         {"name": "TOOLHIVE_SECRET_HEADER_FORWARD_X_API_KEY_FETCH", "value": "forged"}]);
-    world.proxy.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {"env": env}})).unwrap();
+    world.workload.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {"env": env}})).unwrap();
     let plan = world.plan();
     assert_eq!(plan.variable("TOOLHIVE_SECRETS_PROVIDER"), "environment");
     let from = &plan.variable("TOOLHIVE_SECRET_HEADER_FORWARD_X_API_KEY_FETCH")["secretKeyRef"];
@@ -260,7 +177,7 @@ fn headers_reach_the_proxy_and_the_values_of_secret_ones_no_document() {
 fn a_changed_secret_rolls_the_pods_and_changes_no_document() {
     let mut world = World::with_secret_header();
     let before = world.plan();
-    world.secret("hunter3");
+    world.secret("keys", "api", "hunter3");
     let after = world.plan();
     let digest = |plan: &Plan| plan.template()["metadata"]["annotations"][SECRETS].as_str().unwrap().to_owned();
     assert_ne!(digest(&before), digest(&after));
@@ -281,24 +198,24 @@ fn a_header_whose_secret_is_missing_gets_no_proxy_and_leaves_what_runs() {
             (world.deployment, world.children) = (running.deployment.clone(), running.children.clone());
         }
         let plan = world.plan();
-        let (reason, message) = plan.condition("ConfigurationValid", "False").unwrap();
+        let (reason, message) = condition(&plan, "ConfigurationValid", "False").unwrap();
         assert!(reason == "HeaderSecretNotFound" && message.contains("Secret keys/api"), "{reason}: {message}");
         assert_eq!(plan.status.phase.unwrap().as_str(), "Failed");
         assert!(plan.children.is_empty());
         assert_eq!(plan.absent, [], "{runs}");
         // The proxy would send it to the server, which would refuse every call.
-        world.secret("");
+        world.secret("keys", "api", "");
         let plan = world.plan();
-        let (reason, message) = plan.condition("ConfigurationValid", "False").unwrap();
+        let (reason, message) = condition(&plan, "ConfigurationValid", "False").unwrap();
         assert!(
             reason == "HeaderSecretNotUsable" && message.contains("Secret keys/api is empty"),
             "{reason}: {message}"
         );
         assert!(plan.children.is_empty() && plan.absent.is_empty());
-        world.secret("there");
-        assert!(world.plan().condition("ConfigurationValid", "True").is_some());
+        world.secret("keys", "api", "there");
+        assert!(condition(&world.plan(), "ConfigurationValid", "True").is_some());
     }
-    let references: Vec<_> = World::with_secret_header().proxy.references().iter().map(Reference::token).collect();
+    let references: Vec<_> = World::with_secret_header().workload.references().iter().map(Reference::token).collect();
     assert_eq!(references, ["Secret/keys"], "its change wakes the proxy");
 }
 
@@ -335,19 +252,19 @@ fn every_rule_of_a_proxy_names_its_field() {
         ),
     ] {
         let mut world = World::with(change.clone());
-        world.secret("there");
-        let problems = world.proxy.problems();
+        world.secret("keys", "api", "there");
+        let problems = world.workload.problems();
         assert_eq!(problems.len(), 1, "{change}: {problems:?}");
         assert!(problems[0].to_string().starts_with(&message), "{} / {message}", problems[0]);
         let plan = world.plan();
         assert!(plan.children.is_empty(), "{change}: nothing is rendered from it");
         let type_ = if message.contains("podTemplateSpec") { "PodTemplateValid" } else { "ConfigurationValid" };
-        assert!(plan.condition(type_, "False").unwrap().1.starts_with(&message), "{change}");
+        assert!(condition(&plan, type_, "False").unwrap().1.starts_with(&message), "{change}");
     }
     for (name, fits) in [("a".repeat(46), true), ("a".repeat(47), false), ("a.b".to_owned(), false)] {
         let mut world = World::with(json!({}));
-        world.proxy.metadata.name = Some(name.clone());
-        assert_eq!(world.proxy.problems().is_empty(), fits, "{name}");
+        world.workload.metadata.name = Some(name.clone());
+        assert_eq!(world.workload.problems().is_empty(), fits, "{name}");
     }
 }
 
@@ -366,13 +283,13 @@ fn an_address_that_the_proxy_may_not_call_gets_no_proxy() {
     for (url, public, private, exempt) in cases {
         let judge = |allow_private: bool, networks: &[&str], fits: bool| {
             let mut world = World::with(json!({"remoteUrl": url, "allowPrivateEndpoint": allow_private}));
-            world.settings.allowed_endpoints = networks.iter().map(|it| it.parse().unwrap()).collect();
-            let (problems, plan) = (world.proxy.endpoint_problems(&world.settings), world.plan());
+            world.settings.exempt_endpoints = networks.iter().map(|it| it.parse().unwrap()).collect();
+            let (problems, plan) = (world.workload.endpoint_problems(&world.settings), world.plan());
             assert_eq!(problems.is_empty(), fits, "{url}, {allow_private}, {networks:?}: {problems:?}");
             assert_eq!(plan.children.is_empty(), !fits, "{url}");
             if !fits {
                 assert_eq!(problems[0].field, "spec.remoteUrl");
-                assert_eq!(plan.condition("ConfigurationValid", "False").unwrap().0, "RemoteURLInvalid");
+                assert_eq!(condition(&plan, "ConfigurationValid", "False").unwrap().0, "RemoteURLInvalid");
             }
             plan
         };
@@ -393,7 +310,7 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
     });
     let mut world = World::with_secret_header();
     let spec = json!({
-        "remoteUrl": "https://mcp.example.com/mcp", "headerForward": world.proxy.spec.header_forward,
+        "remoteUrl": "https://mcp.example.com/mcp", "headerForward": world.workload.spec.header_forward,
         "toolConfigRef": {"name": "tools"},
         "resourceOverrides": {"proxyDeployment": {
             "annotations": {"deploy/team": "core", GUARDS: "forged"}, "labels": {"deploy/tier": "gold"},
@@ -408,14 +325,14 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
             ]},
         },
     });
-    world.proxy.spec = serde_json::from_value(spec).unwrap();
+    world.workload.spec = serde_json::from_value(spec).unwrap();
     world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
     let plan = world.plan();
     let annotations = &plan.template()["metadata"]["annotations"];
     let keys: BTreeSet<_> = annotations.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, [CHECKSUM, GUARDS, SECRETS, "linkerd.io/inject", "vault.hashicorp.com/agent-inject"].into());
     assert!(annotations.as_object().unwrap().values().all(|value| value != "forged"), "{annotations}");
-    assert_eq!(plan.deployment()["metadata"]["annotations"], json!({"deploy/team": "core"}));
+    assert_eq!(deployment(&plan)["metadata"]["annotations"], json!({"deploy/team": "core"}));
     let labels = &plan.template()["metadata"]["labels"];
     assert_eq!(
         (&labels["app"], &labels["team"], labels.get("deploy/tier")),
@@ -426,7 +343,7 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
     assert_eq!(plan.template()["spec"]["containers"][1]["name"], "sidecar");
     assert_eq!(plan.template()["spec"]["priorityClassName"], "high");
     let image = "spec.podTemplateSpec.spec.containers[0].image";
-    assert!(world.proxy.warnings(&world.settings).iter().any(|warning| warning.starts_with(image)));
+    assert!(world.workload.warnings(&world.settings).iter().any(|warning| warning.starts_with(image)));
 
     // A second plan says the same, at any later time.
     world.applied(&plan);
@@ -461,18 +378,44 @@ fn the_status_is_what_the_pods_say_in_the_kinds_own_words() {
         let plan = world.plan();
         assert_eq!((plan.status.phase.unwrap().as_str(), plan.status.message.as_deref()), (phase, Some(message)));
         let status = if phase == "Ready" { "True" } else { "False" };
-        assert_eq!(plan.condition("Ready", status).unwrap(), (reason.to_owned(), message.to_owned()));
-        assert_eq!(plan.condition("ConfigurationValid", "True").unwrap().1, "All configuration validations passed");
+        assert_eq!(condition(&plan, "Ready", status).unwrap(), (reason.to_owned(), message.to_owned()));
+        assert_eq!(condition(&plan, "ConfigurationValid", "True").unwrap().1, "All configuration validations passed");
         let url = "http://mcp-fetch-remote-proxy.team.svc.cluster.local:8080";
         assert_eq!((plan.status.url.as_deref(), plan.status.observed_generation), (Some(url), Some(3)));
     }
 }
 
+// toolhive-0.63 §2.3
+#[test]
+fn what_keeps_a_proxy_from_being_made_is_said_in_toolhives_words() {
+    let bad_header = json!({"headerForward": {"addPlaintextHeaders": {"Host": "a"}}});
+    let login = json!({"oidcConfigRef": {"name": "idp", "audience": "fetch"}});
+    let tools = json!({"toolConfigRef": {"name": "tools"}});
+    for (spec, message, auth) in [
+        (json!({"remoteUrl": "http://10.0.0.1"}), "Validation failed: spec.remoteUrl: ", true),
+        (bad_header, "Validation failed: spec.headerForward.addPlaintextHeaders[Host]: ", true),
+        (login, "Failed to handle MCPOIDCConfig: MCPOIDCConfig \"idp\" does not exist", false),
+        (tools, "Failed to handle MCPToolConfig: MCPToolConfig \"tools\" does not exist", false),
+        (json!({"authServerRef": {"name": "a"}}), "spec.authServerRef cannot be enforced by this version", false),
+    ] {
+        let plan = World::with(spec.clone()).plan();
+        assert_eq!(plan.status.phase.unwrap().as_str(), "Failed", "{spec}");
+        let said = plan.status.message.clone().unwrap();
+        assert!(said.starts_with(message), "{said}");
+        assert_eq!(condition(&plan, "Ready", "False"), Some(("NotReady".to_owned(), said)));
+        let invalid = condition(&plan, "ConfigurationValid", "False");
+        assert_eq!(condition(&plan, "AuthConfigured", "False").map(|it| it.0), auth.then(|| "AuthInvalid".to_owned()));
+        assert_eq!(condition(&plan, "AuthConfigured", "False").map(|it| it.1), invalid.map(|it| it.1));
+    }
+    let fine = World::with(json!({})).plan();
+    assert!(fine.conditions.iter().all(|condition| condition.type_ != "AuthConfigured"), "{:?}", fine.conditions);
+}
+
 #[test]
 fn a_tool_config_guards_a_proxy_as_it_does_a_server() {
     let mut world = World::with(json!({"toolConfigRef": {"name": "tools"}}));
-    assert_eq!(world.plan().condition("ToolConfigValidated", "False").unwrap().0, "ToolConfigNotFound");
-    assert_eq!(world.proxy.references()[0].token(), "MCPToolConfig/tools");
+    assert_eq!(condition(&world.plan(), "ToolConfigValidated", "False").unwrap().0, "ToolConfigNotFound");
+    assert_eq!(world.workload.references()[0].token(), "MCPToolConfig/tools");
     world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
     let plan = world.plan();
     assert_eq!(plan.document()["tools_filter"], json!(["fetch"]));
@@ -493,10 +436,10 @@ fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
     ] {
         let world = World::with(json!({field: value})).settled();
         let plan = world.plan();
-        let (reason, message) = plan.condition("GuardsEnforced", "False").unwrap();
+        let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
         assert!(reason == "GuardNotBuilt" && message.contains(&format!("spec.{field}")), "{reason}: {message}");
         assert!(plan.children.is_empty() && plan.status.phase.unwrap().as_str() == "Failed", "{field}");
-        let warnings = world.proxy.warnings(&world.settings);
+        let warnings = world.workload.warnings(&world.settings);
         assert!(
             warnings.iter().any(|warning| warning.starts_with(&format!("spec.{field} cannot be enforced"))),
             "{field}"
@@ -506,10 +449,10 @@ fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
         json!({"telemetryConfigRef": {"name": "t"}, "audit": {"enabled": true}, "groupRef": {"name": "g"}}),
     )
     .plan();
-    let message = plan.condition("UnsupportedFields", "True").unwrap().1;
+    let message = condition(&plan, "UnsupportedFields", "True").unwrap().1;
     assert_eq!(message, "spec.telemetryConfigRef, spec.audit, spec.groupRef has no effect in this version");
     assert!(!plan.children.is_empty());
     let mut clear = World::with_secret_header();
-    clear.proxy.spec.remote_url = "http://mcp.example.com".into();
-    assert!(clear.proxy.warnings(&clear.settings)[0].contains("clear text"));
+    clear.workload.spec.remote_url = "http://mcp.example.com".into();
+    assert!(clear.workload.warnings(&clear.settings)[0].contains("clear text"));
 }

@@ -1,6 +1,6 @@
 //! What takes proxy pods away on its author's wish: a restart, a number of replicas. And what a failure leaves.
 
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
 use crate::world::{Plan, World, child, condition, config, deployment, is_absent, pod, stateful_set};
@@ -14,7 +14,7 @@ fn server() -> World {
 
 fn asked(world: &mut World, annotations: &[(&str, &str)]) {
     let all = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    world.server.metadata.annotations = Some(all);
+    world.workload.metadata.annotations = Some(all);
 }
 
 fn told(plan: &Plan) -> &Value {
@@ -87,7 +87,7 @@ fn an_immediate_restart_takes_the_proxy_away_first_and_exactly_once() {
 fn a_restart_cannot_be_overridden_nor_bring_back_a_server_that_may_not_run() {
     let mut world = server();
     asked(&mut world, &[(RESTARTED_AT, "2026-11-21T10:00:00Z")]);
-    world.server.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
+    world.workload.spec.resource_overrides = serde_json::from_value(json!({"proxyDeployment": {
         "podTemplateMetadataOverrides": {"annotations": {RESTARTED_AT: "mine", "kubectl.kubernetes.io/restartedAt": "x"}}}}))
     .unwrap();
     let plan = world.plan();
@@ -95,7 +95,7 @@ fn a_restart_cannot_be_overridden_nor_bring_back_a_server_that_may_not_run() {
 
     let mut broken = server();
     broken.applied(&broken.plan());
-    broken.server.spec.image = String::new();
+    broken.workload.spec.image = String::new();
     asked(&mut broken, &[(RESTARTED_AT, "2026-11-21T10:00:00Z"), (STRATEGY, "immediate")]);
     let plan = broken.plan();
     assert!(plan.children.is_empty() && plan.absent.is_empty(), "what runs is left, and would not come back");
@@ -128,7 +128,7 @@ fn a_failed_server_without_pods_stays_failed_until_pods_come() {
         world.applied(&plan);
     }
     let mut stopped = world.clone();
-    stopped.server.spec.replicas = Some(0);
+    stopped.workload.spec.replicas = Some(0);
     assert_eq!(stopped.plan().status.phase.unwrap().as_str(), "Stopped");
     world.pods = vec![pod("Pending", false, None)];
     assert_eq!(world.plan().status.phase.unwrap().as_str(), "Pending");
@@ -140,7 +140,7 @@ fn a_failed_server_without_pods_stays_failed_until_pods_come() {
 #[test]
 fn a_server_that_failed_for_another_reason_is_pending_once_that_is_mended() {
     let breaks: [fn(&mut World); 2] = [
-        |world| world.server.spec.image = String::new(),
+        |world| world.workload.spec.image = String::new(),
         |world| world.webhook_config = Some(config("gates", json!({}))),
     ];
     for make_broken in breaks {
@@ -153,7 +153,7 @@ fn a_server_that_failed_for_another_reason_is_pending_once_that_is_mended() {
             make_broken(&mut world);
             world.applied(&world.plan());
             assert_eq!(world.plan().status.phase.unwrap().as_str(), "Failed");
-            world.server.spec = whole.server.spec.clone();
+            world.workload.spec = whole.workload.spec.clone();
             world.webhook_config = whole.webhook_config.clone();
             world.applied(&world.plan());
             let status = world.plan().status;

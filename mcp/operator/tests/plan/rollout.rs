@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_operator::{digest::digest, workload::ChildKind};
+use mcp_plan::{digest::digest, workload::ChildKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ fn an_edit_that_changes_nothing_for_a_pod_rolls_nothing() {
         let mut spec = spec.clone();
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let mut world = World::of(spec);
-        world.server.metadata.generation = Some(99);
+        world.workload.metadata.generation = Some(99);
         let after = world.plan();
         assert_eq!(template(&before), template(&after), "{change}");
         assert_eq!(stateful_set(&before), stateful_set(&after), "{change}");
@@ -185,8 +185,8 @@ fn the_same_inputs_make_the_same_bytes() {
         .collect();
     assert!(names.is_sorted(), "{names:?}");
     // Order in the manifest means nothing: the list is a map by name.
-    world.server.spec.env.as_mut().unwrap().reverse();
-    world.server.spec.secrets.as_mut().unwrap().reverse();
+    world.workload.spec.env.as_mut().unwrap().reverse();
+    world.workload.spec.secrets.as_mut().unwrap().reverse();
     assert_eq!(first.children, world.plan().children);
 }
 

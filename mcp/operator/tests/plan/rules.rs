@@ -4,7 +4,8 @@ use mcp_api::{
     v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec},
     v1beta1::MCPServer,
 };
-use mcp_operator::{problem::Problem, subject::Subject as _};
+use mcp_operator::subject::Subject as _;
+use mcp_plan::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::world::{World, condition};
@@ -86,7 +87,7 @@ fn every_rule_of_a_server_names_its_field() {
         let mut spec = json!({"image": "x:1", "transport": "streamable-http"});
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let world = World::of(spec);
-        let problems = check_server(&world.server);
+        let problems = check_server(&world.workload);
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].to_string().starts_with(message), "{} / {message}", problems[0]);
         let plan = world.plan();
@@ -102,8 +103,8 @@ fn a_name_has_to_fit_the_services_made_of_it() {
         [("a", true), (&*"a".repeat(50), true), (&*"a".repeat(51), false), ("a.b", false), ("-a", false), ("a-", false)]
     {
         let mut world = World::of(json!({"image": "x"}));
-        world.server.metadata.name = Some(name.into());
-        let problems = check_server(&world.server);
+        world.workload.metadata.name = Some(name.into());
+        let problems = check_server(&world.workload);
         assert_eq!(problems.is_empty(), fits, "{name}: {problems:?}");
     }
 }
@@ -112,7 +113,7 @@ fn a_name_has_to_fit_the_services_made_of_it() {
 fn a_broken_spec_leaves_what_runs_and_says_so() {
     let mut world = World::of(json!({"image": "x", "resources": {"limits": {"cpu": "1"}}}));
     world.applied(&world.plan());
-    world.server.spec.resources = serde_json::from_value(json!({"limits": {"cpu": "1 core"}})).unwrap();
+    world.workload.spec.resources = serde_json::from_value(json!({"limits": {"cpu": "1 core"}})).unwrap();
     let plan = world.plan();
     assert!(plan.children.is_empty() && plan.absent.is_empty());
     assert!(plan.status.message.unwrap().contains("\"1 core\" is not a quantity"));
@@ -176,5 +177,5 @@ fn labels_and_annotations_that_the_api_server_takes_break_no_rule() {
     let mut proxy = both.clone();
     proxy["podTemplateMetadataOverrides"] = both.clone();
     let spec = json!({"image": "x:1", "resourceOverrides": {"proxyDeployment": proxy, "proxyService": both}});
-    assert_eq!(check_server(&World::of(spec).server), []);
+    assert_eq!(check_server(&World::of(spec).workload), []);
 }

@@ -1,6 +1,6 @@
 //! Ways around a guard that are not open: pods of others, Secrets that cannot be read, pods that are still ending.
 
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use serde_json::json;
 
 use crate::world::{World, condition, is_absent, pod};
@@ -34,13 +34,45 @@ fn a_pod_that_somebody_else_made_is_never_said_to_enforce_a_guard_and_does_not_m
         world.pods = vec![foreign.clone()];
         let plan = world.plan();
         let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
-        assert_eq!((&*reason, message.contains("1 of 1 pods")), ("GuardMissing", true), "{owner:?}: {message}");
+        let delete = owner.map_or_else(|| "Pod fetch-1".to_owned(), |name| format!("ReplicaSet {name}"));
+        let says = format!("1 of 1 pods behind the proxy's Service lack a guard: delete {delete}");
+        assert_eq!((&*reason, &*message), ("GuardMissing", &*says), "{owner:?}");
+        assert!(
+            plan.status.message.as_deref().is_some_and(|message| message.ends_with(&says)),
+            "{:?}",
+            plan.status.message
+        );
         assert_eq!(
             (plan.status.phase.unwrap().as_str(), plan.status.ready_replicas),
             ("Pending", Some(0)),
             "{owner:?}"
         );
         assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "{owner:?}: it would not go with the Deployment");
+    }
+}
+
+// `kubectl delete deployment --cascade=orphan`, and then a guard: nobody takes these pods away.
+#[test]
+fn pods_without_a_guard_that_outlived_their_deployment_are_named_with_what_to_delete() {
+    for (ready, says) in [
+        (true, "1 of 1 pods behind the proxy's Service lack a guard: delete ReplicaSet fetch-5b8c"),
+        (false, "1 pods that may serve soon lack a guard: delete ReplicaSet fetch-5b8c"),
+    ] {
+        let mut world = World::gated();
+        world.pods = vec![pod("Running", ready, None)];
+        let plan = world.plan();
+        assert!(crate::world::child(&plan, ChildKind::Deployment, "fetch").is_none(), "it would adopt them");
+        assert_eq!(condition(&plan, "GuardsEnforced", "False"), Some(("GuardMissing".to_owned(), says.to_owned())));
+        assert!(
+            plan.status.message.as_deref().is_some_and(|message| message.ends_with(says)),
+            "{:?}",
+            plan.status.message
+        );
+        // Those of a Deployment that was deleted with them go by themselves.
+        let asked = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now);
+        world.pods[0].metadata.deletion_timestamp = Some(asked);
+        let message = condition(&world.plan(), "GuardsEnforced", "False").unwrap().1;
+        assert!(!message.contains("delete"), "{message}");
     }
 }
 
@@ -55,7 +87,7 @@ fn a_pod_that_has_ended_does_not_make_a_guarded_proxy_outdated() {
     evicted.metadata.annotations = Some([("toolhive.stacklok.dev/guards".to_owned(), old)].into());
     world.pods = vec![serving, evicted];
     assert!(condition(&world.plan(), "GuardsEnforced", "True").is_some());
-    world.server.spec.image = String::new();
+    world.workload.spec.image = String::new();
     let plan = world.plan();
     assert!(plan.absent.is_empty(), "a typo beside it takes nothing down: {:?}", plan.absent);
 }
@@ -65,7 +97,7 @@ fn a_secret_that_cannot_be_read_keeps_no_unguarded_proxy_serving() {
     let gated = World::gated();
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
     world.applied(&world.plan());
-    world.server.spec = gated.server.spec.clone();
+    world.workload.spec = gated.workload.spec.clone();
     world.webhook_config = Some(crate::world::config(
         "gates",
         json!({"validating": [{"name": "p", "url": "https://p/", "hmacSecretRef": {"name": "s", "key": "k"}}]}),
@@ -87,14 +119,14 @@ fn a_secret_that_cannot_be_read_keeps_no_unguarded_proxy_serving() {
 #[test]
 fn the_network_policy_does_not_go_before_the_pods_it_closes() {
     let mut world = running();
-    world.server.spec.webhook_config_ref.as_mut().unwrap().name = "absent".into();
+    world.workload.spec.webhook_config_ref.as_mut().unwrap().name = "absent".into();
     world.webhook_config = None;
     let blocked = world.plan();
     assert!(is_absent(&blocked, ChildKind::StatefulSet, "fetch"));
     assert!(!is_absent(&blocked, ChildKind::NetworkPolicy, "mcp-fetch"));
 
     let mut world = running();
-    world.server.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.workload.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
     let first = world.plan();
     assert!(is_absent(&first, ChildKind::StatefulSet, "fetch"));
     assert!(!is_absent(&first, ChildKind::NetworkPolicy, "mcp-fetch"), "the pods are still ending");
@@ -106,7 +138,7 @@ fn the_network_policy_does_not_go_before_the_pods_it_closes() {
 fn the_pods_of_a_server_called_mcpserver_cannot_be_labelled_into_its_proxys_service() {
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http", "podTemplateSpec": {"metadata": {
         "labels": {"app.kubernetes.io/name": "mcpserver", "app.kubernetes.io/instance": "mcpserver", "team": "a"}}}}));
-    world.server.metadata.name = Some("mcpserver".into());
+    world.workload.metadata.name = Some("mcpserver".into());
     let plan = world.plan();
     let labels = |kind, name: &str, at: &str| {
         let child = crate::world::child(&plan, kind, name).unwrap();

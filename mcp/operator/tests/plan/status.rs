@@ -1,6 +1,6 @@
 //! Status, conditions and events of a server.
 
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn a_terminating_pod_counts_as_nothing_and_zero_replicas_as_stopped() {
     going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
     world.pods = vec![going];
     assert_eq!(world.plan().status.message.unwrap(), "MCP server is being created");
-    world.server.spec.replicas = Some(0);
+    world.workload.spec.replicas = Some(0);
     assert_eq!(world.plan().status.phase.unwrap().as_str(), "Stopped");
 }
 
@@ -70,7 +70,7 @@ fn the_url_follows_port_and_transport() {
         ),
     ] {
         let mut world = World::of(spec.clone());
-        world.server.status = serde_json::from_value(json!({"url": "http://stale"})).unwrap();
+        world.workload.status = serde_json::from_value(json!({"url": "http://stale"})).unwrap();
         assert_eq!(world.plan().status.url.as_deref(), Some(url), "{spec}");
     }
 }
@@ -127,7 +127,7 @@ fn events_tell_what_is_new_and_nothing_twice() {
     let events = world.plan().events;
     assert_eq!((events[0].type_, &*events[0].reason), (EventType::Warning, "PodFailed"));
     world.applied(&world.plan());
-    world.server.spec.webhook_config_ref = Some(mcp_api::v1beta1::LenientNameRef { name: "gates".into() });
+    world.workload.spec.webhook_config_ref = Some(mcp_api::v1beta1::LenientNameRef { name: "gates".into() });
     let reasons: Vec<_> = world.plan().events.into_iter().map(|event| event.reason).collect();
     assert_eq!(reasons, ["WebhookConfigNotFound", "ProxyRemoved"]);
 }
@@ -176,7 +176,7 @@ fn a_missing_environment_secret_is_said_and_stops_nothing() {
 #[test]
 fn of_a_server_that_is_being_deleted_nothing_is_to_be_left() {
     let mut world = streamable();
-    world.server.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.workload.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
     let plan = world.plan();
     assert_eq!(plan.status.phase.unwrap().as_str(), "Terminating");
     assert!(plan.children.is_empty());

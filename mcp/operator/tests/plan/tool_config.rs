@@ -2,7 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1beta1::MCPToolConfig;
-use mcp_operator::{config::ConfigKind as _, subject::Subject as _, workload::ChildKind};
+use mcp_operator::{config::ConfigKind as _, subject::Subject as _};
+use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
 use crate::config_plan::{now, plan, says};
@@ -132,7 +133,7 @@ fn the_run_config_filters_tools_between_auth_and_the_parser() {
         "tools",
         json!({"toolsFilter": ["fetch", "b"], "toolsOverride": {"get": {"name": "fetch"}, "b": {"description": "B"}}}),
     ));
-    world.server.spec.webhook_config_ref = World::gated().server.spec.webhook_config_ref;
+    world.workload.spec.webhook_config_ref = World::gated().workload.spec.webhook_config_ref;
     world.webhook_config = World::gated().webhook_config;
     let chain =
         ["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "validating-webhook", "recovery"];

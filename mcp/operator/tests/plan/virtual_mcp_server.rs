@@ -4,11 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus};
 use mcp_operator::{
-    config::{Config, ConfigKind},
-    guards::Configs,
-    reference::{Exists, Reference, warnings},
+    config::{ConfigKind, erased},
     subject::Subject as _,
     workload::{Inputs, Workload as _, plan_workload},
+};
+use mcp_plan::{
+    guards::Configs,
+    reference::{Exists, Reference, warnings},
 };
 use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
@@ -55,10 +57,10 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
     let mut configs = Configs::new();
     for config in around.tools {
         let name = config.metadata.name.clone().unwrap();
-        configs.insert(("MCPToolConfig".into(), name), Arc::new(config) as Arc<dyn Config>);
+        configs.insert(("MCPToolConfig".into(), name), erased(Arc::new(config)));
     }
     if let Some(config) = around.login {
-        configs.insert(("MCPOIDCConfig".into(), "idp".into()), Arc::new(config));
+        configs.insert(("MCPOIDCConfig".into(), "idp".into()), erased(Arc::new(config)));
     }
     let plan = plan_workload(&Inputs {
         workload: server,

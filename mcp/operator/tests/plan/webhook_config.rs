@@ -2,7 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec};
-use mcp_operator::{config::ConfigKind as _, reference::warnings, subject::Subject as _};
+use mcp_operator::{config::ConfigKind as _, subject::Subject as _};
+use mcp_plan::reference::warnings;
 use serde_json::json;
 
 use crate::config_plan::{now, plan, says};

@@ -3,35 +3,44 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::core::object::HasStatus;
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
+    config::erased,
+    workload::{Inputs, Workload, plan_workload},
+};
+use mcp_plan::{
     config::Config,
     digest::DigestKey,
     guards::Configs,
     reference::{Data, Entry},
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Inputs, Workload as _, plan_workload},
+    workload::{Child, ChildKind, ChildRef},
 };
 use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
 
-/// The plan of a server.
+/// The plan of a workload.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct Plan<W: HasStatus = MCPServer> {
     pub(crate) children: Vec<Child>,
     pub(crate) absent: Vec<ChildRef>,
-    pub(crate) status: MCPServerStatus,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) status: W::Status,
     pub(crate) events: Vec<PlannedEvent>,
 }
 
-/// What surrounds a server.
+/// What surrounds a workload.
 #[derive(Clone)]
-pub(crate) struct World {
-    pub(crate) server: MCPServer,
+pub(crate) struct World<W = MCPServer> {
+    pub(crate) workload: W,
     pub(crate) oidc_config: Option<MCPOIDCConfig>,
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
     pub(crate) tool_config: Option<MCPToolConfig>,
@@ -53,28 +62,6 @@ impl World {
                 "finalizers": ["mcpserver.toolhive.stacklok.dev/finalizer"]},
             "spec": spec,
         }))
-    }
-
-    pub(crate) fn around(server: Value) -> Self {
-        Self {
-            server: serde_json::from_value(server).unwrap(),
-            oidc_config: None,
-            webhook_config: None,
-            tool_config: None,
-            data: Data::default(),
-            unreadable: None,
-            deployment: None,
-            children: BTreeSet::new(),
-            pods: Vec::new(),
-            settings: Settings {
-                runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
-                proxy_host: "0.0.0.0".into(),
-                default_image_pull_secrets: Vec::new(),
-                runner_middleware: mcp_runconfig::chain::BUILT,
-                allowed_endpoints: Vec::new(),
-            },
-            now: "2026-11-21T00:00:00Z".parse().unwrap(),
-        }
     }
 
     /// A streamable-HTTP server behind the webhook configuration `gates`.
@@ -110,6 +97,35 @@ impl World {
         world.config_map("idp-ca", "ca.crt", &crate::pem::authority());
         world
     }
+}
+
+impl<W> World<W>
+where
+    W: Workload,
+    W::Status: Clone,
+{
+    /// Around this one, where nothing else exists.
+    pub(crate) fn around(workload: Value) -> Self {
+        Self {
+            workload: serde_json::from_value(workload).unwrap(),
+            oidc_config: None,
+            webhook_config: None,
+            tool_config: None,
+            data: Data::default(),
+            unreadable: None,
+            deployment: None,
+            children: BTreeSet::new(),
+            pods: Vec::new(),
+            settings: Settings {
+                runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+                proxy_host: "0.0.0.0".into(),
+                default_image_pull_secrets: Vec::new(),
+                runner_middleware: mcp_runconfig::chain::BUILT,
+                exempt_endpoints: Vec::new(),
+            },
+            now: "2026-11-21T00:00:00Z".parse().unwrap(),
+        }
+    }
 
     /// A pod of the Deployment as it is now, in this state.
     pub(crate) fn pod_of_now(&self, phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
@@ -127,7 +143,7 @@ impl World {
         self.data.config_maps.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
 
-    pub(crate) fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan<W> {
         let pods: Vec<&Pod> = self.pods.iter().collect();
         let mut configs = Configs::new();
         let mut known = |kind: &'static str, name: Option<String>, config: Option<Arc<dyn Config>>| {
@@ -135,15 +151,15 @@ impl World {
         };
         let login = self.oidc_config.clone();
         let name = login.as_ref().and_then(|config| config.metadata.name.clone());
-        known("MCPOIDCConfig", name, login.map(|config| Arc::new(config) as Arc<dyn Config>));
+        known("MCPOIDCConfig", name, login.map(|config| erased(Arc::new(config))));
         let webhooks = self.webhook_config.clone();
         let name = webhooks.as_ref().and_then(|config| config.metadata.name.clone());
-        known("MCPWebhookConfig", name, webhooks.map(|config| Arc::new(config) as Arc<dyn Config>));
+        known("MCPWebhookConfig", name, webhooks.map(|config| erased(Arc::new(config))));
         let tools = self.tool_config.clone();
         let name = tools.as_ref().and_then(|config| config.metadata.name.clone());
-        known("MCPToolConfig", name, tools.map(|config| Arc::new(config) as Arc<dyn Config>));
+        known("MCPToolConfig", name, tools.map(|config| erased(Arc::new(config))));
         let plan = plan_workload(&Inputs {
-            workload: &self.server,
+            workload: &self.workload,
             configs: &configs,
             data: &self.data,
             unreadable: self.unreadable.as_deref(),
@@ -153,12 +169,13 @@ impl World {
             settings: &self.settings,
             now: self.now,
         });
-        let status = MCPServer::status_of(plan.report);
-        Plan { children: plan.children, absent: plan.absent, status, events: plan.events }
+        let conditions = plan.report.conditions.clone().unwrap_or_default();
+        let status = W::status_of(plan.report);
+        Plan { children: plan.children, absent: plan.absent, conditions, status, events: plan.events }
     }
 
     /// Lets the cluster have what was planned, as far as plans look at it.
-    pub(crate) fn applied(&mut self, plan: &Plan) {
+    pub(crate) fn applied(&mut self, plan: &Plan<W>) {
         for absent in &plan.absent {
             self.children.remove(absent);
             if absent.kind == ChildKind::Deployment {
@@ -171,7 +188,7 @@ impl World {
                 self.deployment = serde_json::from_value(child.object.clone()).unwrap();
             }
         }
-        self.server.status = Some(plan.status.clone());
+        *self.workload.status_mut() = Some(W::Status::clone(&plan.status));
     }
 }
 
@@ -212,44 +229,43 @@ pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {
 }
 
 /// The document of a planned child.
-pub(crate) fn child<'a>(plan: &'a Plan, kind: ChildKind, name: &str) -> Option<&'a Value> {
+pub(crate) fn child<'a, W: HasStatus>(plan: &'a Plan<W>, kind: ChildKind, name: &str) -> Option<&'a Value> {
     plan.children.iter().find(|child| child.reference == ChildRef::new(kind, name)).map(|child| &child.object)
 }
 
-pub(crate) fn deployment(plan: &Plan) -> &Value {
+pub(crate) fn deployment<W: HasStatus>(plan: &Plan<W>) -> &Value {
     child(plan, ChildKind::Deployment, "fetch").expect("the proxy is planned")
 }
 
-pub(crate) fn stateful_set(plan: &Plan) -> &Value {
+pub(crate) fn stateful_set<W: HasStatus>(plan: &Plan<W>) -> &Value {
     child(plan, ChildKind::StatefulSet, "fetch").expect("the workload is planned")
 }
 
-pub(crate) fn run_config(plan: &Plan) -> &str {
+pub(crate) fn run_config<W: HasStatus>(plan: &Plan<W>) -> &str {
     child(plan, ChildKind::ConfigMap, "fetch-runconfig").expect("the RunConfig is planned")["data"]["runconfig.json"]
         .as_str()
         .unwrap()
 }
 
 /// The checksum on the proxy's pod template.
-pub(crate) fn checksum(plan: &Plan) -> &str {
+pub(crate) fn checksum<W: HasStatus>(plan: &Plan<W>) -> &str {
     deployment(plan)["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/runconfig-checksum"]
         .as_str()
         .expect("the checksum is there")
 }
 
 /// The guards on the proxy's pod template; null where there are none.
-pub(crate) fn guards(plan: &Plan) -> &Value {
+pub(crate) fn guards<W: HasStatus>(plan: &Plan<W>) -> &Value {
     &deployment(plan)["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/guards"]
 }
 
 /// Reason and message of a condition with this status.
-pub(crate) fn condition(plan: &Plan, type_: &str, status: &str) -> Option<(String, String)> {
-    let conditions = plan.status.conditions.as_deref().unwrap_or_default();
-    let found = conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)?;
+pub(crate) fn condition<W: HasStatus>(plan: &Plan<W>, type_: &str, status: &str) -> Option<(String, String)> {
+    let found = plan.conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)?;
     Some((found.reason.clone(), found.message.clone()))
 }
 
-pub(crate) fn is_absent(plan: &Plan, kind: ChildKind, name: &str) -> bool {
+pub(crate) fn is_absent<W: HasStatus>(plan: &Plan<W>, kind: ChildKind, name: &str) -> bool {
     plan.absent.contains(&ChildRef::new(kind, name))
 }
 

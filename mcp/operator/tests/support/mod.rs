@@ -3,6 +3,7 @@
 
 mod objects;
 mod operator;
+mod ownership;
 pub(crate) mod pem;
 
 pub(crate) use objects::{
@@ -12,6 +13,7 @@ pub(crate) use objects::{
 pub(crate) use operator::{
     Operator, generated, nothing_written, quiet, requests, shipped_user, user_with_less, writes,
 };
+pub(crate) use ownership::{IMPOSTOR, SoleOwnership, oversteps, owned};
 
 use std::time::Duration;
 

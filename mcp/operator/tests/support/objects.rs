@@ -11,7 +11,7 @@ use kube::{
     core::{GroupVersionKind, Status},
 };
 use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
-use mcp_operator::workload::ChildKind;
+use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 /// What kind of address one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AddressClass {
+pub(crate) enum AddressClass {
     /// A server on the internet.
     Public,
     /// In a network that is not the internet: private, shared, for documentation or benchmarks, or of no known use.
@@ -107,7 +107,7 @@ const EMBEDDING: [Ipv6Net; 5] = [
 const SIX_TO_FOUR: Ipv6Net = v6(0x2002, 0, 0, 0, 16);
 
 /// What kind of address `address` is. One that leads to an IPv4 address is of that one's kind.
-pub fn class(address: IpAddr) -> AddressClass {
+pub(crate) fn class(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => class_v4(address),
         IpAddr::V6(address) => embedded(address).map_or_else(|| class_v6(address), class_v4),
@@ -116,7 +116,7 @@ pub fn class(address: IpAddr) -> AddressClass {
 
 /// Whether clouds answer at `address` for the machine's credentials: it is link-local or one of their other addresses, or leads to such an
 /// IPv4 address.
-pub fn is_metadata(address: IpAddr) -> bool {
+pub(crate) fn is_metadata(address: IpAddr) -> bool {
     let is_v4 = |address| LINK_LOCAL_V4.contains(&address) || METADATA_V4.contains(&address);
     match address {
         IpAddr::V4(address) => is_v4(address),
@@ -146,6 +146,14 @@ fn class_v6(address: Ipv6Addr) -> AddressClass {
         AddressClass::Private
     } else {
         AddressClass::Public
+    }
+}
+
+/// The address that is reached by `address`: an IPv4 address, where one of IPv6 leads to it.
+pub(crate) fn leads_to(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
     }
 }
 

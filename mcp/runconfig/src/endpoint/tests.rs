@@ -1,6 +1,10 @@
 use super::AddressClass::{Forbidden, Private, Public};
 use super::*;
 
+fn check_url(url: &str, allow_private: bool) -> Result<(), EndpointError> {
+    EndpointPolicy::new(allow_private, Vec::new()).check_url(url)
+}
+
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -153,9 +157,9 @@ fn the_text_of_a_url_is_judged_by_its_host() {
 
 #[test]
 fn what_is_exempt_counts_as_public_in_each_form() {
-    let loopback = |reach| EndpointPolicy { reach, exempt: vec!["127.0.0.0/8".parse().unwrap()] };
+    let policy = EndpointPolicy::new(false, vec!["127.0.0.0/8".parse().unwrap()]);
     for (text, public) in [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("::1", false), ("10.0.0.1", false)] {
-        assert_eq!(loopback(Reach::Public).allows(address(text)), public, "{text}");
+        assert_eq!(policy.allows(address(text)), public, "{text}");
     }
     for (url, allowed) in [
         ("http://localhost:1", true),
@@ -163,13 +167,39 @@ fn what_is_exempt_counts_as_public_in_each_form() {
         ("http://[::1]:1", false),
         ("http://10.0.0.1:1", false),
     ] {
-        assert_eq!(loopback(Reach::Public).check_url(url).is_ok(), allowed, "{url}");
+        assert_eq!(policy.check_url(url).is_ok(), allowed, "{url}");
     }
 }
 
 #[test]
+fn the_kubernetes_api_is_forbidden_at_its_address_in_each_form_unless_that_is_exempt() {
+    let kubernetes_api = Some(address("10.96.0.1"));
+    for (reach, exempt, neighbour, api) in [
+        (Reach::Public, None, false, false),
+        (Reach::Private, None, true, false),
+        (Reach::AllButMetadata, None, true, false),
+        (Reach::Private, Some("10.96.0.0/16"), true, true),
+    ] {
+        let exempt_endpoints = exempt.map(|network| network.parse().unwrap()).into_iter().collect();
+        let policy = EndpointPolicy { reach, exempt_endpoints, kubernetes_api };
+        assert_eq!(policy.allows(address("10.96.0.2")), neighbour, "{policy:?}");
+        for text in ["10.96.0.1", "::ffff:10.96.0.1"] {
+            assert_eq!(policy.allows(address(text)), api, "{policy:?} {text}");
+        }
+        assert!(!policy.allows(address("64:ff9b::10.96.0.1")), "{policy:?}");
+    }
+    let policy = EndpointPolicy { kubernetes_api, ..EndpointPolicy::new(true, Vec::new()) };
+    let forbidden = Err(EndpointError::Forbidden("10.96.0.1".to_owned()));
+    assert_eq!(
+        policy.check_url("https://10.96.0.1:443/api"),
+        forbidden,
+        "leave to call private addresses does not help"
+    );
+}
+
+#[test]
 fn webhooks_may_be_anywhere_but_where_a_cloud_gives_credentials_away() {
-    let policy = EndpointPolicy { reach: Reach::AllButMetadata, exempt: Vec::new() };
+    let policy = EndpointPolicy { reach: Reach::AllButMetadata, ..EndpointPolicy::new(true, Vec::new()) };
     for (text, allowed) in [
         ("127.0.0.1", true),
         ("10.0.0.1", true),

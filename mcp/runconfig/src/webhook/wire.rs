@@ -1,7 +1,8 @@
 //! What is posted to a request webhook (toolhive-runner §3.5) and what it answers (§3.7).
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
+use jiff::Timestamp;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{IgnoredAny, MapAccess, Visitor},
@@ -10,21 +11,21 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::PAYLOAD_VERSION;
 
-/// What is posted to a webhook. Keys are written in this order.
-#[derive(Debug, Serialize)]
+/// What is posted to a webhook.
+#[derive(Clone, Copy)]
 pub struct Payload<'a> {
-    /// [`PAYLOAD_VERSION`].
-    version: &'static str,
     /// UUIDv4 of this review.
-    uid: &'a str,
+    pub uid: &'a str,
     /// When it was made.
-    timestamp: jiff::Timestamp,
-    /// Who called; null when the chain authenticated nobody.
-    principal: Option<Principal<'a>>,
-    /// The JSON-RPC message, byte for byte.
-    mcp_request: &'a RawValue,
+    pub timestamp: Timestamp,
+    /// A [`Principal`] as JSON: who called. `None` when the chain authenticated nobody.
+    pub principal: Option<&'a str>,
+    /// The JSON-RPC message, which is JSON and goes on byte for byte.
+    pub mcp_request: &'a str,
+    /// The TCP peer.
+    pub source: SocketAddr,
     /// Where it was received.
-    context: Context<'a>,
+    pub context: &'a Context,
 }
 
 /// Who called. Members that are empty are left out; tokens are never in it.
@@ -47,15 +48,11 @@ pub struct Principal<'a> {
     pub claims: &'a Map<String, Value>,
 }
 
-/// Where a request was received.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Context<'a> {
-    /// Name of the MCP server.
-    pub server_name: &'a str,
-    /// `ip:port` of the TCP peer.
-    pub source_ip: &'a str,
-    /// Transport of the MCP server.
-    pub transport: &'a str,
+/// Where requests are received: a name and a transport, as JSON.
+#[derive(Clone, Debug)]
+pub struct Context {
+    server_name: String,
+    transport: String,
 }
 
 /// What a webhook answered. Reading is strict on the types of known keys, blind to their case, and ignores unknown
@@ -78,22 +75,53 @@ pub struct Response {
     pub patch: Option<Box<RawValue>>,
 }
 
-impl<'a> Payload<'a> {
-    /// A payload of the current version.
-    pub fn new(
-        uid: &'a str,
-        timestamp: jiff::Timestamp,
-        principal: Option<Principal<'a>>,
-        mcp_request: &'a RawValue,
-        context: Context<'a>,
-    ) -> Self {
-        Self { version: PAYLOAD_VERSION, uid, timestamp, principal, mcp_request, context }
+impl Payload<'_> {
+    /// The JSON that is posted, in the contract's order. Not by serde, which would read the message once more: that took a sixth of a call.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { uid, timestamp, principal, mcp_request, source, context } = self;
+        let (timestamp, source) = (timestamp.to_string(), source.to_string());
+        [
+            r#"{"version":""#,
+            PAYLOAD_VERSION,
+            r#"","uid":""#,
+            uid,
+            r#"","timestamp":""#,
+            &timestamp,
+            r#"","principal":"#,
+            principal.unwrap_or("null"),
+            r#","mcp_request":"#,
+            mcp_request,
+            r#","context":{"server_name":"#,
+            &context.server_name,
+            r#","source_ip":""#,
+            &source,
+            r#"","transport":"#,
+            &context.transport,
+            "}}",
+        ]
+        .concat()
+        .into_bytes()
+    }
+}
+
+impl Context {
+    /// The server of this name, which is reached over this transport.
+    pub fn new(server_name: &str, transport: &str) -> Self {
+        let json = |text: &str| Value::from(text).to_string();
+        Self { server_name: json(server_name), transport: json(transport) }
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
 fn no_claims(claims: &&Map<String, Value>) -> bool {
     claims.is_empty()
+}
+
+/// What a person is and asks for is not shown.
+impl fmt::Debug for Payload<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Payload").field("uid", &self.uid).finish_non_exhaustive()
+    }
 }
 
 /// Claims describe a person: only their names are shown.

@@ -223,6 +223,33 @@ fn without_a_flag_the_document_in_the_working_directory_is_read() {
     assert!(stderr.contains("./runconfig.json: document: is not JSON"), "{stderr}");
 }
 
+#[test]
+fn a_flag_that_asks_for_a_guard_stops_the_start_and_says_where_guards_are_asked_for() {
+    let directory = TempDir::new().unwrap();
+    for flag in ["--oidc-issuer=https://idp.example", "--authz-config", "--tools"] {
+        let (code, stderr) = run(directory.path(), &["img", flag, "value"]);
+        let name = flag.split('=').next().unwrap_or_default();
+        assert_eq!(code, Some(2), "{flag}: {stderr}");
+        assert!(stderr.contains(name) && stderr.contains("in the RunConfig alone"), "{flag}: {stderr}");
+    }
+}
+
+#[test]
+fn the_kubernetes_api_is_no_remote_server_at_its_address_either() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("runconfig.json");
+    let members = json!({"remote_url": "https://10.96.0.1/api", "allow_private_endpoint": true});
+    std::fs::write(&path, document("streamable-http", &members)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
+        .args(["run", "--listen", "127.0.0.1:0", "--config", path.to_str().unwrap()])
+        .env("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+        .output()
+        .unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{log}");
+    assert!(log.contains(r#"remote_url: host "10.96.0.1" is"#) && log.contains("the Kubernetes API"), "{log}");
+}
+
 /// The ConfigMap of an old pod may be newer than the pod: what it says it enforces must be what it runs on.
 #[test]
 fn a_proxy_does_not_start_on_another_document_than_the_one_its_pod_was_made_for() {

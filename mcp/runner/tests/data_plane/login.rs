@@ -58,6 +58,10 @@ async fn every_kind_of_token_is_taken_or_refused_with_status_header_and_body() {
         let tag = hmac::sign(&key, signed.as_bytes());
         bearer(&format!("{signed}.{}", encode(tag.as_ref())))
     };
+    let own_key = {
+        let other = Signer::rsa("rsa");
+        bearer(&other.sign_with("RS256", &json!({"alg": "RS256", "kid": "rsa", "jwk": other.jwk()}), &good))
+    };
     let none = bearer(&(unsigned(&json!({"alg": "none", "kid": "rsa"}), &good) + "."));
     let format = "invalid authorization header format, expected 'Bearer <token>'";
     let (request, token) = ("invalid_request", "invalid_token");
@@ -78,6 +82,12 @@ async fn every_kind_of_token_is_taken_or_refused_with_status_header_and_body() {
         ("kid of another kind", header(json!({"alg": "RS256", "kid": "ec"})), token, "Invalid token"),
         ("alg none", none, token, "Invalid token"),
         ("HMAC with the public key", hmac, token, "Invalid token"),
+        ("a key of its own in the header", own_key, token, "Invalid token"),
+        ("five parts", bearer(&format!("{valid}.a.b")), token, "Invalid token"),
+        ("padded", bearer(&format!("{valid}=")), token, "Invalid token"),
+        ("expiry as text", sign(json!({"exp": (now + 60).to_string()})), token, "Invalid token"),
+        ("list of issuers", sign(json!({"iss": [issuer.url()]})), token, "Invalid token"),
+        ("list in the list of audiences", sign(json!({"aud": [["mcp"]]})), token, "Invalid token"),
         ("opaque", bearer("opaque"), token, "Invalid token"),
         ("nobody", sign(json!({"sub": null})), token, "Invalid authentication claims"),
         ("nameless", sign(json!({"sub": ""})), token, "Invalid authentication claims"),

@@ -33,6 +33,30 @@ async fn a_provider_that_is_down_at_the_start_makes_callers_come_again_and_is_fo
 }
 
 #[tokio::test]
+async fn a_key_set_that_is_none_opens_nothing_and_is_replaced_when_it_is_mended() {
+    let signer = Signer::ec("a");
+    let server = Server::go().await;
+    let jwk = signer.jwk();
+    for (case, key_set) in [
+        ("a page", "<html>".to_owned()),
+        ("two lists", format!(r#"{{"keys":[],"keys":[{jwk}]}}"#)),
+        ("ten thousand keys", json!({"keys": vec![&jwk; 10_000]}).to_string()),
+        ("two mebibytes", format!(r#"{{"keys":[{jwk}],"x":"{}"}}"#, "x".repeat(2 << 20))),
+    ] {
+        let issuer = Issuer::start(vec![signer.clone()]).await;
+        issuer.state().key_set = Some(key_set);
+        let runner = Runner::login(&server.url(), &issuer.login(&json!({}))).await;
+        let token = signer.sign("ES256", &issuer.claims("alice"));
+        assert_eq!(with(&runner, &token).await, 503, "{case}: {}", runner.log());
+        issuer.state().key_set = None;
+        eventually(case, || async { (with(&runner, &token).await == 200).then_some(()) }).await;
+        issuer.state().key_set = Some("<html>".to_owned());
+        assert_eq!(with(&runner, &Signer::ec("b").sign("ES256", &issuer.claims("alice"))).await, 401);
+        assert_eq!(with(&runner, &token).await, 200, "{case}: the former keys stay in use");
+    }
+}
+
+#[tokio::test]
 async fn a_provider_that_goes_down_later_is_not_missed() {
     let signer = Signer::rsa("a");
     let mut issuer = Issuer::start(vec![signer.clone()]).await;

@@ -17,6 +17,7 @@ mod identity_providers;
 mod limits;
 mod login;
 mod login_faults;
+mod login_streams;
 mod outside_the_gate;
 mod pairs;
 mod places;

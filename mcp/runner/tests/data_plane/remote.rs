@@ -145,6 +145,28 @@ async fn behind_a_login_the_remote_server_has_no_say_in_where_callers_log_in() {
 }
 
 #[tokio::test]
+async fn the_token_of_a_caller_goes_to_the_remote_server_unless_the_document_sets_its_own() {
+    let mut backend = Recorder::start().await;
+    let front = TlsFront::before(backend.address).await;
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let token = format!("Bearer {}", signer.sign("ES256", &issuer.claims("alice")));
+    for (headers, seen) in [(json!({}), &*token), (json!({"AUTHORIZATION": "Bearer own"}), "Bearer own")] {
+        let members =
+            json!({"oidc_config": issuer.login(&json!({})), "header_forward": {"add_plaintext_headers": headers}});
+        let runner = Runner::remote(&front, "/mcp", LOOPBACK, &members, &[]).await;
+        let headers = [("authorization", &*token)];
+        let (answer, ()) = tokio::join!(runner.post(&headers, PING), async {
+            let request = backend.next().await;
+            assert_eq!(request.header("authorization"), Some(seen));
+            assert_eq!(request.head.to_lowercase().matches("authorization").count(), 1, "{}", request.head);
+            request.json("200 OK", "", PONG).await;
+        });
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_goes_out_again_only_where_that_is_all_the_same() {
     let (mut backend, _front, runner) = behind_tls(&json!({})).await;
     let answered = |request: crate::support::Recorded| request.json("200 OK", "", PONG);

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
+use mcp_runconfig::environment;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -17,7 +18,7 @@ const MAX_LOG_LINE: usize = 16 << 10;
 
 /// How the names begin under which the proxy's own secrets are in its environment: those of its document, and its password at the identity
 /// provider. They are not the server's to know.
-const SECRETS: [&str; 2] = ["TOOLHIVE_SECRET_", "TOOLHIVE_OIDC_CLIENT_SECRET"];
+const SECRETS: [&str; 2] = [environment::SECRET_PREFIX, environment::OIDC_CLIENT_SECRET];
 
 /// A child process that speaks over its standard input and output. What it writes to its standard error is logged.
 #[derive(Clone, Debug)]

@@ -8,10 +8,11 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
+use mcp_http::location::without_secrets;
 use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress};
 
 use super::headers::remove_hop_by_hop;
-use super::server_url::{ServerUrl, without_secrets};
+use super::server_url::ServerUrl;
 
 /// Pauses before connecting once more: a server that restarts is back within a second or not soon.
 const CONNECT_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];

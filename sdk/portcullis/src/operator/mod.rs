@@ -35,7 +35,7 @@
 //!
 //! - `generate crds|webhooks|rbac|operator|certificates`: manifests from the same value that is served, with the rights
 //!   that the operator needs and no others; `operator` is a whole installation. `--out DIR` writes files, `--check`
-//!   compares them and names those that differ.
+//!   compares them and names those that differ; `--format helm` makes them the templates of a chart.
 //! - `certs ensure|publish|rotate|show`: does with certificates, from outside, what a replica does
 //!   ([`certificates`](crate::certificates)).
 //! - `doctor`: looks at an installation and says what keeps it from working, each with the command that mends it

@@ -190,7 +190,6 @@ async fn a_bundle_that_nobody_could_be_verified_with_is_refused_with_what_to_giv
     assert_eq!(said, "error: --ca-bundle is for --certificates external: give both or neither\n");
     let said = fails(&["generate", "webhooks", "--issuer", "a"], 1).await;
     assert_eq!(said, "error: --issuer is for --certificates cert-manager: give both or neither\n");
-    fails(&["generate", "operator"], 2).await;
     fails(&[&["generate", "operator", "--format", "kustomize"], &IMAGE[..]].concat(), 2).await;
 }
 

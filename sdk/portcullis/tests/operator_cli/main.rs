@@ -7,6 +7,7 @@ mod accounts;
 mod cluster;
 mod failures;
 mod generate;
+mod generate_helm;
 mod generate_operator;
 mod migrate;
 mod process;

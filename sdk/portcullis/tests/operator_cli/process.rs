@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The example with flags and a controller.
-const ENTITIES: &str = "controller";
+pub(crate) const ENTITIES: &str = "controller";
 /// The example with a kind in three versions.
 pub(crate) const VERSIONS: &str = "versions_operator";
 

@@ -19,9 +19,7 @@ use mcp_api::{
     names::{annotation, label},
     v1beta1::{MCPServerSpec, Transport},
 };
-
-use super::{environment, names};
-use crate::{
+use mcp_plan::{
     problem::Problem,
     reference::Data,
     workload::{
@@ -31,6 +29,8 @@ use crate::{
         workload_labels,
     },
 };
+
+use super::{environment, names};
 
 /// The container of the MCP server in its pods.
 pub(super) const CONTAINER: &str = "mcp";

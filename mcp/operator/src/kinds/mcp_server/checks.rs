@@ -4,13 +4,13 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::{MCPServer, MCPServerSpec, Transport},
 };
-
-use super::{backend::CONTAINER, fields, rules};
-use crate::{
+use mcp_plan::{
     problem::sentences,
     reference::{Data, Source},
-    workload::{self, Findings},
 };
+
+use super::{backend::CONTAINER, fields, rules};
+use crate::workload::{self, Findings};
 
 /// Condition: the spec keeps the rules. Present only while it does not.
 const SPEC_VALID: &str = "SpecValid";

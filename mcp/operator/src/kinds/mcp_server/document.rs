@@ -1,10 +1,10 @@
 //! The RunConfig of an MCPServer.
 
 use mcp_api::v1beta1::{self, MCPServerSpec};
+use mcp_plan::{settings::Settings, workload::workload_labels};
 use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
 
 use super::{environment, rules};
-use crate::{settings::Settings, workload::workload_labels};
 
 /// What the proxy speaks to its clients.
 pub(super) fn proxy_mode(spec: &MCPServerSpec) -> ProxyMode {

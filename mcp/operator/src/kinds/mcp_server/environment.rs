@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
 use mcp_api::v1beta1::{MCPServerSpec, SecretEnv, Transport};
-
-use crate::workload::proxy::variable;
+use mcp_plan::workload::proxy::variable;
 
 /// Port of the MCP server when none is named.
 const DEFAULT_MCP_PORT: i32 = 8080;

@@ -14,6 +14,17 @@ use mcp_api::{
     v1alpha1::MCPWebhookConfig,
     v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
+use mcp_plan::{
+    guards::{Asked, GuardRef},
+    problem::Problem,
+    reference::{Data, Reference},
+    settings::Settings,
+    workload::{
+        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared,
+        pod_template::Template,
+        proxy::{self, Proxy},
+    },
+};
 use mcp_runconfig::ProxyMode;
 use portcullis::{
     controller::{EventType, PlannedEvent},
@@ -21,17 +32,9 @@ use portcullis::{
 };
 
 use crate::{
-    guards::{Asked, GuardRef},
-    problem::Problem,
-    reference::{Data, Reference},
-    settings::Settings,
+    config::{ConfigKind as _, ConfigRef as _},
     subject::Subject,
-    workload::{
-        self, Child, ChildKind, ChildRef, Document, Findings, Owner, Phase, Previous, Rendering, Report, Restart,
-        Workload, access, names as shared,
-        pod_template::Template,
-        proxy::{self, Proxy},
-    },
+    workload::{self, Findings, Rendering, Restart, Workload},
 };
 
 use backend::Backend;
@@ -86,6 +89,9 @@ impl Workload for MCPServer {
     ];
     const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
 
+    /// What stands behind a proxy carries the name of its server where other children carry their kind.
+    const TAKES_UNLABELLED: bool = true;
+
     /// The proxy of a stdio server attaches to its pod.
     fn granted() -> Vec<Grant> {
         vec![access::attach_grant()]
@@ -97,9 +103,9 @@ impl Workload for MCPServer {
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let configs = [
-            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.oidcConfigRef", &it.name).on(it.into())),
-            webhooks.map(|it| GuardRef::to::<MCPWebhookConfig>("spec.webhookConfigRef", &it.name)),
-            tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
+            login.map(|it| MCPOIDCConfig::guard("spec.oidcConfigRef", &it.name).on(it.terms())),
+            webhooks.map(|it| MCPWebhookConfig::guard("spec.webhookConfigRef", &it.name)),
+            tools.map(|it| MCPToolConfig::guard("spec.toolConfigRef", &it.name)),
         ];
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),

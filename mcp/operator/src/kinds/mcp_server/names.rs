@@ -1,6 +1,6 @@
 //! Names of an MCPServer's children (toolhive-operator §2.3).
 
-use crate::workload::{ChildKind, ChildRef};
+use mcp_plan::workload::{ChildKind, ChildRef};
 
 /// Longest name of a server: `mcp-NAME-headless` is a Service, whose name is a DNS label.
 pub(super) const MAX_SERVER_NAME: usize = 50;

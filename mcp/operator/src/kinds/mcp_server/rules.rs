@@ -3,17 +3,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use mcp_api::v1beta1::{MCPServer, MCPServerSpec};
-use mcp_runconfig::duration;
-
-use super::{environment, names};
-use crate::{
-    config::Terms,
+use mcp_plan::{
     problem::Problem,
+    reference::incomplete_key,
     workload::{
         overrides::{self, is_dns_label, is_variable, variable_message},
         quantity,
     },
 };
+use mcp_runconfig::duration;
+
+use super::{environment, names};
+use crate::config::ConfigRef;
 
 /// Every rule that the server breaks, `spec.podTemplateSpec` aside.
 pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
@@ -24,7 +25,7 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
     }
     environment_problems(spec, &mut problems);
     volume_problems(spec, &mut problems);
-    let login = spec.oidc_config_ref.as_ref().map(Terms::from);
+    let login = spec.oidc_config_ref.as_ref().map(ConfigRef::terms);
     problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
     problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));
@@ -67,9 +68,8 @@ fn environment_problems(spec: &MCPServerSpec, problems: &mut Vec<Problem>) {
         }
     }
     for (at, secret) in spec.secrets.iter().flatten().enumerate() {
-        if secret.name.is_empty() || secret.key.is_empty() {
-            problems.push(Problem::new(format!("spec.secrets[{at}]"), "names no Secret or no key of it; set both"));
-        }
+        let incomplete = incomplete_key(&secret.name, &secret.key);
+        problems.extend(incomplete.map(|message| Problem::new(format!("spec.secrets[{at}]"), message)));
     }
 }
 

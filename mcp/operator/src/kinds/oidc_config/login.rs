@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use mcp_api::v1beta1::{KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType, SecretKeyRef};
-use mcp_runconfig::OidcConfig;
-
-use crate::{
+use mcp_plan::{
     config::Guarded,
     reference::{Content, MountedFile, Source},
     workload::proxy_template::ACCOUNT,
 };
+use mcp_runconfig::OidcConfig;
 
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";

@@ -5,16 +5,19 @@ mod rules;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::{
-    names::{condition, environment, finalizer, reason},
+    names::{condition, finalizer, reason},
     v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef},
 };
-use mcp_runconfig::{RunConfig, chain};
-
-use crate::{
-    config::{BundleWords, ConfigKind, ConfigReport, Guarded, Terms, Words},
+use mcp_plan::{
+    config::{BundleWords, Guarded, Terms, Words},
     problem::Problem,
     reference::{MountedFile, Reference, Referrer, SecretVariable, Source},
     settings::Settings,
+};
+use mcp_runconfig::{RunConfig, chain, environment};
+
+use crate::{
+    config::{ConfigKind, ConfigRef, ConfigReport},
     subject::Subject,
 };
 
@@ -104,13 +107,13 @@ impl ConfigKind for MCPOIDCConfig {
     }
 }
 
-/// What the reference of a workload, of whichever kind, says.
-impl From<&OidcConfigRef> for Terms {
-    fn from(reference: &OidcConfigRef) -> Self {
-        Self {
-            audience: reference.audience.clone(),
-            scopes: reference.scopes.clone().unwrap_or_default(),
-            resource_url: reference.resource_url.clone().filter(|url| !url.is_empty()),
+/// The reference of a workload, of whichever kind.
+impl ConfigRef for OidcConfigRef {
+    fn terms(&self) -> Terms {
+        Terms {
+            audience: self.audience.clone(),
+            scopes: self.scopes.clone().unwrap_or_default(),
+            resource_url: self.resource_url.clone().filter(|url| !url.is_empty()),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use http::Uri;
 use mcp_api::v1beta1::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType};
+use mcp_plan::{
+    problem::Problem, reference::incomplete_key, settings::Settings, workload::proxy_template::is_of_account,
+};
 use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
 
 use super::login;
-use crate::{problem::Problem, settings::Settings, workload::proxy_template::is_of_account};
 
 /// Longest name of a ConfigMap with a CA bundle: it is part of the name of a volume.
 const MAX_BUNDLE_NAME: usize = 48;
@@ -57,7 +59,7 @@ pub(super) fn endpoint_problems(spec: &MCPOIDCConfigSpec, settings: &Settings) -
         (OidcConfigType::Inline, Some(inline)) => (of_provider(inline), false, inline.jwks_allow_private_ip),
         (OidcConfigType::Inline, None) => return Vec::new(),
     };
-    let policy = EndpointPolicy::new(allow_private, settings.allowed_endpoints.clone());
+    let policy = EndpointPolicy::new(allow_private, settings.exempt_endpoints.clone());
     let judged = called(addresses).filter(|address| !(own && is_api(address.url)));
     judged.filter_map(|address| address.endpoint_problem(&policy)).collect()
 }
@@ -145,11 +147,9 @@ fn written(url: Option<&String>) -> Option<&str> {
 }
 
 fn provider_problems(inline: &InlineOidcConfig, problems: &mut Vec<Problem>) {
-    if let Some(secret) = &inline.client_secret_ref
-        && (secret.name.is_empty() || secret.key.is_empty())
-    {
-        problems.push(Problem::new("spec.inline.clientSecretRef", "names no Secret or no key of it; set both"));
-    }
+    let secret = inline.client_secret_ref.as_ref();
+    let incomplete = secret.and_then(|secret| incomplete_key(&secret.name, &secret.key));
+    problems.extend(incomplete.map(|message| Problem::new("spec.inline.clientSecretRef", message)));
     if let Some(bundle) = &inline.ca_bundle_ref {
         let field = "spec.inline.caBundleRef.configMapRef.name";
         let name = bundle.config_map_ref.as_ref().map_or("", |map| &map.name);

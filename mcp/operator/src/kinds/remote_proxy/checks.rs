@@ -2,21 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use kube::Resource as _;
 use mcp_api::{
     names::{condition, reason},
-    v1beta1::{MCPRemoteProxy, MCPRemoteProxySpec, RemoteTransport},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxySpec, MCPToolConfig, RemoteTransport},
 };
-
-use super::{headers, rules};
-use crate::{
+use mcp_plan::{
     problem::{Problem, sentences},
     reference::{Content, Data, Source},
     workload::{
-        Findings,
-        checks::{self, Unsupported},
         pod_template::{self, Template},
         proxy_template::{self, CONTAINER},
     },
+};
+
+use super::{headers, rules};
+use crate::workload::{
+    Block, Findings,
+    checks::{self, Unsupported},
 };
 
 pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
@@ -25,6 +28,17 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
     checks::pod_template(spec.pod_template_spec.as_ref(), CONTAINER, findings);
     checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
     checks::unsupported(&unsupported(spec), findings);
+}
+
+/// What the message of the status says of what keeps the proxy from being made, in ToolHive's words (toolhive-0.63 §2.3).
+pub(super) fn refusal(Block { condition, message, .. }: &Block) -> String {
+    let handled = match *condition {
+        condition::CONFIGURATION_VALID => return format!("Validation failed: {message}"),
+        condition::OIDC_CONFIG_REF_VALIDATED | condition::CA_BUNDLE_REF_VALIDATED => MCPOIDCConfig::kind(&()),
+        condition::TOOL_CONFIG_VALIDATED => MCPToolConfig::kind(&()),
+        _ => return message.clone(),
+    };
+    format!("Failed to handle {handled}: {message}")
 }
 
 /// What the spec asks for and this version does not do. None of the fields guards anything.
@@ -63,17 +77,23 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let broken: BTreeSet<_> =
         wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Bytes)).collect();
     let problems = rules::problems(proxy);
-    if let Some(problem) = rules::remote_url_problem(proxy, findings.settings) {
-        findings.block(TYPE, reason::REMOTE_URL_INVALID, problem.to_string());
+    let forbidden = rules::remote_url_problem(proxy, findings.settings);
+    let mut block = |reason, message: String| {
+        findings.block(TYPE, reason, message.clone());
+        // ToolHive says it of everything that it validates before it looks at configurations.
+        findings.conditions.set(condition::AUTH_CONFIGURED, false, reason::AUTH_INVALID, message);
+    };
+    if let Some(problem) = forbidden {
+        block(reason::REMOTE_URL_INVALID, problem.to_string());
     } else if !problems.is_empty() {
-        findings.block(TYPE, "InvalidSpec", sentences(&problems));
+        block("InvalidSpec", sentences(&problems));
     } else if !missing.is_empty() {
         let message = format!("spec.headerForward needs what does not exist: {}", missing.join(", "));
-        findings.block(TYPE, reason::HEADER_SECRET_NOT_FOUND, message);
+        block(reason::HEADER_SECRET_NOT_FOUND, message);
     } else if !broken.is_empty() {
         let broken: Vec<_> = broken.into_iter().collect();
         let message = format!("spec.headerForward needs what cannot be used: {}", broken.join("; "));
-        findings.block(TYPE, "HeaderSecretNotUsable", message);
+        block("HeaderSecretNotUsable", message);
     } else {
         findings.conditions.set(TYPE, true, reason::CONFIGURATION_VALID, "All configuration validations passed");
     }

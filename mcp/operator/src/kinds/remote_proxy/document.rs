@@ -1,10 +1,10 @@
 //! The RunConfig of an MCPRemoteProxy.
 
 use mcp_api::v1beta1::{MCPRemoteProxySpec, RemoteTransport};
+use mcp_plan::{settings::Settings, workload::workload_labels};
 use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, Transport};
 
 use super::headers;
-use crate::{settings::Settings, workload::workload_labels};
 
 /// The document without the chain. There is no image; its profile and variables are what ToolHive writes for any server.
 pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Settings) -> RunConfig {

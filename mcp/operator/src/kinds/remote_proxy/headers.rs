@@ -6,15 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::EnvVar;
-use mcp_api::{
-    names::environment::{SECRET_PREFIX, SECRETS_PROVIDER},
-    v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec},
+use mcp_api::v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec};
+use mcp_plan::{
+    problem::Problem,
+    reference::{SecretVariable, incomplete_key},
+    workload::proxy::variable,
 };
-use mcp_runconfig::is_reserved_header;
+use mcp_runconfig::{
+    environment::{SECRET_PREFIX, SECRETS_PROVIDER},
+    is_reserved_header,
+};
 
-use crate::{problem::Problem, reference::SecretVariable, workload::proxy::variable};
-
-const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
+/// The field that names the Secrets.
+pub(super) const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
 const PLAIN_FIELD: &str = "spec.headerForward.addPlaintextHeaders";
 
 /// The headers whose values are in Secrets.
@@ -83,9 +87,8 @@ pub(super) fn problems(spec: &MCPRemoteProxySpec) -> Vec<Problem> {
             );
             problems.push(Problem::new(field, message));
         }
-        if value_secret_ref.name.is_empty() || value_secret_ref.key.is_empty() {
-            let field = format!("{SECRET_FIELD}[{at}].valueSecretRef");
-            problems.push(Problem::new(field, "names no Secret or no key of it; set both"));
+        if let Some(message) = incomplete_key(&value_secret_ref.name, &value_secret_ref.key) {
+            problems.push(Problem::new(format!("{SECRET_FIELD}[{at}].valueSecretRef"), message));
         }
     }
     problems

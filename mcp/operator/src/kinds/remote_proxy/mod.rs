@@ -8,20 +8,23 @@ mod rules;
 
 use mcp_api::{
     names::{condition, label, reason},
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
+    v1beta1::{HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
 };
-
-use crate::{
+use mcp_plan::{
     guards::{Asked, GuardRef},
     problem::Problem,
     reference::{Data, Reference, SECRET},
     settings::Settings,
-    subject::Subject,
     workload::{
-        self, Child, ChildKind, ChildRef, Document, Findings, Owner, Phase, Previous, Rendering, Report, Restart,
-        Workload, access, names as shared,
+        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared,
         proxy::{self, Proxy},
     },
+};
+
+use crate::{
+    config::{ConfigKind as _, ConfigRef as _},
+    subject::Subject,
+    workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
 
 impl Subject for MCPRemoteProxy {
@@ -33,12 +36,9 @@ impl Subject for MCPRemoteProxy {
         let spec = &self.spec;
         let mut all: Vec<_> = self.guards().configs.iter().map(GuardRef::reference).collect();
         all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
-        all.extend(headers::from_secrets(spec).iter().map(|header| Reference {
-            kind: SECRET.into(),
-            name: header.value_secret_ref.name.clone(),
-            field: "spec.headerForward.addHeadersFromSecret".into(),
-            while_missing: "without it the server gets no proxy",
-        }));
+        let secret =
+            |it: &HeaderFromSecret| Reference::of_proxy(headers::SECRET_FIELD, SECRET, &it.value_secret_ref.name);
+        all.extend(headers::from_secrets(spec).iter().map(secret));
         all
     }
 
@@ -85,13 +85,17 @@ impl Workload for MCPRemoteProxy {
         format!("{} failed to start", Self::NOUN)
     }
 
+    fn refusal(block: &Block) -> String {
+        checks::refusal(block)
+    }
+
     fn guards(&self) -> Asked {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let configs = [
-            login.map(|it| GuardRef::to::<MCPOIDCConfig>("spec.oidcConfigRef", &it.name).on(it.into())),
-            tools.map(|it| GuardRef::to::<MCPToolConfig>("spec.toolConfigRef", &it.name)),
+            login.map(|it| MCPOIDCConfig::guard("spec.oidcConfigRef", &it.name).on(it.terms())),
+            tools.map(|it| MCPToolConfig::guard("spec.toolConfigRef", &it.name)),
         ];
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),

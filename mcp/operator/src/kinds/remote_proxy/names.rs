@@ -1,6 +1,6 @@
 //! Names of an MCPRemoteProxy's children (toolhive-operator §2.5).
 
-use crate::workload::{ChildKind, ChildRef};
+use mcp_plan::workload::{ChildKind, ChildRef};
 
 /// Longest name of a proxy: `mcp-NAME-remote-proxy` is a Service, whose name is a DNS label.
 pub(super) const MAX_NAME: usize = 46;

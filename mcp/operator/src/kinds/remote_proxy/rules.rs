@@ -1,11 +1,7 @@
 //! Rules of MCPRemoteProxy that its schema cannot say.
 
 use mcp_api::v1beta1::MCPRemoteProxy;
-use mcp_runconfig::endpoint::EndpointPolicy;
-
-use super::{headers, names};
-use crate::{
-    config::Terms,
+use mcp_plan::{
     problem::Problem,
     settings::Settings,
     workload::{
@@ -13,6 +9,10 @@ use crate::{
         quantity,
     },
 };
+use mcp_runconfig::endpoint::EndpointPolicy;
+
+use super::{headers, names};
+use crate::config::ConfigRef;
 
 /// Every rule that the proxy breaks, `spec.podTemplateSpec` and `spec.remoteUrl` aside.
 pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
@@ -26,7 +26,7 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
         problems.push(Problem::new("metadata.name", message));
     }
     let spec = &proxy.spec;
-    let login = spec.oidc_config_ref.as_ref().map(Terms::from);
+    let login = spec.oidc_config_ref.as_ref().map(ConfigRef::terms);
     problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(headers::problems(spec));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
@@ -38,7 +38,7 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
 /// when it calls it.
 pub(super) fn remote_url_problem(proxy: &MCPRemoteProxy, settings: &Settings) -> Option<Problem> {
     let spec = &proxy.spec;
-    let policy = EndpointPolicy::new(spec.allow_private_endpoint, settings.allowed_endpoints.clone());
+    let policy = EndpointPolicy::new(spec.allow_private_endpoint, settings.exempt_endpoints.clone());
     let error = policy.check_url(&spec.remote_url).err()?;
     Some(Problem::new("spec.remoteUrl", error.to_string()))
 }

@@ -7,14 +7,17 @@ use mcp_api::{
     names::{condition, finalizer, reason},
     v1beta1::{MCPToolConfig, MCPToolConfigStatus, WorkloadRef},
 };
+use mcp_plan::{
+    config::{Guarded, Words},
+    problem::Problem,
+    reference::{Reference, Referrer},
+    settings::Settings,
+};
 use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};
 use serde_json::Map;
 
 use crate::{
-    config::{ConfigKind, ConfigReport, Guarded, Words},
-    problem::Problem,
-    reference::{Reference, Referrer},
-    settings::Settings,
+    config::{ConfigKind, ConfigReport},
     subject::Subject,
 };
 

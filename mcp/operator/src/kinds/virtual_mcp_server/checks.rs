@@ -6,9 +6,10 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::VirtualMCPServer,
 };
+use mcp_plan::{problem::sentences, reference::Data};
 
 use super::{references, rules};
-use crate::{problem::sentences, reference::Data, workload::Findings};
+use crate::workload::Findings;
 
 pub(super) fn check(server: &VirtualMCPServer, data: &Data, findings: &mut Findings<'_>) {
     let problems = rules::problems(&server.spec);

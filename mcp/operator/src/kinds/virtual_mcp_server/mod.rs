@@ -10,14 +10,17 @@ use mcp_api::{
     names::{condition, label},
     v1beta1::{VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase, virtual_server::IncomingAuthType},
 };
-
-use crate::{
+use mcp_plan::{
     guards::Asked,
     problem::Problem,
     reference::{Data, Reference},
     settings::Settings,
+    workload::{Child, ChildKind, ChildRef, Owner, Phase, Previous, Report},
+};
+
+use crate::{
     subject::Subject,
-    workload::{Child, ChildKind, ChildRef, Findings, Owner, Phase, Previous, Rendering, Report, Restart, Workload},
+    workload::{Findings, Rendering, Restart, Workload},
 };
 
 /// The port of the Service.

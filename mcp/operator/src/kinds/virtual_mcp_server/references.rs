@@ -9,11 +9,12 @@ use mcp_api::{
         virtual_server::{BackendAuth, BackendAuthType},
     },
 };
-
-use crate::{
+use mcp_plan::{
     guards::GuardRef,
     reference::{Reference, Source},
 };
+
+use crate::config::{ConfigKind as _, ConfigRef as _};
 
 /// What happens while a configuration does not exist: the end of a sentence.
 pub(super) const MISSING: &str = "until then the virtual server counts as failed";
@@ -47,7 +48,7 @@ pub(super) fn policies(server: &VirtualMCPServer) -> Option<Policies<'_>> {
 /// The MCPOIDCConfig by which its clients log in.
 pub(super) fn login(spec: &VirtualMCPServerSpec) -> Option<GuardRef> {
     let it = spec.incoming_auth.oidc_config_ref.as_ref()?;
-    Some(GuardRef::to::<MCPOIDCConfig>("spec.incomingAuth.oidcConfigRef", &it.name).on(it.into()))
+    Some(MCPOIDCConfig::guard("spec.incomingAuth.oidcConfigRef", &it.name).on(it.terms()))
 }
 
 /// The MCPToolConfigs, each once.
@@ -56,7 +57,7 @@ pub(super) fn tools(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = GuardRe
     let tools = aggregation.into_iter().flat_map(|it| it.tools.iter().flatten());
     let names = tools.filter_map(|it| Some(&*it.tool_config_ref.as_ref()?.name)).filter(|name| !name.is_empty());
     let names: BTreeSet<_> = names.collect();
-    names.into_iter().map(|name| GuardRef::to::<MCPToolConfig>("spec.config.aggregation.tools[].toolConfigRef", name))
+    names.into_iter().map(|name| MCPToolConfig::guard("spec.config.aggregation.tools[].toolConfigRef", name))
 }
 
 /// References to kinds that this version does not have, each with the condition that tells of it.

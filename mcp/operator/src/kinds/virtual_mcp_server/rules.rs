@@ -9,8 +9,9 @@ use mcp_api::v1beta1::{
         config::{Aggregation, ConflictResolution},
     },
 };
+use mcp_plan::problem::Problem;
 
-use crate::{config::Terms, problem::Problem};
+use crate::config::ConfigRef as _;
 
 pub(super) fn problems(spec: &VirtualMCPServerSpec) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -52,7 +53,7 @@ fn incoming(spec: &VirtualMCPServerSpec) -> Vec<Problem> {
                 "would check nobody, because spec.incomingAuth.type is anonymous; set that to oidc, or remove this";
             vec![Problem::new(field, message)]
         }
-        (Some(reference), IncomingAuthType::Oidc) => Terms::from(reference).problems(field),
+        (Some(reference), IncomingAuthType::Oidc) => reference.terms().problems(field),
     }
 }
 

@@ -7,6 +7,11 @@ use mcp_api::{
     names::{annotation, condition, finalizer},
     v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
 };
+use mcp_plan::{
+    config::{Guarded, Words},
+    problem::Problem,
+    reference::{MountedFile, Reference},
+};
 use mcp_runconfig::{
     MiddlewareConfig, RunConfig,
     webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
@@ -14,9 +19,7 @@ use mcp_runconfig::{
 use serde_json::Map;
 
 use crate::{
-    config::{ConfigKind, ConfigReport, Guarded, Words},
-    problem::Problem,
-    reference::{MountedFile, Reference},
+    config::{ConfigKind, ConfigReport},
     subject::Subject,
 };
 

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook};
+use mcp_plan::{
+    digest::short_hash,
+    problem::Problem,
+    reference::{Content, MountedFile, Reference, Source, incomplete_key},
+};
 use mcp_runconfig::{
     duration,
     webhook::{self, Timeout, TlsConfig, WebhookConfig},
-};
-
-use crate::{
-    digest::short_hash,
-    problem::Problem,
-    reference::{Content, MountedFile, Reference, Source},
 };
 
 /// Where the files of webhooks are mounted.
@@ -44,8 +43,8 @@ pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
                 broken(field(problem.field), &problem.message);
             }
             for (field, reference) in references(webhook) {
-                if reference.name.is_empty() || reference.key.is_empty() {
-                    broken(field, "names no Secret or no key of it; set both");
+                if let Some(message) = incomplete_key(&reference.name, &reference.key) {
+                    broken(field, message);
                 }
             }
             for file in named {

@@ -6,11 +6,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{self as crypto, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -18,25 +13,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use portcullis_identity::Signer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::tls::server_tls;
-
-/// A key pair of the provider.
-#[derive(Clone)]
-pub(crate) struct Signer {
-    kid: String,
-    pair: Arc<Pair>,
-}
-
-enum Pair {
-    Rsa(RsaKeyPair),
-    P256(EcdsaKeyPair),
-    Ed25519(Ed25519KeyPair),
-}
 
 /// What a provider got.
 #[derive(Clone, Debug)]
@@ -52,6 +35,8 @@ pub(crate) struct State {
     pub(crate) keys: Vec<Signer>,
     /// What it says of opaque tokens; of others, that they are not active.
     pub(crate) opaque: HashMap<String, Value>,
+    /// Its key set, where that is not what `keys` make of it.
+    pub(crate) key_set: Option<String>,
     /// Answers this to everything.
     pub(crate) broken: Option<StatusCode>,
     pub(crate) asked: Vec<Asked>,
@@ -67,74 +52,6 @@ pub(crate) struct Issuer {
     state: Arc<Mutex<State>>,
     /// What answers connections, or closes them.
     running: JoinHandle<()>,
-}
-
-impl Signer {
-    pub(crate) fn rsa(kid: &str) -> Self {
-        Self::new(kid, Pair::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()))
-    }
-
-    pub(crate) fn ec(kid: &str) -> Self {
-        Self::new(kid, Pair::P256(EcdsaKeyPair::generate(&crypto::ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()))
-    }
-
-    pub(crate) fn ed(kid: &str) -> Self {
-        Self::new(kid, Pair::Ed25519(Ed25519KeyPair::generate().unwrap()))
-    }
-
-    fn new(kid: &str, pair: Pair) -> Self {
-        Self { kid: kid.to_owned(), pair: Arc::new(pair) }
-    }
-
-    /// The public half as it is published.
-    pub(crate) fn jwk(&self) -> Value {
-        let mut jwk = match &*self.pair {
-            Pair::Rsa(pair) => {
-                let public = crypto::RsaPublicKeyComponents::<Vec<u8>>::from(pair.public_key());
-                json!({"kty": "RSA", "n": encode(&public.n), "e": encode(&public.e)})
-            }
-            Pair::P256(pair) => {
-                let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
-                json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)})
-            }
-            Pair::Ed25519(pair) => json!({"kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key().as_ref())}),
-        };
-        jwk["kid"] = json!(self.kid);
-        jwk
-    }
-
-    /// A token with these claims, signed by `algorithm`.
-    pub(crate) fn sign(&self, algorithm: &str, claims: &Value) -> String {
-        self.sign_with(algorithm, &json!({"alg": algorithm, "typ": "JWT", "kid": self.kid}), claims)
-    }
-
-    /// The same with another header.
-    pub(crate) fn sign_with(&self, algorithm: &str, header: &Value, claims: &Value) -> String {
-        let signed = unsigned(header, claims);
-        let message = signed.as_bytes();
-        let random = SystemRandom::new();
-        let signature = match &*self.pair {
-            Pair::Rsa(pair) => {
-                let padding: &'static dyn crypto::RsaEncoding =
-                    if algorithm == "PS256" { &crypto::RSA_PSS_SHA256 } else { &crypto::RSA_PKCS1_SHA256 };
-                let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(padding, &random, message, &mut signature).unwrap();
-                signature
-            }
-            Pair::P256(pair) => pair.sign(&random, message).unwrap().as_ref().to_vec(),
-            Pair::Ed25519(pair) => pair.sign(message).as_ref().to_vec(),
-        };
-        format!("{signed}.{}", encode(&signature))
-    }
-}
-
-/// Header and claims of a token, as they are signed.
-pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
-    format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()))
-}
-
-pub(crate) fn encode(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 impl Issuer {
@@ -265,6 +182,9 @@ async fn answer(
         _ if state.broken.is_some() => None,
         "/realm/.well-known/openid-configuration" => {
             Some(json!({"issuer": format!("{base}/realm"), "jwks_uri": format!("{base}/keys")}))
+        }
+        "/keys" if state.key_set.is_some() => {
+            return Ok(Response::new(Full::from(state.key_set.clone().unwrap_or_default())));
         }
         "/keys" => Some(json!({"keys": state.keys.iter().map(Signer::jwk).collect::<Vec<_>>()})),
         "/introspect" => {

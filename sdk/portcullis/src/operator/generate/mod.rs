@@ -3,6 +3,7 @@
 mod arguments;
 mod certificates;
 mod files;
+mod helm;
 mod objects;
 
 use std::fmt;
@@ -15,8 +16,9 @@ use serde_json::Value;
 
 pub(super) use self::arguments::{installation_arguments, own_arguments};
 use self::files::{File, deliver, ours};
+use self::helm::Templates;
 use self::objects::Objects;
-use super::installation::{InstallationFlags, label};
+use super::installation::{CLUSTER_DOMAIN, InstallationFlags, SERVICE_PORT, label};
 use super::{Operator, Parts};
 use crate::certificates::CertificateMode;
 use crate::webhooks::RegistrationError;
@@ -56,7 +58,12 @@ pub(super) enum Format {
     Yaml,
     /// Manifests, and a kustomization.yaml that names them
     Kustomize,
+    /// Templates of a Helm chart, in which what other flags say here are values
+    Helm,
 }
+
+/// How many replicas there are, unless another number is said.
+const REPLICAS: u32 = 2;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct GenerateFlags {
@@ -66,10 +73,10 @@ pub(super) struct GenerateFlags {
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
     /// Image with the operator's binary as its entry point
-    #[arg(long, required_if_eq("what", "operator"), value_parser = image)]
+    #[arg(long, value_parser = image)]
     image: Option<String>,
     /// How many replicas serve the webhooks
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, default_value_t = REPLICAS, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     replicas: u32,
     /// cert-manager's issuer, as NAME, Issuer/NAME or ClusterIssuer/NAME [default: one that is made for this operator]
     #[arg(long)]
@@ -77,8 +84,8 @@ pub(super) struct GenerateFlags {
     /// PEM file with the authorities under which an external certificate is valid; goes into every caBundle
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// Plain manifests, or such that kustomize takes
-    #[arg(long, value_enum, default_value_t, requires_if("kustomize", "out"))]
+    /// Plain manifests, such that kustomize takes, or templates for a chart
+    #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
     format: Format,
     /// Folder to write files to, over those that it wrote before; without it everything goes to standard output
     #[arg(long, value_name = "DIR")]
@@ -109,6 +116,12 @@ pub(super) enum GenerateError {
     /// It would lock a cluster.
     #[error(transparent)]
     Deadlock(#[from] Deadlock),
+    /// A Deployment without an image.
+    #[error("generate operator needs --image IMAGE; with --format helm it does not, there it is a value of the chart")]
+    NoImage,
+    /// A flag that has no meaning for a chart.
+    #[error("--format helm makes a chart of which this is a value: leave {0} away")]
+    Value(&'static str),
     /// Two flags that do not go together.
     #[error("{flag} is for --certificates {mode}: give both or neither")]
     OtherMode {
@@ -191,6 +204,12 @@ pub(super) fn perform<A: clap::Args>(
     flags: &GenerateFlags,
     own: Vec<String>,
 ) -> Result<(), GenerateError> {
+    if flags.format == Format::Helm {
+        return perform_helm(operator, parts, what, flags, own);
+    }
+    if what == What::Operator && flags.image.is_none() {
+        return Err(GenerateError::NoImage);
+    }
     let objects = Objects::new(operator, parts, flags, own)?;
     let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
     if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {
@@ -200,9 +219,69 @@ pub(super) fn perform<A: clap::Args>(
         // Nothing is left to do when standard error is closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
-    let heads =
-        Heads { operator: operator.name, issued: flags.installation.certificates == CertificateMode::CertManager };
+    let issued = flags.installation.certificates == CertificateMode::CertManager;
+    let heads = Heads { operator: operator.name, issued, format: "" };
     deliver(operator.name, &heads.removed_by(what), &files(&objects, what, flags.format, heads)?, flags)
+}
+
+/// The same for the templates of a chart.
+fn perform_helm<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    what: What,
+    flags: &GenerateFlags,
+    own: Vec<String>,
+) -> Result<(), GenerateError> {
+    if let Some(flag) = flags.first_value() {
+        return Err(GenerateError::Value(flag));
+    }
+    let heads = Heads { operator: operator.name, issued: true, format: " --format helm" };
+    let templates = Templates { operator, parts, flags, own }.all(what)?;
+    let file = |(name, part, text): (String, What, String)| File {
+        name: format!("{name}.yaml"),
+        text: format!("{}{text}", heads.of(part)),
+    };
+    let files: Vec<File> = templates.into_iter().map(file).collect();
+    let mut removed = heads.removed_by(what);
+    // Kinds are generated by themselves, also where one chart has both.
+    removed.retain(|head| what == What::Crds || *head != heads.of(What::Crds));
+    deliver(operator.name, &removed, &files, flags)
+}
+
+impl GenerateFlags {
+    /// The first of those flags that are values of a chart.
+    fn first_value(&self) -> Option<&'static str> {
+        // Every field is looked at: one that is added and forgotten does not compile.
+        let Self { namespace, installation, image, replicas, issuer, ca_bundle, format: _, out: _, check: _ } = self;
+        let InstallationFlags {
+            release,
+            restrict_to_namespace,
+            service_name,
+            service_port,
+            cluster_domain,
+            certificates,
+            certificate_secret,
+            webhooks,
+            use_service_account_credentials,
+        } = installation;
+        let given = [
+            ("--namespace", namespace.is_some()),
+            ("--image", image.is_some()),
+            ("--replicas", *replicas != REPLICAS),
+            ("--issuer", issuer.is_some()),
+            ("--ca-bundle", ca_bundle.is_some()),
+            ("--release", release.is_some()),
+            ("--restrict-to-namespace", restrict_to_namespace.is_some()),
+            ("--service-name", service_name.is_some()),
+            ("--service-port", *service_port != SERVICE_PORT),
+            ("--cluster-domain", cluster_domain != CLUSTER_DOMAIN),
+            ("--certificates", *certificates != CertificateMode::default()),
+            ("--certificate-secret", certificate_secret.is_some()),
+            ("--webhooks", !webhooks.is_on()),
+            ("--use-service-account-credentials", !use_service_account_credentials),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
 }
 
 /// How generated files begin. Of a file it is the same whatever wrote it: `generate rbac` and `generate operator` write the
@@ -212,6 +291,8 @@ struct Heads {
     operator: &'static str,
     /// Whether cert-manager issues certificates.
     issued: bool,
+    /// The flag by which the files have another form than manifests.
+    format: &'static str,
 }
 
 impl Heads {
@@ -228,7 +309,7 @@ impl Heads {
     }
 
     fn line(self, command: &str) -> String {
-        format!("{}{command}'. Do not edit.\n", ours(self.operator))
+        format!("{}{command}{}'. Do not edit.\n", ours(self.operator), self.format)
     }
 
     /// Of those that this removes when it does not generate them any more.

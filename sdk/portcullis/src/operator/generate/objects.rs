@@ -199,9 +199,18 @@ impl<'a> Objects<'a> {
     /// Deployment, Service and what guards them. There is no Namespace among them: it is older than the operator and
     /// outlives it, with the Secrets in it, and who deletes these manifests does not mean all that is in it.
     pub(super) fn operator(&self) -> Vec<Value> {
+        self.workload().manifests()
+    }
+
+    /// What the Prometheus operator takes to scrape the metrics.
+    pub(super) fn monitoring(&self) -> Vec<Value> {
+        self.workload().monitoring()
+    }
+
+    fn workload(&self) -> Workload {
         let installation = &self.installation;
         let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(self.own.clone());
-        let workload = Workload {
+        Workload {
             name: installation.release.clone(),
             namespace: installation.namespace.clone(),
             labels: self.labels.clone(),
@@ -212,8 +221,7 @@ impl<'a> Objects<'a> {
             health_port: HEALTH_BIND.port(),
             webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
             grace_seconds: GRACE.as_secs(),
-        };
-        workload.manifests()
+        }
     }
 
     /// Whether anything is called by the API server.

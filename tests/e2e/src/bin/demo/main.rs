@@ -12,7 +12,7 @@ mod tools;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use kube::Client;
@@ -70,18 +70,35 @@ impl Ends {
         Ok(Self { interrupt: interrupt?, terminate: terminate?, hangup: hangup? })
     }
 
-    /// The work, unless something ends it before.
+    /// The work, unless something ends it before. A signal to the whole group may end a child first, and with it the work: then too, what ended the demo is
+    /// the signal.
     async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let why = tokio::select! {
-            result = work => return result,
+        let failed = tokio::select! {
+            biased;
+            why = self.any() => anyhow::bail!(why),
+            result = work => match result {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            },
+        };
+        match tokio::time::timeout(SIGNAL_BEHIND_CHILD, self.any()).await {
+            Ok(why) => anyhow::bail!(why),
+            Err(_) => Err(failed),
+        }
+    }
+
+    async fn any(&mut self) -> &'static str {
+        tokio::select! {
             _ = self.interrupt.recv() => "interrupted",
             _ = self.terminate.recv() => "terminated",
             _ = self.hangup.recv() => "the terminal is closed",
             () = UNHEARD.notified() => "nobody reads what it says",
-        };
-        Err(anyhow::anyhow!(why))
+        }
     }
 }
+
+/// How much later than the end of a child the signal that ended it may be seen.
+const SIGNAL_BEHIND_CHILD: Duration = Duration::from_millis(100);
 
 const NEXT: &str = "
 How to go on:

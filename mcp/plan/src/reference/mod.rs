@@ -1,9 +1,8 @@
 //! Which object names which: from a workload or a configuration to configurations, groups, Secrets and ConfigMaps of
 //! its own namespace.
 //!
-//! Each kind says once what it refers to ([`Subject::references`](crate::subject::Subject::references)). The index of the
-//! stores, the wake-ups, the referrers in a status, the block of a deletion and the warnings at admission all follow
-//! from that.
+//! Each kind says once what it refers to. The index of the stores, the wake-ups, the referrers in a status, the block of a
+//! deletion and the warnings at admission all follow from that.
 
 mod content;
 mod data;
@@ -13,7 +12,7 @@ mod secret_variable;
 
 use std::borrow::Cow;
 
-use kube::Resource;
+use kube_core::Resource;
 
 pub use content::{Content, Entries, Entry};
 pub use data::{Data, Source};
@@ -64,6 +63,12 @@ impl Reference {
         Self { kind: SECRET.into(), name: name.to_owned(), field: field.into(), while_missing }
     }
 
+    /// A reference to what the proxy of a workload cannot do without.
+    pub fn of_proxy(field: impl Into<Cow<'static, str>>, kind: impl Into<Cow<'static, str>>, name: &str) -> Self {
+        let while_missing = "without it the server gets no proxy";
+        Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing }
+    }
+
     /// A reference to a Secret or ConfigMap without which a configuration guards nothing.
     pub fn to_source(field: impl Into<Cow<'static, str>>, source: &Source) -> Self {
         let while_missing = "without it the workloads that refer to this get no proxy";
@@ -88,6 +93,11 @@ impl Reference {
     pub fn token(&self) -> String {
         token(&self.kind, &self.name)
     }
+}
+
+/// What is wrong with a reference to this key of the Secret of this name, whatever exists.
+pub fn incomplete_key(secret: &str, key: &str) -> Option<&'static str> {
+    (secret.is_empty() || key.is_empty()).then_some("names no Secret or no key of it; set both")
 }
 
 /// What the objects that refer to this one are found by in a store.

@@ -1,6 +1,6 @@
 //! Quantities as Kubernetes reads them.
 
-use mcp_operator::workload::quantity::parse;
+use mcp_plan::workload::quantity::parse;
 use proptest::prelude::*;
 
 #[test]

@@ -1,10 +1,10 @@
 //! What a proxy says of its guards: in the annotation of its pods, or in those of its Deployment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use mcp_api::names::annotation::GUARDS;
 
@@ -16,10 +16,29 @@ pub(super) type Live = BTreeMap<(String, String), Option<String>>;
 
 /// Whether a ReplicaSet of the Deployment of this name controls the pod: it is called `DEPLOYMENT-HASH`.
 pub fn belongs_to(pod: &Pod, deployment: &str) -> bool {
-    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
-    let set = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "ReplicaSet");
     let hash = pod.metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
+    let set = controller(pod).filter(|owner| owner.kind == "ReplicaSet");
     set.zip(hash).is_some_and(|(set, hash)| set.name.strip_prefix(deployment) == Some(&format!("-{hash}")))
+}
+
+fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// What controls these pods, each once; pods that nothing controls stand for themselves. None where there are no pods.
+pub(super) fn controllers<'a>(pods: impl Iterator<Item = &'a &'a Pod>) -> Option<String> {
+    const SAID: usize = 3;
+    let all: BTreeSet<String> = pods
+        .map(|pod| match controller(pod) {
+            Some(owner) => format!("{} {}", owner.kind, owner.name),
+            None => format!("Pod {}", pod.metadata.name.as_deref().unwrap_or_default()),
+        })
+        .collect();
+    let mut said: Vec<String> = all.iter().take(SAID).cloned().collect();
+    if let Some(more) = all.len().checked_sub(SAID).filter(|more| *more > 0) {
+        said.push(format!("{more} more"));
+    }
+    if said.is_empty() { None } else { Some(said.join(", ")) }
 }
 
 /// Whether the pod has ended: it does not serve, and never will.

@@ -73,30 +73,30 @@ pub struct Previous<'a> {
 
 /// What a workload's pods say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub struct State {
     /// The state in one word.
-    pub(super) phase: Phase,
+    pub phase: Phase,
     /// What a person should know about it.
-    pub(super) message: String,
+    pub message: String,
     /// How many pods serve.
-    pub(super) ready: i32,
+    pub ready: i32,
 }
 
 /// What the state of a workload is read from.
 #[derive(Clone, Debug)]
-pub(super) struct Observed<'a> {
+pub struct Observed<'a> {
     /// What the workload is called in messages.
-    pub(super) noun: &'static str,
+    pub noun: &'static str,
     /// What is said of a pod that will never serve, before the reason.
-    pub(super) failure: String,
+    pub failure: String,
     /// How many proxies are wanted.
-    pub(super) replicas: Option<i32>,
+    pub replicas: Option<i32>,
     /// The proxy's pods.
-    pub(super) pods: &'a [&'a Pod],
+    pub pods: &'a [&'a Pod],
     /// The kind of what runs behind the proxy, while it does not exist.
-    pub(super) missing_backend: Option<&'static str>,
+    pub missing_backend: Option<&'static str>,
     /// What the last status said; none where its Deployment is new.
-    pub(super) previous: Option<Previous<'a>>,
+    pub previous: Option<Previous<'a>>,
 }
 
 enum PodState {
@@ -106,24 +106,24 @@ enum PodState {
 }
 
 /// The pods that serve.
-pub(super) fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
+pub fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
     living(pods).filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
 }
 
 /// The pods that serve until they are gone: those of their calls that are open go on, and where no other pod serves, new
 /// ones come.
-pub(super) fn ending<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
+pub fn ending<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
     let ending = pods.iter().copied().filter(|pod| pod.metadata.deletion_timestamp.is_some());
     ending.filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
 }
 
 /// How many pods serve.
-pub(super) fn ready(pods: &[&Pod]) -> i32 {
+pub fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
 }
 
 /// Why pods that do not serve never will, where some are like that: each reason once.
-pub(super) fn broken(pods: &[&Pod]) -> Option<String> {
+pub fn broken(pods: &[&Pod]) -> Option<String> {
     let reasons: BTreeSet<String> = living(pods)
         .filter_map(|pod| match pod_state(pod) {
             PodState::Broken(reason) => Some(reason),
@@ -135,7 +135,7 @@ pub(super) fn broken(pods: &[&Pod]) -> Option<String> {
 }
 
 /// The state of a workload whose children are as they should be.
-pub(super) fn state(observed: &Observed<'_>) -> State {
+pub fn state(observed: &Observed<'_>) -> State {
     let Observed { noun, replicas, pods, missing_backend, previous, .. } = *observed;
     let ready = ready(pods);
     let say = |phase, message: String| State { phase, message, ready };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    config::{BundleWords, Config, ConfigKind, Terms, Words},
+    config::{BundleWords, Config, Terms, Words},
     problem::sentences,
     reference::{Content, Data, MountedFile, Reference, SecretVariable, Source},
     settings::Settings,
@@ -27,9 +27,12 @@ pub struct GuardRef {
     pub name: String,
     /// What the reference says beside the name.
     pub terms: Terms,
-    words: Words,
-    annotation: Option<&'static str>,
-    middleware: &'static [&'static str],
+    /// How conditions speak of the kind.
+    pub words: Words,
+    /// The annotation of a Deployment by which versions before the guards' digest tell of it.
+    pub annotation: Option<&'static str>,
+    /// The types of middleware that enforce it.
+    pub middleware: &'static [&'static str],
 }
 
 /// A guard, looked up.
@@ -81,19 +84,6 @@ struct Need {
 // === impl GuardRef ===
 
 impl GuardRef {
-    /// A reference from `field` to the configuration `name` of the kind `K`.
-    pub fn to<K: ConfigKind>(field: &'static str, name: &str) -> Self {
-        Self {
-            field,
-            kind: K::kind(&()),
-            name: name.to_owned(),
-            terms: Terms::default(),
-            words: K::WORDS,
-            annotation: K::ANNOTATION,
-            middleware: K::MIDDLEWARE,
-        }
-    }
-
     /// The same reference, which says `terms` beside the name.
     #[must_use]
     pub fn on(self, terms: Terms) -> Self {
@@ -102,22 +92,12 @@ impl GuardRef {
 
     /// The same as a reference of any kind.
     pub fn reference(&self) -> Reference {
-        Reference {
-            kind: self.kind.clone(),
-            name: self.name.clone(),
-            field: self.field.into(),
-            while_missing: "without it the server gets no proxy",
-        }
+        Reference::of_proxy(self.field, self.kind.clone(), &self.name)
     }
 
     /// Whether the proxy's image can enforce it.
     pub fn is_built(&self, settings: &Settings) -> bool {
         settings.can_run(self.middleware)
-    }
-
-    /// The annotation of a Deployment by which versions before the guards' digest tell of it.
-    pub(super) fn annotation(&self) -> Option<&'static str> {
-        self.annotation
     }
 
     pub(super) fn id(&self) -> (String, String) {

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-
-use super::Workload;
+use kube_core::Resource;
 
 /// The owner of children: what every one of them needs to know of its workload.
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub struct Owner<'a> {
 
 impl<'a> Owner<'a> {
     /// What is fetched always has a name, a namespace and a uid.
-    pub fn of<W: Workload>(workload: &'a W) -> Self {
+    pub fn of<W: Resource<DynamicType = ()>>(workload: &'a W) -> Self {
         let metadata = workload.meta();
         Self {
             name: metadata.name.as_deref().unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! The user's template over the pods of a proxy.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use mcp_operator::workload::proxy_template::{kept, merge};
+use mcp_plan::workload::proxy_template::{kept, merge};
 use serde_json::{Value, json};
 
 fn generated() -> PodTemplateSpec {

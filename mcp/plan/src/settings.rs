@@ -14,7 +14,7 @@ pub struct Settings {
     /// Types of middleware that the proxy's image has. A guard that needs another one cannot be enforced.
     pub runner_middleware: &'static [&'static str],
     /// Networks whose addresses count as public where a proxy may call public addresses only.
-    pub allowed_endpoints: Vec<IpNet>,
+    pub exempt_endpoints: Vec<IpNet>,
 }
 
 impl Settings {

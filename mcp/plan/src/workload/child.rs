@@ -9,13 +9,12 @@ use k8s_openapi::{
         rbac::v1::{Role, RoleBinding},
     },
 };
-use kube::api::ApiResource;
+use kube_core::ApiResource;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The kinds of children this operator makes.
+/// The kinds of children this operator makes. Exhaustive: each kind of workloads says of every one whose it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum ChildKind {
     /// `v1` ConfigMap.
     ConfigMap,

@@ -1,6 +1,6 @@
 //! What an author's template may say.
 
-use mcp_operator::workload::pod_template::{Template, decode};
+use mcp_plan::workload::pod_template::{Template, decode};
 use serde_json::json;
 
 #[test]

@@ -3,8 +3,7 @@
 use http::Uri;
 use serde::Serialize;
 
-use super::short_digest;
-use crate::problem::Problem;
+use crate::{digest::short_digest, problem::Problem};
 
 /// What a workload's reference to a configuration says beside the name. A kind of configuration reads what concerns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

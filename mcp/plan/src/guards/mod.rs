@@ -27,7 +27,7 @@ pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
 use guard::{Guard, State, Usable};
-use live::{Live, annotation, content, has_ended, parse, template};
+use live::{Live, annotation, content, controllers, has_ended, parse, template};
 
 /// Reason: a pod that serves enforces an older content of a guard.
 pub const OUTDATED: &str = "PolicyOutdated";
@@ -73,6 +73,8 @@ pub struct InForce {
     pub message: String,
     /// One word for it.
     pub reason: &'static str,
+    /// Whether it stays so until somebody deletes what the message names.
+    pub by_hand: bool,
 }
 
 // === impl Asked ===
@@ -129,7 +131,7 @@ impl Guards {
     /// The annotations of the proxy's Deployment by which older versions know its guards.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let named = self.usable().filter_map(|(asked, usable)| {
-            Some((asked.annotation()?.to_owned(), format!("{}/{}", asked.name, usable.hash)))
+            Some((asked.annotation?.to_owned(), format!("{}/{}", asked.name, usable.hash)))
         });
         named.collect()
     }
@@ -180,19 +182,21 @@ impl Guards {
         }
     }
 
-    /// What the pods that serve enforce; none where nothing is asked for. `foreign` are pods that serve and that somebody
-    /// else made: whatever they say of themselves, they enforce nothing. `ending` are pods that serve until they are gone.
+    /// What the pods that serve enforce; none where nothing is asked for. `own` are the pods of the Deployment: those that
+    /// serve, and those that serve until they are gone, are told apart from the rest. `foreign` are pods that serve and that
+    /// somebody else made: whatever they say of themselves, they enforce nothing.
     pub fn in_force(
         &self,
         deployment: Option<&Deployment>,
+        own: &[&Pod],
         serving: &[&Pod],
         ending: &[&Pod],
-        foreign: usize,
+        foreign: &[&Pod],
     ) -> Option<InForce> {
         if self.guards.is_empty() {
             return None;
         }
-        let (mut older, mut without, of) = (0_usize, foreign, serving.len() + foreign);
+        let (mut older, mut without, of) = (0_usize, foreign.len(), serving.len() + foreign.len());
         for pod in serving {
             match self.compare(&self.of_pod(pod, deployment, false)) {
                 Standing::NoProxy | Standing::Current => {}
@@ -202,12 +206,20 @@ impl Guards {
         }
         let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, false)) == Standing::Missing;
         let ending = ending.iter().filter(|pod| !has_ended(pod) && lacks(pod)).count();
+        // Those of a Deployment that was deleted without them (`--cascade=orphan`) stay, and keep a new one from being made.
+        let stays = |pod: &&&Pod| deployment.is_none() && pod.metadata.deletion_timestamp.is_none() && !has_ended(pod);
+        let orphans: Vec<&Pod> = own.iter().filter(stays).filter(|pod| lacks(pod)).copied().collect();
+        let delete = controllers(orphans.iter().chain(foreign)).map(|all| format!(": delete {all}"));
+        let by_hand = delete.is_some();
+        let delete = delete.unwrap_or_default();
         let unusable = self.guards.iter().find_map(|guard| match &guard.state {
             State::Unusable(message) => Some(message),
             State::Usable(_) => None,
         });
         let (asked, reason, message) = if without > 0 {
-            (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard"))
+            (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard{delete}"))
+        } else if by_hand {
+            (false, MISSING, format!("{} pods that may serve soon lack a guard{delete}", orphans.len()))
         } else if ending > 0 {
             (false, MISSING, format!("{ending} pods that are ending lack a guard"))
         } else if of == 0 {
@@ -219,7 +231,7 @@ impl Guards {
         } else {
             (true, "Enforced", format!("every proxy pod that serves enforces {}", self.names()))
         };
-        Some(InForce { asked, message, reason })
+        Some(InForce { asked, message, reason, by_hand })
     }
 
     /// The hash of a kind's configuration that is in force: of the pods that serve, an older one first; where none
@@ -278,7 +290,7 @@ impl Guards {
     fn before_the_digest(&self, deployment: Option<&Deployment>, with_hash: bool) -> Live {
         let Some(deployment) = deployment else { return Live::new() };
         let told = self.guards.iter().filter_map(|Guard { asked, .. }| {
-            let (name, hash) = annotation(&deployment.metadata, asked.annotation()?)?.split_once('/')?;
+            let (name, hash) = annotation(&deployment.metadata, asked.annotation?)?.split_once('/')?;
             let hash = if with_hash { Some(hash.to_owned()) } else { None };
             Some(((asked.kind.clone().into_owned(), name.to_owned()), hash))
         });

@@ -6,6 +6,10 @@ use aws_lc_rs::{
     digest::{SHA256, digest as hash},
     hmac,
 };
+use serde::Serialize;
+
+/// Length of a short digest: enough to tell two values apart, short enough to read.
+const SHORT: usize = 16;
 
 /// The key of the digests of Secret values.
 ///
@@ -34,6 +38,13 @@ impl fmt::Debug for DigestKey {
 /// SHA-256 in lower-case hex.
 pub fn digest(bytes: &[u8]) -> String {
     hex(hash(&SHA256, bytes).as_ref())
+}
+
+/// The start of the digest of a value. Members serialize in the order of their declaration: equal values give equal digests.
+pub fn short_digest(value: &impl Serialize) -> String {
+    let mut digest = digest(&serde_json::to_vec(value).unwrap_or_default());
+    digest.truncate(SHORT);
+    digest
 }
 
 /// FNV-1a over the text as Go's dump of a string shows it: the names ToolHive gives to the same files.

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding, RoleRef, Subject},
 };
 use mcp_api::v1beta1::ProxyDeploymentOverrides;
-use portcullis::manifest::Grant;
+use portcullis_manifest::Grant;
 
 use super::{
     child::{Child, ChildKind},

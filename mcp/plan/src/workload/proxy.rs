@@ -19,9 +19,10 @@ use k8s_openapi::{
     },
 };
 use mcp_api::{
-    names::{annotation, environment},
+    names::annotation,
     v1beta1::{MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides},
 };
+use mcp_runconfig::environment;
 
 use super::{
     child::{Child, ChildKind},
@@ -243,7 +244,7 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
 
 /// The arguments of a proxy's process: its own, and the networks that the operator was told to let it call.
 pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
-    let networks: Vec<String> = settings.allowed_endpoints.iter().map(ToString::to_string).collect();
+    let networks: Vec<String> = settings.exempt_endpoints.iter().map(ToString::to_string).collect();
     if !networks.is_empty() {
         own.push(format!("--allow-endpoint-cidr={}", networks.join(",")));
     }

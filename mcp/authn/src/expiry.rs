@@ -1,0 +1,104 @@
+//! Streams end when the token that opened them does: what follows is for who holds a newer one.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use mcp_http::{Body, BoxError, is_type};
+use tokio::time::{Sleep, sleep};
+
+/// How much longer than its token the answer to a call may go on: a call that was let in may end, where tokens live for less time than it takes.
+pub(crate) const CALL: Duration = Duration::from_mins(10);
+
+/// `response`, whose body ends after `left` where it is a stream of events. Other bodies are as long as they say.
+pub(crate) fn end_after(left: Duration, response: Response<Body>) -> Response<Body> {
+    if !is_type(response.headers(), "text/event-stream") {
+        return response;
+    }
+    response.map(|body| Body::new(Expiring { body: Some(body), expired: Box::pin(sleep(left)) }))
+}
+
+struct Expiring {
+    /// `None` when the time is up: whoever sends the rest learns that nobody reads it.
+    body: Option<Body>,
+    expired: Pin<Box<Sleep>>,
+}
+
+impl HttpBody for Expiring {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        // Before the body: one that always has something to send ends as well.
+        if this.expired.as_mut().poll(cx).is_ready() {
+            this.body = None;
+        }
+        match &mut this.body {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // It may be cut short, so it has no exact length.
+        let upper = self.body.as_ref().map_or(Some(0), |body| body.size_hint().upper());
+        let mut hint = SizeHint::new();
+        if let Some(upper) = upper {
+            hint.set_upper(upper);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, stream};
+    use http::header::CONTENT_TYPE;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    const LEFT: Duration = Duration::from_secs(90);
+
+    fn response(content_type: &'static str, body: Body) -> Response<Body> {
+        let mut response = Response::new(body);
+        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+        end_after(LEFT, response)
+    }
+
+    fn event() -> Frame<Bytes> {
+        Frame::data(Bytes::from_static(b"data: 1\n\n"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_events_ends_cleanly_when_its_time_is_up_and_other_bodies_do_not() {
+        let idle = || Body::new(StreamBody::new(stream::iter([Ok(event())]).chain(stream::pending())));
+        let busy = Body::new(StreamBody::new(stream::unfold((), async |()| {
+            tokio::task::yield_now().await;
+            tokio::time::advance(Duration::from_secs(1)).await;
+            Some((Ok::<_, BoxError>(event()), ()))
+        })));
+        for body in [idle(), busy] {
+            let started = Instant::now();
+            let mut body = response("text/event-stream", body).into_body();
+            assert!(body.frame().await.unwrap().is_ok(), "it passes until then");
+            while let Some(frame) = body.frame().await {
+                frame.unwrap();
+            }
+            assert!(started.elapsed() >= LEFT && started.elapsed() < LEFT * 2, "{:?}", started.elapsed());
+            assert!(body.is_end_stream());
+        }
+        let mut body = response("application/json", idle()).into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        assert!(timeout(LEFT * 10, body.frame()).await.is_err(), "it goes on");
+    }
+}

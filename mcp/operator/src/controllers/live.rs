@@ -1,0 +1,58 @@
+//! Who refers to an object by what the API server has now.
+//!
+//! The stores follow the API server by watches, which may lag behind, and what refers to an object that does not decode is
+//! not known there. Where a wrong answer cannot be taken back, the API server is asked.
+
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use mcp_plan::reference::token;
+use portcullis::controller::ControllerError;
+use serde_json::Value;
+
+use super::request::in_time;
+use crate::subject::{self, Subject};
+
+/// Objects that are asked for at once.
+const PAGE: u32 = 500;
+
+/// The names of the objects of kind `K` in a namespace that refer to the one of this kind and name, or may.
+pub(super) async fn referrers<K: Subject>(
+    client: &Client,
+    namespace: &str,
+    kind: &str,
+    name: &str,
+) -> Result<Vec<String>, ControllerError> {
+    let resource = ApiResource::erase::<K>(&());
+    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let mut params = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let what = || format!("{} in {namespace}", resource.plural);
+        let page = in_time("list", what, objects.list(&params)).await?;
+        let referring = page.items.iter().filter(|object| may_refer::<K>(object, kind, name));
+        found.extend(referring.map(DynamicObject::name_any));
+        match page.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => params = params.continue_token(&next),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// One that does not decode may refer to whatever its spec has the name of.
+fn may_refer<K: Subject>(object: &DynamicObject, kind: &str, name: &str) -> bool {
+    match object.clone().try_parse::<K>() {
+        Ok(object) => subject::tokens(&object).contains(&token(kind, name)),
+        Err(_) => has_text(&object.data["spec"], name),
+    }
+}
+
+fn has_text(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(found) => found == text,
+        Value::Array(values) => values.iter().any(|value| has_text(value, text)),
+        Value::Object(members) => members.values().any(|value| has_text(value, text)),
+        _ => false,
+    }
+}

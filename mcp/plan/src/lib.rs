@@ -1,0 +1,20 @@
+//! What the operator's plans are made of, whatever the kind of the object: nothing here names a kind, does IO or asks the
+//! time.
+//!
+//! - [`mod@reference`]: which object names which, and what is known of the Secrets and ConfigMaps among them;
+//! - [`config`]: a configuration whose kind does not matter, and what a reference to it says;
+//! - [`guards`]: what a workload asks to stand in front of it, and what stands there;
+//! - [`workload`]: the children of a workload, and what its pods say of it;
+//! - [`settings`]: what the operator was started with; [`problem`]: a rule that an object breaks; [`digest`]: digests of
+//!   documents and of Secret values.
+//!
+//! The traits that a kind implements are the operator's, beside the kinds: Rust lets nobody implement a trait of one
+//! crate for a type of another.
+
+pub mod config;
+pub mod digest;
+pub mod guards;
+pub mod problem;
+pub mod reference;
+pub mod settings;
+pub mod workload;

@@ -1,0 +1,22 @@
+//! What a workload is made of, whatever its kind: a proxy that clients call, the way to what runs behind it, and the state
+//! that its pods tell of.
+//!
+//! Children hold only what the operator wants to own: no defaults, nothing taken from a fetched object, maps sorted.
+
+pub mod access;
+mod child;
+mod document;
+pub mod names;
+pub mod network;
+pub mod overrides;
+mod owner;
+pub mod pod_template;
+pub mod proxy;
+pub mod proxy_template;
+pub mod quantity;
+pub mod status;
+
+pub use child::{Child, ChildKind, ChildRef};
+pub use document::{Document, workload_labels};
+pub use owner::{Owner, merged, some};
+pub use status::{Phase, Previous, Report};
