@@ -5,9 +5,13 @@
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use kube::api::{DynamicObject, ListParams};
+use kube::discovery::{ApiGroup, Discovery, verbs};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
 /// The version that `make helm` builds (hack/helm/go.mod), and the name of its folder in the per-user cache.
@@ -26,6 +30,38 @@ pub fn repository(path: &str) -> PathBuf {
 /// The folder of a chart.
 pub fn chart(name: &str) -> PathBuf {
     repository("charts").join(name)
+}
+
+/// Everything that is in the cluster and that somebody means: kind, namespace and name. What controllers make of it by
+/// themselves, and take away again when they come to it, is left out.
+///
+/// # Panics
+/// When the API server does not tell.
+pub async fn inventory(client: Client) -> BTreeSet<String> {
+    let derived = ["Event", "EndpointSlice", "Endpoints", "ReplicaSet", "Pod", "ControllerRevision", "APIService"];
+    let discovery = Discovery::new(client.clone()).run().await.unwrap_or_else(|error| panic!("discovery: {error}"));
+    let mut found = BTreeSet::new();
+    for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
+        if !capabilities.supports_operation(verbs::LIST) || derived.contains(&resource.kind.as_str()) {
+            continue;
+        }
+        let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let items = match objects.list(&ListParams::default()).await {
+            Ok(list) => list.items,
+            // A kind that has just gone may still be discovered.
+            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+            Err(error) => panic!("cannot list {}: {error}", resource.plural),
+        };
+        for object in items {
+            let namespace = object.namespace().unwrap_or_default();
+            // Those of the control plane itself.
+            if resource.kind == "Lease" && namespace == "kube-system" {
+                continue;
+            }
+            found.insert(format!("{} {namespace}/{}", resource.kind, object.name_any()));
+        }
+    }
+    found
 }
 
 /// The operator of this build, which a test finds one folder up.

@@ -16,9 +16,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, WebhookClientConfig,
 };
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
-use kube::discovery::{Discovery, verbs};
 use kube::{Api, ResourceExt as _};
-use portcullis_charts::{CRDS, Helm, OPERATOR, chart, operator, repository};
+use portcullis_charts::{CRDS, Helm, OPERATOR, chart, inventory, operator, repository};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,29 +27,6 @@ use tokio::process::{Child, Command};
 const RELEASE: &str = "mcp-operator";
 const NAMESPACE: &str = "mcp-operator-system";
 const DEADLINE: Duration = Duration::from_mins(1);
-
-/// Everything that is in the cluster and that somebody means: kind, namespace and name. What controllers make of it by
-/// themselves, and take away again when they come to it, is left out.
-async fn inventory(cluster: &ControlPlane) -> BTreeSet<String> {
-    let derived =
-        ["Event", "EndpointSlice", "Endpoints", "ReplicaSet", "Pod", "Lease", "ControllerRevision", "APIService"];
-    let discovery = Discovery::new(cluster.admin()).run().await.unwrap();
-    let mut found = BTreeSet::new();
-    for group in discovery.groups() {
-        for (resource, capabilities) in group.recommended_resources() {
-            if !capabilities.supports_operation(verbs::LIST) || derived.contains(&resource.kind.as_str()) {
-                continue;
-            }
-            let objects: Api<DynamicObject> = Api::all_with(cluster.admin(), &resource);
-            // A kind that has just gone may still be discovered.
-            for object in objects.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
-                let namespace = object.namespace().unwrap_or_default();
-                found.insert(format!("{} {namespace}/{}", resource.kind, object.name_any()));
-            }
-        }
-    }
-    found
-}
 
 /// The operator's process, under the ServiceAccount that the chart installed, with the arguments of its Deployment.
 struct Operator {
@@ -181,7 +157,7 @@ async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_d
     let (helm, folder) = (installed(cluster), tempfile::tempdir().unwrap());
     let fixture = |name: &str| repository(&format!("tests/charts/fixtures/{name}-0.0.1.tgz")).display().to_string();
     let current = |name: &str| chart(name).display().to_string();
-    let before = inventory(cluster).await;
+    let before = inventory(cluster.admin()).await;
 
     // The charts of an earlier version.
     helm.run(&["install", CRDS, &fixture(CRDS), "--namespace", NAMESPACE, "--create-namespace"]).unwrap();
@@ -218,7 +194,7 @@ async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_d
 
     helm.run(&["uninstall", RELEASE, "--namespace", NAMESPACE]).unwrap();
     helm.run(&["uninstall", CRDS, "--namespace", NAMESPACE]).unwrap();
-    let left: BTreeSet<String> = inventory(cluster).await.difference(&before).cloned().collect();
+    let left: BTreeSet<String> = inventory(cluster.admin()).await.difference(&before).cloned().collect();
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.admin());
     let kinds = crds.list(&ListParams::default()).await.unwrap().items;
     let kinds = kinds.iter().map(|crd| format!("CustomResourceDefinition /{}", crd.name_any()));
@@ -226,6 +202,7 @@ async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_d
         "MCPToolConfig default/first",
         "MCPToolConfig default/second",
         "ConfigMap mcp-operator-system/kube-root-ca.crt",
+        "Lease mcp-operator-system/mcp-operator-leader",
         "Namespace /mcp-operator-system",
         "Secret mcp-operator-system/mcp-operator-digest",
         "Secret mcp-operator-system/mcp-operator-webhook-tls",

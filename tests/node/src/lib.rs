@@ -4,11 +4,14 @@
 #![allow(clippy::panic, clippy::print_stderr, reason = "helpers of tests fail and tell as tests do")]
 
 mod client_pod;
+pub mod greeter;
 mod namespace;
 mod node;
 mod operator;
 
 pub use client_pod::{Caller, Outcome};
 pub use namespace::Namespace;
-pub use node::{DEADLINE, EVERYTHING_IMAGE, Node, POD_IMAGE};
-pub use operator::install_operator;
+pub use node::{DEADLINE, EVERYTHING_IMAGE, KUBECONFIG, Node, POD_IMAGE, kubectl};
+pub use operator::{
+    OPERATOR_NAMESPACE, RELEASE, former_chart, helm, install_operator, release, uninstall, uninstall_operator,
+};

@@ -1,8 +1,10 @@
 //! The node that hack/node brings up.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use crate::Namespace;
 
 /// Where hack/node/up.sh writes it.
-const KUBECONFIG: &str = "/var/lib/portcullis-node/admin.kubeconfig";
+pub const KUBECONFIG: &str = "/var/lib/portcullis-node/admin.kubeconfig";
 /// The Go SDK's MCP server `everything`, with the arguments of its binary.
 pub const EVERYTHING_IMAGE: &str = "localhost/portcullis/everything:test";
 /// The program of tests/node/pod: an MCP client and server, and webhooks.
@@ -53,6 +55,41 @@ impl Node {
     pub async fn namespace(&self, prefix: &str) -> Namespace {
         Namespace::create(self.client.clone(), prefix).await
     }
+
+    /// Ends the programs of a pod's containers by SIGKILL, as the kernel does when memory is short.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn kill(&self, pod: &Pod) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_else(|| panic!("a pod that was not read from the cluster"));
+        let of_pod = |process: &Path| {
+            let [groups, program] =
+                ["cgroup", "comm"].map(|file| std::fs::read_to_string(process.join(file)).unwrap_or_default());
+            groups.contains(uid) && program.trim() != "pause"
+        };
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+        let pids: Vec<_> = processes
+            .filter(|process| of_pod(process))
+            .filter_map(|process| Some(process.file_name()?.to_owned()))
+            .collect();
+        let killed = Command::new("kill").arg("-KILL").args(&pids).status();
+        assert!(
+            !pids.is_empty() && killed.is_ok_and(|status| status.success()),
+            "no processes of pod {uid} to kill: {pids:?}"
+        );
+    }
+}
+
+/// kubectl with the node's cluster.
+///
+/// # Panics
+/// With what it says when it fails.
+pub fn kubectl(arguments: &[&str]) -> String {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hack/node/kubectl.sh");
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "kubectl {}: {stderr}", arguments.join(" "));
+    stdout
 }
 
 /// A container of a pod under Pod Security's level `restricted`, from an image that is on the node.

@@ -2,50 +2,99 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
-use portcullis_testing::{apply_manifests, wait_for_object};
+use portcullis_charts::{CRDS, Helm, OPERATOR, chart, repository};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
-use crate::Node;
-use crate::node::DEADLINE;
+use crate::node::{KUBECONFIG, kubectl};
 
-/// The namespace that `deploy/` installs it in.
-const OPERATOR_NAMESPACE: &str = "mcp-operator-system";
+/// The release's name, and with it that of the Deployment.
+pub const RELEASE: &str = "mcp-operator";
+/// The namespace of the release.
+pub const OPERATOR_NAMESPACE: &str = "mcp-operator-system";
 
-/// Applies `deploy/`, with the images that are on the node instead of those that it names, and returns when the operator serves.
+/// Tests of one process install one at a time; all but the first find everything as it should be.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// Installs the charts, or brings what is installed to their state, and returns when the operator serves.
 ///
 /// # Panics
 /// When it does not come to that.
-pub async fn install_operator(node: &Node) {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy"));
-    let read = |file: &str| {
-        let path = folder.join(file);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+pub async fn install_operator() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let install = || {
+        let helm = helm();
+        for name in [CRDS, OPERATOR] {
+            release(&helm, "upgrade", name, &chart(name), &json!({}));
+        }
     };
-    let documents = |file: &str| -> Vec<Value> {
-        serde_saphyr::from_multiple(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    tokio::task::spawn_blocking(install).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Removes the operator with all that its users have of it, as docs/src/how-to/install.md says: the kinds while it runs, as some objects hold
+/// a finalizer, then the releases, and the namespace with what the operator made itself.
+///
+/// # Panics
+/// When one of that fails.
+pub fn uninstall_operator() {
+    kubectl(&["delete", "crd", "-l", "app.kubernetes.io/name=mcp-operator", "--timeout=2m"]);
+    let helm = helm();
+    for release in [RELEASE, CRDS] {
+        uninstall(&helm, release);
+    }
+    kubectl(&["delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--timeout=2m"]);
+}
+
+/// Uninstalls a release, if it is there, and returns when what it had is gone.
+///
+/// # Panics
+/// With what helm says when that fails.
+pub fn uninstall(helm: &Helm, release: &str) {
+    let arguments =
+        ["uninstall", release, "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait", "--timeout", "3m"];
+    helm.run(&arguments).unwrap_or_else(|error| panic!("helm uninstall {release}: {error}"));
+}
+
+/// Helm, with the node's cluster.
+pub fn helm() -> Helm {
+    Helm::new().with_kubeconfig(Path::new(KUBECONFIG).to_owned())
+}
+
+/// The folder of the charts that were there before these: tests/charts/fixtures/README.md.
+pub fn former_chart(name: &str) -> std::path::PathBuf {
+    repository(&format!("tests/charts/fixtures/{name}-0.0.1.tgz"))
+}
+
+/// Installs or upgrades the release of a chart, with the images that are on the node, and returns what helm prints when all of it is ready.
+///
+/// # Panics
+/// With what helm says when that fails.
+pub fn release(helm: &Helm, verb: &str, name: &str, chart: &Path, values: &Value) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut all = if name == OPERATOR {
+        json!({ "image": { "tag": version }, "runner": { "image": { "tag": version } } })
+    } else {
+        json!({})
     };
-    let mut objects =
-        vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": OPERATOR_NAMESPACE } })];
-    for file in documents("kustomization.yaml")[0]["resources"].as_array().into_iter().flatten() {
-        objects.extend(documents(file.as_str().unwrap_or_default()));
+    if let (Some(all), Some(values)) = (all.as_object_mut(), values.as_object()) {
+        all.extend(values.clone());
     }
-    for object in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
-        let container = &mut object["spec"]["template"]["spec"]["containers"][0];
-        let version = env!("CARGO_PKG_VERSION");
-        container["image"] = json!(format!("localhost/portcullis/mcp-operator:{version}"));
-        let runner =
-            json!({ "name": "TOOLHIVE_RUNNER_IMAGE", "value": format!("localhost/portcullis/mcp-runner:{version}") });
-        container["env"].as_array_mut().unwrap_or_else(|| panic!("the operator has no environment")).push(runner);
-    }
-    apply_manifests(&node.client, &objects).await;
-    let deployments: Api<Deployment> = Api::namespaced(node.client.clone(), OPERATOR_NAMESPACE);
-    wait_for_object(&deployments, "mcp-operator", "the operator to serve", DEADLINE, |deployment| {
-        deployment.status.as_ref().is_some_and(|status| {
-            status.observed_generation == deployment.metadata.generation
-                && status.available_replicas == deployment.spec.as_ref().and_then(|spec| spec.replicas)
-        })
-    })
-    .await;
+    let (release, chart, values) =
+        (if name == OPERATOR { RELEASE } else { name }, chart.display().to_string(), helm.values(&all));
+    // What others changed is taken back.
+    let more: &[&str] = if verb == "upgrade" { &["--install", "--force-conflicts"] } else { &[] };
+    let arguments = [
+        verb,
+        release,
+        &chart,
+        "--values",
+        &values,
+        "--namespace",
+        OPERATOR_NAMESPACE,
+        "--create-namespace",
+        "--wait",
+        "--timeout",
+        "3m",
+    ];
+    helm.run(&[&arguments[..], more].concat()).unwrap_or_else(|error| panic!("helm {verb} {release}: {error}"))
 }

@@ -1,14 +1,12 @@
 //! Tokens of the cluster's own ServiceAccounts.
 
-use portcullis_node::{Node, Outcome, install_operator};
+use portcullis_node::{Node, Outcome, greeter, install_operator};
 use serde_json::json;
-
-use crate::greeter;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_calls_with_a_token_of_its_service_account_and_not_without() {
     let node = Node::running().await;
-    install_operator(&node).await;
+    install_operator().await;
     let namespace = node.namespace("login").await;
     namespace
         .apply([json!({

@@ -1,7 +1,6 @@
 //! What users of a cluster see. `make e2e` brings the node up, loads the images and runs these.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test this is the failure")]
 
-mod greeter;
 mod login;
 mod node;
 mod request_gate;

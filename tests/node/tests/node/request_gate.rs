@@ -1,11 +1,9 @@
 //! The request gate in pods: operator, webhook, MCP server, proxy and client each in their own.
 
 use mcp_api::v1alpha1::MCPWebhookConfig;
-use portcullis_node::{DEADLINE, Namespace, Node, Outcome, POD_IMAGE, install_operator};
+use portcullis_node::{DEADLINE, Namespace, Node, Outcome, POD_IMAGE, greeter, install_operator};
 use portcullis_testing::wait_for_object;
 use serde_json::{Value, json};
-
-use crate::greeter;
 
 /// JSON-RPC code of what a webhook denies.
 const DENIED: i64 = 403;
@@ -23,7 +21,7 @@ fn webhook_config(namespace: &Namespace, path: &str, failure_policy: &str) -> Va
 #[tokio::test(flavor = "multi_thread")]
 async fn an_echo_server_as_webhook_refuses_each_call_and_an_edit_replaces_the_pod_without_losing_one() {
     let node = Node::running().await;
-    install_operator(&node).await;
+    install_operator().await;
     let namespace = node.namespace("plan").await;
     let healthy = json!({ "httpGet": { "path": "/healthz", "port": 8443, "scheme": "HTTPS" } });
     namespace.serve("echo", POD_IMAGE, &["webhook", "-listen", ":8443"], 8443, healthy).await;

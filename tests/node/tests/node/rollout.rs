@@ -2,16 +2,14 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
-use portcullis_node::{Node, Outcome, install_operator};
+use portcullis_node::{Node, Outcome, greeter, install_operator};
 use serde_json::json;
-
-use crate::greeter;
 
 /// Restarts the proxy's Deployment under load, as `kubectl rollout restart` does, and returns what the calls came to from the first
 /// answer on.
 async fn restart_under_load(era: &str) -> Vec<Outcome> {
     let node = Node::running().await;
-    install_operator(&node).await;
+    install_operator().await;
     let namespace = node.namespace("rollout").await;
     let url = greeter::start(&namespace, json!({})).await;
     let caller = namespace.caller(era, 50, &url, "Ada").await;

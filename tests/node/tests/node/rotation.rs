@@ -1,12 +1,10 @@
 //! Keys and certificates between proxy and webhook, and their rotation.
 
 use jiff::{SignedDuration, Timestamp};
-use portcullis_node::{DEADLINE, Namespace, Node, POD_IMAGE, install_operator};
+use portcullis_node::{DEADLINE, Namespace, Node, POD_IMAGE, greeter, install_operator};
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
-
-use crate::greeter;
 
 fn validity() -> (Timestamp, Timestamp) {
     let now = Timestamp::now();
@@ -51,7 +49,7 @@ async fn webhook_says(namespace: &Namespace, text: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_proxy_uses_rotated_keys_and_certificates_and_no_call_fails() {
     let node = Node::running().await;
-    install_operator(&node).await;
+    install_operator().await;
     let namespace = node.namespace("rotation").await;
     let host = format!("policy.{}.svc.cluster.local", namespace.name);
     let (old, new) = (authority("old authority"), authority("new authority"));

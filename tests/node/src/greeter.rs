@@ -2,19 +2,26 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use mcp_api::v1beta1::MCPServer;
-use portcullis_node::{DEADLINE, Namespace, POD_IMAGE};
 use portcullis_testing::wait_for_object;
 use serde_json::{Value, json};
 
+use crate::Namespace;
+use crate::node::{DEADLINE, POD_IMAGE};
+
 /// Its name, and that of its proxy's Deployment.
-pub(crate) const NAME: &str = "greeter";
+pub const NAME: &str = "greeter";
 
 /// Applies the MCPServer with these members of its spec beside the image, and returns its URL when its proxy serves.
-pub(crate) async fn start(namespace: &Namespace, members: Value) -> String {
+///
+/// # Panics
+/// When it does not come to that.
+pub async fn start(namespace: &Namespace, members: Value) -> String {
     let mut spec = json!({
         "image": POD_IMAGE, "transport": "streamable-http", "args": ["serve", ":3001"], "mcpPort": 3001,
     });
-    spec.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    if let (Some(spec), Some(members)) = (spec.as_object_mut(), members.as_object()) {
+        spec.extend(members.clone());
+    }
     namespace
         .apply([json!({
             "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer", "metadata": { "name": NAME }, "spec": spec,
@@ -26,5 +33,5 @@ pub(crate) async fn start(namespace: &Namespace, members: Value) -> String {
     .await;
     wait_for_object(&namespace.api::<Deployment>(), NAME, "the proxy's Deployment", DEADLINE, |_| true).await;
     namespace.available(NAME).await;
-    server.status.unwrap().url.unwrap()
+    server.status.and_then(|status| status.url).unwrap_or_default()
 }

@@ -1,0 +1,83 @@
+//! What `mcp-operator doctor` says of an installation whose pods run, and of what was broken in it.
+
+use std::process::Command;
+
+use portcullis_charts::{OPERATOR, chart, operator};
+use portcullis_node::{DEADLINE, KUBECONFIG, OPERATOR_NAMESPACE, RELEASE, helm, install_operator, kubectl, release};
+use portcullis_testing::wait_until;
+use serde_json::{Value, json};
+
+use crate::alone;
+
+/// The ids of the checks that failed or warn, and everything that was found.
+fn doctor() -> (Vec<String>, Value) {
+    let output = Command::new(operator())
+        .args(["doctor", "--call-pods", "--output", "json", "--kubeconfig", KUBECONFIG])
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let bad = report["findings"].as_array().unwrap().iter();
+    let bad = bad.filter(|finding| matches!(finding["verdict"].as_str(), Some("FAIL" | "WARN")));
+    (bad.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect(), report)
+}
+
+// P5
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() {
+    let _alone = alone().await;
+    install_operator().await;
+    let deployment = format!("deployment/{RELEASE}");
+    let service = format!("service/{RELEASE}-webhook");
+    let policy = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": { "name": RELEASE, "namespace": OPERATOR_NAMESPACE },
+        "spec": { "podSelector": {}, "policyTypes": ["Ingress"], "ingress": [] },
+    });
+    let in_operators = |arguments: &[&str]| kubectl(&[&["--namespace", OPERATOR_NAMESPACE], arguments].concat());
+    let patch = |object: &str, patch: &Value| {
+        in_operators(&["patch", object, "--type", "merge", "--patch", &patch.to_string()])
+    };
+    let ports =
+        |target: &str| json!({ "spec": { "ports": [{ "name": "webhooks", "port": 443, "targetPort": target }] } });
+    let breaks: [(&str, &dyn Fn() -> String, &[&str]); 5] = [
+        ("no pod", &|| in_operators(&["scale", &deployment, "--replicas=0"]), &["C1", "C2"]),
+        (
+            "an image that is not there",
+            &|| {
+                patch(&deployment, &json!({ "spec": { "replicas": 0 } }));
+                in_operators(&[
+                    "wait",
+                    "--for=delete",
+                    "pod",
+                    "-l",
+                    "app.kubernetes.io/name=mcp-operator",
+                    "--timeout=1m",
+                ]);
+                in_operators(&["set", "image", &deployment, "operator=localhost/portcullis/none:0"]);
+                patch(&deployment, &json!({ "spec": { "replicas": 2 } }))
+            },
+            &["C1"],
+        ),
+        ("another port", &|| patch(&service, &ports("other")), &["C2"]),
+        ("no Service", &|| in_operators(&["delete", &service]), &["W4"]),
+        ("a policy that lets nobody in", &|| patch(&format!("networkpolicy/{RELEASE}"), &policy), &["C6"]),
+    ];
+    let wait = async |what: &str, wanted: &dyn Fn(&[String]) -> bool| {
+        let last = std::sync::Mutex::new(Value::Null);
+        wait_until(what, DEADLINE, || async {
+            let (bad, report) = doctor();
+            *last.lock().unwrap() = report;
+            wanted(&bad).then_some(())
+        })
+        .await;
+    };
+    wait("nothing to find", &|bad| bad.is_empty()).await;
+    for (what, breaks, expected) in breaks {
+        breaks();
+        let all = |bad: &[String]| expected.iter().all(|id| bad.iter().any(|bad| bad == id));
+        wait(&format!("the doctor to say {expected:?} of {what}"), &all).await;
+        // With --force, helm takes back what others changed.
+        release(&helm(), "upgrade", OPERATOR, &chart(OPERATOR), &json!({}));
+        wait(&format!("nothing to find after {what}"), &|bad| bad.is_empty()).await;
+    }
+}
