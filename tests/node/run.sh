@@ -14,4 +14,4 @@ archives=$("$here/images.sh")
 "$root/hack/node/load-image.sh" $archives "${CARGO_TARGET_DIR:-$root/target}"/images/*.tar
 cd "$root"
 # With the whole workspace, as 'make test' has compiled it: alone, dependencies would have other features and be built again.
-cargo test --workspace --features portcullis-node/node --test node -- "$@"
+cargo test --workspace --features portcullis-node/node --test node --test operator -- "$@"

@@ -1,5 +1,5 @@
 //! What users of a cluster see. `make e2e` brings the node up, loads the images and runs these.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test this is the failure")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "in a test this is the failure")]
 
 mod login;
 mod node;

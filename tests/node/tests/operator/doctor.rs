@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::alone;
 
+type Break<'a> = &'a dyn Fn() -> String;
+
 /// The ids of the checks that failed or warn, and everything that was found.
 fn doctor() -> (Vec<String>, Value) {
     let output = Command::new(operator())
@@ -39,7 +41,7 @@ async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() 
     };
     let ports =
         |target: &str| json!({ "spec": { "ports": [{ "name": "webhooks", "port": 443, "targetPort": target }] } });
-    let breaks: [(&str, &dyn Fn() -> String, &[&str]); 5] = [
+    let breaks: [(&str, Break<'_>, &[&str]); 5] = [
         ("no pod", &|| in_operators(&["scale", &deployment, "--replicas=0"]), &["C1", "C2"]),
         (
             "an image that is not there",
