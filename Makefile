@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
+.PHONY: help demo on-node test lint generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -9,16 +9,28 @@ help: ## Say what each target does
 	@echo
 	@echo "Start with 'make demo'. It needs Rust, Go, a C compiler and make; no cluster. 'CLUSTER=current make demo' is a guest in yours."
 
-# Where the demo runs: own, a control plane that it starts and ends; current, the cluster of your kubeconfig.
+# Where the demo runs: own, a control plane that it starts and ends; current, the cluster of your kubeconfig; node, a real node.
 CLUSTER ?= own
 
-demo: ## Both gates at work, start to end, on a control plane of its own; CLUSTER=current: in your cluster, as a guest
+demo: ## Both gates at work, start to end; CLUSTER=current: as a guest in your cluster; CLUSTER=node: with real pods (root)
 	@CLUSTER="$(CLUSTER)" hack/prerequisites.sh demo
+	@test "$(CLUSTER)" != node || $(MAKE) --no-print-directory on-node
 	@test "$(CLUSTER)" = current || hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	@hack/identity-providers/build.sh go
 	cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins
-	@"$${CARGO_TARGET_DIR:-target}/debug/demo" "$(CLUSTER)"
+	@test "$(CLUSTER)" = node || "$${CARGO_TARGET_DIR:-target}/debug/demo" "$(CLUSTER)"
+	@test "$(CLUSTER)" != node || tests/node/run.sh demo
+
+# What `make e2e` and the demo on the node need.
+on-node:
+	@hack/prerequisites.sh images
+	@hack/prerequisites.sh e2e
+	@hack/node/up.sh --check
+	@hack/control-plane/build.sh
+	@hack/node/build.sh
+	@hack/helm/build.sh
+	@hack/images/build.sh
 
 test: ## Every test: unit, control plane, data plane, end to end
 	@hack/prerequisites.sh test
@@ -106,11 +118,5 @@ node-up: ## Bring up a cluster of one real node on this machine (kubelet, contai
 node-down: ## End that cluster, whatever state it is in, and remove all of it
 	@hack/node/down.sh
 
-e2e: ## Tests on that node, with the images of operator and proxy, their webhooks and clients in pods; needs root
-	@hack/prerequisites.sh images
-	@hack/prerequisites.sh e2e
-	@hack/node/up.sh --check
-	@hack/control-plane/build.sh
-	@hack/node/build.sh
-	@hack/images/build.sh
-	@tests/node/run.sh
+e2e: on-node ## Tests on that node, with the images of operator and proxy, their webhooks and clients in pods; needs root
+	@tests/node/run.sh test

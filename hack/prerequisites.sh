@@ -61,9 +61,9 @@ configured() { # whether there is something that names a cluster, where kubectl 
     [ -n "${KUBERNETES_SERVICE_HOST:-}" ] && [ -f /var/run/secrets/kubernetes.io/serviceaccount/token ]
 }
 case $target:${CLUSTER:-own} in
-demo:own | demo:current) ;;
+demo:own | demo:current | demo:node) ;;
 demo:*)
-    echo "CLUSTER=$CLUSTER is neither 'own', a control plane of the demo's own, nor 'current', your kubeconfig's" >&2
+    echo "CLUSTER=$CLUSTER is none of 'own', a control plane of the demo's own, 'current', your kubeconfig's, and 'node', a real node" >&2
     missing=1
     ;;
 esac

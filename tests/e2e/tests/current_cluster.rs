@@ -203,6 +203,6 @@ fn a_word_that_names_no_cluster_is_refused_and_before_anything_is_built() {
     for command in [first.arg("demo").env("CLUSTER", "mine"), last.arg("mine")] {
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert!(!output.status.success() && text.contains("CLUSTER=mine is neither 'own'"), "{text}");
+        assert!(!output.status.success() && text.contains("CLUSTER=mine is none of 'own'"), "{text}");
     }
 }

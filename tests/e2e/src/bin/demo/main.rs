@@ -1,9 +1,10 @@
 //! `make demo`: both gates at work, start to end, on a control plane of its own; `CLUSTER=current make demo`: in the cluster of the kubeconfig, as a
-//! guest. Every claim it prints was checked first; the first that does not hold ends it with an error.
+//! guest; `CLUSTER=node make demo`: with real pods. Every claim it prints was checked first; the first that does not hold ends it with an error.
 
 mod admission;
 mod children;
 mod login;
+mod node;
 mod objects;
 mod requests;
 mod say;
@@ -24,6 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::admission::{refusals, warning};
 use self::children::children;
 use self::login::login;
+use self::node::on_node;
 use self::requests::gated;
 use self::say::{UNHEARD, chapter, say, step};
 use self::tools::filtered;
@@ -46,12 +48,18 @@ async fn main() -> ExitCode {
 }
 
 async fn perform() -> Result<()> {
-    let ends = Ends::new()?;
+    let mut ends = Ends::new()?;
     match std::env::args().nth(1).as_deref() {
         None | Some("own") => alone(ends).await,
         Some("current") => as_guest(ends).await,
+        Some("node") => {
+            say(
+                "Portcullis: MCP servers on Kubernetes behind two gates, on a cluster of one real node on this machine.",
+            );
+            ends.unless(Box::pin(on_node())).await
+        }
         Some(other) => Err(anyhow::anyhow!(
-            "CLUSTER={other} is neither 'own', a control plane of the demo's own, nor 'current', your kubeconfig's"
+            "CLUSTER={other} is none of 'own', a control plane of the demo's own, 'current', your kubeconfig's, and 'node', a real node"
         )),
     }
 }
