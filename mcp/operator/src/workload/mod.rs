@@ -87,6 +87,9 @@ pub trait Workload: Subject {
     /// [`all_children`](Self::all_children).
     fn parents(child: &ChildRef) -> Vec<&str>;
 
+    /// The Service by which clients reach the proxy, where there is a proxy.
+    fn front(&self) -> Option<ChildRef>;
+
     /// What runs behind the proxy, where that is a child.
     fn backend(&self) -> Option<ChildRef>;
 

@@ -118,7 +118,7 @@ async fn open_pods_that_outlived_their_deployment_keep_the_guarded_one_waiting_a
     let _operator = place.operator();
     let sets: Api<ReplicaSet> = objects.api();
     let set = sets.list(&ListParams::default()).await.unwrap().items.remove(0).metadata.name.unwrap();
-    let says = format!("1 of 1 pods behind the proxy's Service lack a guard: delete ReplicaSet {set}");
+    let says = format!("kubectl delete -n {} replicaset.apps {set}", place.namespace());
     objects
         .server("web", "what to delete", |server| {
             let message = server.status.as_ref().and_then(|status| status.message.as_deref());
@@ -127,9 +127,13 @@ async fn open_pods_that_outlived_their_deployment_keep_the_guarded_one_waiting_a
         .await;
     quiet(place.cluster, &place.user).await;
     assert!(objects.get(ChildKind::Deployment, "web").await.is_null());
+    assert!(objects.get(ChildKind::Service, "mcp-web-proxy").await.is_null(), "nothing leads calls to them");
+    let status = objects.servers().get("web").await.unwrap().status.unwrap();
+    assert_eq!((status.phase.unwrap().as_str(), status.url), ("Failed", None));
     sets.delete(&set, &DeleteParams::background()).await.unwrap();
     let made = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
     assert!(made["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].is_string(), "{made}");
+    objects.child(ChildKind::Service, "mcp-web-proxy", "to come back", |it| !it.is_null()).await;
 }
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.

@@ -192,6 +192,10 @@ impl Workload for MCPServer {
         names::servers(child)
     }
 
+    fn front(&self) -> Option<ChildRef> {
+        Some(ChildRef::new(ChildKind::Service, names::proxy_service(self.metadata.name.as_deref().unwrap_or_default())))
+    }
+
     fn backend(&self) -> Option<ChildRef> {
         Some(ChildRef::new(ChildKind::StatefulSet, self.metadata.name.clone().unwrap_or_default()))
     }

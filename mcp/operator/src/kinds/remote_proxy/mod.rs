@@ -166,6 +166,10 @@ impl Workload for MCPRemoteProxy {
         names::proxies(child)
     }
 
+    fn front(&self) -> Option<ChildRef> {
+        Some(ChildRef::new(ChildKind::Service, names::service(self.metadata.name.as_deref().unwrap_or_default())))
+    }
+
     fn backend(&self) -> Option<ChildRef> {
         None
     }

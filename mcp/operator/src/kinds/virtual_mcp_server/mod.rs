@@ -102,6 +102,10 @@ impl Workload for VirtualMCPServer {
         Vec::new()
     }
 
+    fn front(&self) -> Option<ChildRef> {
+        None
+    }
+
     fn backend(&self) -> Option<ChildRef> {
         None
     }
