@@ -122,6 +122,7 @@ where
                 default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::BUILT,
                 exempt_endpoints: Vec::new(),
+                kubernetes_api: None,
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }
