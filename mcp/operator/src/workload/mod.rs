@@ -1,7 +1,8 @@
 //! What all workload kinds share: a proxy that clients call, what runs behind it, and one status that tells of both.
 //!
 //! A kind says what is particular to it ([`Workload`]): its guards, its rules, its children. From that there is one
-//! [plan](plan_workload) and one controller for all of them. What children are made of is in [`mcp_plan::workload`].
+//! [plan](plan_workload) and one controller for all of them. Unlike [`mcp_plan::workload`],
+//! which has what children are made of and knows no trait, this decides which of them there are.
 
 pub mod checks;
 mod plan;
@@ -42,6 +43,9 @@ pub trait Workload: Subject {
 
     /// The kinds of children that it may have: its controller's account may write these and no others.
     const CHILDREN: &'static [ChildKind];
+
+    /// Those of [`CHILDREN`](Self::CHILDREN) that ToolHive made and this operator only deletes.
+    const OBSOLETE: &'static [ChildKind] = &[];
 
     /// Whether it takes over what ToolHive made and no label gives to a kind. One kind at most does.
     const TAKES_UNLABELLED: bool = false;

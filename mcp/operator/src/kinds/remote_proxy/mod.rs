@@ -80,6 +80,8 @@ impl Workload for MCPRemoteProxy {
         ChildKind::RoleBinding,
         ChildKind::Deployment,
     ];
+    /// ToolHive's operator lets its proxies read every Secret of the namespace: that right goes.
+    const OBSOLETE: &'static [ChildKind] = &[ChildKind::Role, ChildKind::RoleBinding];
 
     fn failure() -> String {
         format!("{} failed to start", Self::NOUN)
@@ -155,7 +157,6 @@ impl Workload for MCPRemoteProxy {
             ChildRef::new(ChildKind::Deployment, name),
             ChildRef::new(ChildKind::Service, names::service(name)),
             ChildRef::new(ChildKind::ConfigMap, shared::run_config(name)),
-            // ToolHive's operator lets its proxies read every Secret of the namespace: that right goes.
             ChildRef::new(ChildKind::RoleBinding, account.clone()),
             ChildRef::new(ChildKind::Role, account.clone()),
             ChildRef::new(ChildKind::ServiceAccount, account),
