@@ -71,8 +71,7 @@ impl Debug for Controllers {
 impl Controllers {
     /// The controllers of these kinds.
     pub fn new(registry: Registry, settings: Settings, namespaces: Namespaces) -> Self {
-        let unlabelled = registry.unlabelled();
-        let Registry { kinds, stores } = registry;
+        let Registry { kinds, stores, unlabelled } = registry;
         let watched = watch::Sender::new(None);
         Self {
             kinds: Arc::new(kinds),

@@ -11,7 +11,10 @@ use k8s_openapi::api::{
 };
 use kube::Client;
 use mcp_api::names::GROUP;
-use mcp_plan::{settings::Settings, workload::{ChildKind, ChildRef}};
+use mcp_plan::{
+    settings::Settings,
+    workload::{ChildKind, ChildRef},
+};
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
     manifest::{Access, Grant},
@@ -41,6 +44,8 @@ use crate::{
 pub struct Registry {
     pub(super) kinds: Vec<Box<dyn Registered>>,
     pub(super) stores: Vec<(Cow<'static, str>, Arc<dyn KindStore>)>,
+    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
+    pub(super) unlabelled: Cow<'static, str>,
 }
 
 /// A registered kind.
@@ -55,8 +60,6 @@ pub(super) trait Registered: Send + Sync {
     fn plural(&self) -> &'static str;
     /// What its controller does beside watching.
     fn access(&self) -> Access;
-    /// Whether it takes over what ToolHive made and no label gives to a kind.
-    fn takes_unlabelled(&self) -> bool;
 }
 
 /// What controllers are made from.
@@ -99,9 +102,15 @@ impl Registry {
         self
     }
 
-    /// The kind that takes over what ToolHive made and no label gives to a kind; empty where none does.
-    pub fn unlabelled(&self) -> Cow<'static, str> {
-        self.kinds.iter().find(|kind| kind.takes_unlabelled()).map(|kind| kind.kind()).unwrap_or_default()
+    /// Lets this kind take over what ToolHive made and no label gives to a kind.
+    #[must_use]
+    pub fn with_unlabelled<W: Workload>(self) -> Self {
+        Self { unlabelled: W::kind(&()), ..self }
+    }
+
+    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
+    pub fn unlabelled(&self) -> &str {
+        &self.unlabelled
     }
 
     /// What the stores hold of the kinds.
@@ -158,10 +167,6 @@ impl<W: Workload> Registered for WorkloadKind<W> {
 
     fn access(&self) -> Access {
         rights::of_workloads::<W>()
-    }
-
-    fn takes_unlabelled(&self) -> bool {
-        W::TAKES_UNLABELLED
     }
 }
 
@@ -238,10 +243,6 @@ impl<K: ConfigKind> Registered for Config<K> {
 
     fn access(&self) -> Access {
         rights::of_configs::<K>()
-    }
-
-    fn takes_unlabelled(&self) -> bool {
-        false
     }
 }
 

@@ -51,11 +51,11 @@ pub(super) trait KindStore: Debug + Send + Sync {
     /// The names of those that this child may be made for.
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<String>;
     /// The names of those that refer to the object of this kind and name, or may, as the API server has them now.
-    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Asked>;
+    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Names>;
 }
 
 /// Names, or why there are none.
-type Asked = Result<Vec<String>, ControllerError>;
+type Names = Result<Vec<String>, ControllerError>;
 
 /// Workloads.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl<W: Workload> KindStore for Workloads<W> {
         if W::OBSOLETE.contains(&child.kind) { Vec::new() } else { self.parents(namespace, child) }
     }
 
-    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Asked> {
+    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Names> {
         live::referrers::<W>(client, &key.namespace, kind, &key.name, live::PAGE).boxed()
     }
 }
@@ -115,7 +115,7 @@ impl<K: ConfigKind> KindStore for ConfigStore<K> {
     }
 
     /// A configuration refers to no object of ours.
-    fn ask<'a>(&'a self, _: &'a Client, _: &'a str, _: &'a Key) -> BoxFuture<'a, Asked> {
+    fn ask<'a>(&'a self, _: &'a Client, _: &'a str, _: &'a Key) -> BoxFuture<'a, Names> {
         ready(Ok(Vec::new())).boxed()
     }
 }

@@ -23,4 +23,6 @@ pub fn all() -> Registry {
         .config::<MCPOIDCConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()
+        // What ToolHive put behind a proxy carries the name of its server where other children carry their kind.
+        .with_unlabelled::<MCPServer>()
 }

@@ -9,7 +9,7 @@ mod plan;
 
 use mcp_api::names::reason;
 use mcp_plan::{
-    guards::{Asked, Guards},
+    guards::{Guards, RequestedGuards},
     reference::Data,
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Previous, Report},
@@ -47,9 +47,6 @@ pub trait Workload: Subject {
     /// Those of [`CHILDREN`](Self::CHILDREN) that ToolHive made and this operator only deletes.
     const OBSOLETE: &'static [ChildKind] = &[];
 
-    /// Whether it takes over what ToolHive made and no label gives to a kind. One kind at most does.
-    const TAKES_UNLABELLED: bool = false;
-
     /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
     /// it.
     fn granted() -> Vec<Grant> {
@@ -67,7 +64,7 @@ pub trait Workload: Subject {
     }
 
     /// The guards that its spec asks for.
-    fn guards(&self) -> Asked;
+    fn guards(&self) -> RequestedGuards;
 
     /// What its last status said.
     fn previous(&self) -> Previous<'_>;

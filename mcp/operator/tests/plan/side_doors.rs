@@ -45,11 +45,7 @@ fn a_pod_that_somebody_else_made_is_never_said_to_enforce_a_guard_and_does_not_m
             "{:?}",
             plan.status.message
         );
-        assert_eq!(
-            (plan.status.phase.unwrap().as_str(), plan.status.ready_replicas),
-            ("Failed", Some(0)),
-            "{owner:?}"
-        );
+        assert_eq!((plan.status.phase.unwrap().as_str(), plan.status.ready_replicas), ("Failed", Some(0)), "{owner:?}");
         assert!(is_absent(&plan, ChildKind::Service, "mcp-fetch-proxy"), "{owner:?}: it would get calls");
         assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "{owner:?}: it would not go with the Deployment");
     }
@@ -83,7 +79,10 @@ fn open_pods_that_outlive_what_made_them_get_no_service_and_are_named_with_what_
                 assert!(!service(&world, &why), "{why}");
                 assert!(child(&plan, ChildKind::StatefulSet, "fetch").is_some(), "{why}: the MCP server stays");
                 let says = format!("1 pods that the proxy's Service would select lack a guard; {delete}");
-                assert_eq!(condition(&plan, "GuardsEnforced", "False"), Some(("GuardMissing".to_owned(), says.clone())));
+                assert_eq!(
+                    condition(&plan, "GuardsEnforced", "False"),
+                    Some(("GuardMissing".to_owned(), says.clone()))
+                );
                 let status = &plan.status;
                 assert_eq!((status.phase.unwrap().as_str(), &status.url), ("Failed", &None), "{why}");
                 let message = format!("the proxy has no Service; {says}");
@@ -113,9 +112,10 @@ fn open_pods_that_outlive_what_made_them_get_no_service_and_are_named_with_what_
 fn a_static_pod_is_told_to_be_removed_from_its_node_and_no_node_to_be_deleted() {
     let mut world = World::gated();
     let mut static_pod = pod("Running", true, None);
-    static_pod.metadata.owner_references =
-        serde_json::from_value(json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true}]))
-            .unwrap();
+    static_pod.metadata.owner_references = serde_json::from_value(
+        json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true}]),
+    )
+    .unwrap();
     world.pods = vec![static_pod];
     let message = condition(&world.plan(), "GuardsEnforced", "False").unwrap().1;
     assert!(message.ends_with("Node n controls pod fetch-1: remove the pod's manifest from that node"), "{message}");

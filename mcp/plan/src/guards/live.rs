@@ -40,7 +40,9 @@ pub(super) fn deletions<'a>(pods: impl Iterator<Item = &'a &'a Pod>) -> Option<S
         match owner {
             None => format!("nothing controls pod {pods}: {delete} pod {pods}"),
             // A static pod comes back whatever is deleted in the API.
-            Some(("Node", _, name)) => format!("Node {name} controls pod {pods}: remove the pod's manifest from that node"),
+            Some(("Node", _, name)) => {
+                format!("Node {name} controls pod {pods}: remove the pod's manifest from that node")
+            }
             Some((kind, version, name)) => {
                 let group = version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
                 format!("{kind} {name} controls pod {pods}: {delete} {}{group} {name}", kind.to_ascii_lowercase())

@@ -37,7 +37,7 @@ pub const MISSING: &str = "GuardMissing";
 
 /// The guards that a spec asks for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct RequestedGuards {
     /// Those that are configurations of this version's kinds.
     pub configs: Vec<GuardRef>,
     /// Fields that ask for a guard of a kind that this version does not have.
@@ -77,9 +77,9 @@ pub struct InForce {
     pub by_hand: bool,
 }
 
-// === impl Asked ===
+// === impl RequestedGuards ===
 
-impl Asked {
+impl RequestedGuards {
     /// Those of `configs` that are referred to; of `unbuilt`, fields and whether they are set, those that are.
     pub fn of(configs: impl IntoIterator<Item = Option<GuardRef>>, unbuilt: &[(&'static str, bool)]) -> Self {
         let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
@@ -91,8 +91,8 @@ impl Asked {
 
 impl Guards {
     /// Looks up what `asked` names.
-    pub fn look_up(asked: Asked, configs: &Configs, data: &Data, settings: &Settings) -> Self {
-        let Asked { configs: asked, mut unbuilt } = asked;
+    pub fn look_up(asked: RequestedGuards, configs: &Configs, data: &Data, settings: &Settings) -> Self {
+        let RequestedGuards { configs: asked, mut unbuilt } = asked;
         unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
         let guards = asked.into_iter().map(|asked| asked.look_up(configs, data, settings)).collect();
         Self { guards, unbuilt }

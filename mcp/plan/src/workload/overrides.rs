@@ -65,7 +65,9 @@ pub fn variable_message(name: &str) -> String {
 pub(super) fn reserved(name: &str) -> Option<String> {
     let is_reserved = [KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT].contains(&name);
     is_reserved.then(|| {
-        format!("{name:?} tells the proxy where the Kubernetes API is, which it keeps callers from; remove this variable")
+        format!(
+            "{name:?} tells the proxy where the Kubernetes API is, which it keeps callers from; remove this variable"
+        )
     })
 }
 

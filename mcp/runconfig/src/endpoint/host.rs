@@ -42,8 +42,8 @@ impl Host {
         if is_or_under("localhost") {
             return Some(Self::Localhost);
         }
-        let is_api = name == SHORT_API
-            || name.strip_prefix(API).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let is_api =
+            name == SHORT_API || name.strip_prefix(API).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         Some(Self::Name(if is_api || name == METADATA {
             AddressClass::Forbidden
         } else if is_or_under(CLUSTER) {

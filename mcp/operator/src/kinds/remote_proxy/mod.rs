@@ -11,7 +11,7 @@ use mcp_api::{
     v1beta1::{HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
 };
 use mcp_plan::{
-    guards::{Asked, GuardRef},
+    guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference, SECRET},
     settings::Settings,
@@ -91,7 +91,7 @@ impl Workload for MCPRemoteProxy {
         checks::refusal(block)
     }
 
-    fn guards(&self) -> Asked {
+    fn guards(&self) -> RequestedGuards {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
@@ -105,7 +105,7 @@ impl Workload for MCPRemoteProxy {
             ("spec.authzConfig", spec.authz_config.is_some()),
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
-        Asked::of(configs, &unbuilt)
+        RequestedGuards::of(configs, &unbuilt)
     }
 
     fn previous(&self) -> Previous<'_> {
