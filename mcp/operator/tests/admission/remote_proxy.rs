@@ -116,12 +116,12 @@ async fn a_workload_is_warned_of_another_whose_children_have_the_same_names() {
     .await;
     let other = gate.objects.post(remote_proxy("far", json!({})), true).await;
     assert_eq!(other.warnings, Vec::<String>::new());
-    // Of the names that these two share, one is a Role that is only deleted, and a ServiceAccount that both would make.
+    // These two share more names: those of a Role and a RoleBinding, which a proxy only loses.
     let shares = gate.objects.post(minimal("far-remote"), true).await;
     assert_eq!(shares.warnings, Vec::<String>::new(), "the other is not stored");
     gate.objects.create(remote_proxy("far", json!({}))).await;
-    let warning = "299 - \"metadata.name: MCPRemoteProxy \"far\" may have ServiceAccount far-remote-proxy-runner as well, and \
-                   only one of the two gets it; choose another name\"";
+    let warning = "299 - \"metadata.name: MCPRemoteProxy \"far\" may have Service mcp-far-remote-proxy, ServiceAccount \
+                   far-remote-proxy-runner as well, and only one of the two gets it; choose another name\"";
     wait_until("the warning", DEADLINE, || async {
         let answer = gate.objects.post(minimal("far-remote"), true).await;
         assert!(answer.warnings.is_empty() || answer.warnings == [warning], "{:?}", answer.warnings);

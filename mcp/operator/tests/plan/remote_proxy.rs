@@ -341,6 +341,10 @@ fn the_kubernetes_api_is_no_remote_server_by_its_address_nor_by_any_of_its_names
     for (url, api) in [("https://10.96.0.2", api), ("https://10.96.0.1", None), ("https://mcp.api.example.com", name)] {
         assert_eq!(refused(url, api), None, "{url}");
     }
+    let mut exempt = World::with(json!({"remoteUrl": "https://10.96.0.1"}));
+    exempt.settings.kubernetes_api = api.map(str::to_owned);
+    exempt.settings.exempt_endpoints = vec!["10.96.0.0/16".parse().unwrap()];
+    assert_eq!(exempt.workload.every_problem(&exempt.settings), [], "as the proxy does when it calls it");
 }
 
 /// seeds/004: what users add to the pods stays beside what the operator needs there, on the level that they added it to.

@@ -45,12 +45,14 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
 pub(super) fn remote_url_problem(proxy: &MCPRemoteProxy, settings: &Settings) -> Option<Problem> {
     let spec = &proxy.spec;
     let api = settings.kubernetes_api.as_deref();
+    let kubernetes_api = api.and_then(|host| host.parse().ok());
     let policy = EndpointPolicy {
-        kubernetes_api: api.and_then(|host| host.parse().ok()),
+        kubernetes_api,
         ..EndpointPolicy::new(spec.allow_private_endpoint, settings.exempt_endpoints.clone())
     };
     // Some clusters give the API a name, whose address the policy does not know.
-    let named = || api_name(&spec.remote_url, api?).map(EndpointError::Forbidden);
+    let name = api.filter(|_| kubernetes_api.is_none());
+    let named = || api_name(&spec.remote_url, name?).map(EndpointError::Forbidden);
     let error = policy.check_url(&spec.remote_url).err().or_else(named)?;
     Some(Problem::new("spec.remoteUrl", error.to_string()))
 }
