@@ -102,10 +102,11 @@ impl Registry {
         self
     }
 
-    /// Lets this kind take over what ToolHive made and no label gives to a kind.
+    /// Lets the kind that was added last take over what ToolHive made and no label gives to a kind.
     #[must_use]
-    pub fn with_unlabelled<W: Workload>(self) -> Self {
-        Self { unlabelled: W::kind(&()), ..self }
+    pub fn with_unlabelled(mut self) -> Self {
+        self.unlabelled = self.kinds.last().map(|kind| kind.kind()).unwrap_or_default();
+        self
     }
 
     /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
