@@ -31,8 +31,8 @@ pub enum Admission {
 pub trait Known: Send + Sync + 'static {
     /// What is known of a namespace; nothing while the cluster has not been seen.
     fn in_namespace<'a>(&'a self, namespace: &'a str) -> Option<Box<dyn Exists + 'a>>;
-    /// The workloads of a namespace that may have this child; none while the cluster has not been seen.
-    fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
+    /// The workloads of a namespace that this child may be made for; none while the cluster has not been seen.
+    fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
 }
 
 /// What objects are judged by, beside themselves.
@@ -69,7 +69,7 @@ impl<K: Subject> Validator<K> for Rules<K> {
         let namespace = context.namespace.as_deref().unwrap_or_default();
         let seen = known.in_namespace(namespace);
         let missing = seen.map(|seen| reference::warnings(&new.references(), &*seen)).unwrap_or_default();
-        let shared = shared_children(&*new, &(self.children)(&new), |child| known.parents(namespace, child));
+        let shared = shared_children(&*new, &(self.children)(&new), |child| known.makers(namespace, child));
         new.warnings(settings).into_iter().chain(missing).chain(shared).fold(verdict, Verdict::warn)
     }
 
@@ -83,12 +83,12 @@ impl<K: Subject> Validator<K> for Rules<K> {
 fn shared_children<K: Subject>(
     new: &K,
     children: &[ChildRef],
-    parents: impl Fn(&ChildRef) -> Vec<Referrer>,
+    makers: impl Fn(&ChildRef) -> Vec<Referrer>,
 ) -> Vec<String> {
     let own = Referrer { kind: K::kind(&()).into_owned(), name: new.name_any() };
     let mut shared: BTreeMap<Referrer, Vec<String>> = BTreeMap::new();
     for child in children {
-        for other in parents(child).into_iter().filter(|other| *other != own) {
+        for other in makers(child).into_iter().filter(|other| *other != own) {
             shared.entry(other).or_default().push(format!("{} {}", child.kind.as_str(), child.name));
         }
     }

@@ -1,7 +1,7 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
 use mcp_plan::settings::Settings;
-use mcp_runconfig::endpoint::IpNet;
+use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST};
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
 use portcullis::operator::{Operator, Parts};
@@ -30,6 +30,10 @@ pub struct Args {
     /// the flag as well
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     exempt_endpoints: Vec<IpNet>,
+    // Kubernetes sets it in every pod.
+    /// Address or name of the Kubernetes API, where no remote server may be
+    #[arg(long, env = KUBERNETES_SERVICE_HOST, hide = true)]
+    kubernetes_api: Option<String>,
     // Those tests are of a cluster-wide operator: `--restrict-to-namespace` would claim the namespace by a Lease first, and
     // have other configurations and roles. Nobody sets this in an installation, so no role knows of it.
     /// For tests that share an API server: the namespaces to watch. An installation is restricted by
@@ -48,6 +52,7 @@ pub fn operator() -> Operator<Args> {
             proxy_host,
             default_image_pull_secrets,
             exempt_endpoints,
+            kubernetes_api,
             watch_namespace,
         } = args.clone();
         let settings = Settings {
@@ -56,6 +61,7 @@ pub fn operator() -> Operator<Args> {
             default_image_pull_secrets: words(&default_image_pull_secrets),
             runner_middleware: mcp_runconfig::chain::BUILT,
             exempt_endpoints,
+            kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
         };
         let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
         let watching = controllers.clone();

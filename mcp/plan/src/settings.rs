@@ -15,6 +15,8 @@ pub struct Settings {
     pub runner_middleware: &'static [&'static str],
     /// Networks whose addresses count as public where a proxy may call public addresses only.
     pub exempt_endpoints: Vec<IpNet>,
+    /// Address or name of the Kubernetes API, where it is known: no remote server may be there.
+    pub kubernetes_api: Option<String>,
 }
 
 impl Settings {

@@ -1,5 +1,10 @@
-//! The environment variables by which an operator tells a proxy what a RunConfig does not have in it (toolhive-runner §1.4).
+//! The environment variables by which an operator tells a proxy what a RunConfig does not have in it (toolhive-runner §1.4),
+//! and those by which Kubernetes tells it where its API is.
 
+/// Address of the Kubernetes API, which Kubernetes sets in every pod.
+pub const KUBERNETES_SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+/// Port of the Kubernetes API, which Kubernetes sets in every pod.
+pub const KUBERNETES_SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 /// The checksum of the RunConfig that the proxy's pod was made for: it refuses to start on another.
 pub const RUN_CONFIG_CHECKSUM: &str = "TOOLHIVE_RUNCONFIG_CHECKSUM";
 /// Where secrets are looked up by their identifiers: `environment`.

@@ -1,7 +1,8 @@
 //! What all configuration kinds share: objects that workloads refer to, which guard them or shape their proxies.
 //!
-//! A kind says what is particular to it ([`ConfigKind`]). From that there is one [plan](plan_config), one controller and
-//! one admission webhook for all of them. What is left of them where the kind does not matter is [`mcp_plan::config`]'s.
+//! A kind says what is particular to it ([`ConfigKind`]). From that follow the [plan](plan_config) of its status, and a
+//! controller and an admission webhook of its own. Unlike [`mcp_plan::config`], which has what a workload's plan takes from
+//! a configuration of any kind, this is about the configuration itself.
 
 mod plan;
 

@@ -1,9 +1,6 @@
 //! The controller of configurations, whatever the kind.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use mcp_plan::{reference::Referrer, settings::Settings};
@@ -20,20 +17,16 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct ConfigController {
     stores: Arc<Stores>,
     settings: Settings,
-    /// Acts under the operator's own account, which may list every kind. Set before anything is reconciled.
-    own: OnceLock<Client>,
+    /// Acts under the operator's own account, which may list every kind.
+    own: Client,
 }
 
 // === impl ConfigController ===
 
 impl ConfigController {
-    pub(super) fn new(stores: Arc<Stores>, settings: Settings) -> Self {
-        Self { stores, settings, own: OnceLock::new() }
-    }
-
-    /// Reads with this client what the stores do not know.
-    pub(super) fn reads_with(&self, own: &Client) {
-        self.own.get_or_init(|| own.clone());
+    /// `own` reads what the stores do not know.
+    pub(super) fn new(stores: Arc<Stores>, settings: Settings, own: Client) -> Self {
+        Self { stores, settings, own }
     }
 
     /// Writes the status.
@@ -50,8 +43,7 @@ impl ConfigController {
         let mut referrers = self.stores.referrers(&kind, &leaving.key);
         let mut next = Next::Wait;
         if referrers.is_empty() {
-            let Some(own) = self.own.get() else { return Ok(Cleanup::Waits(Next::After(AGAIN))) };
-            referrers = self.stores.ask_for_referrers(own, &kind, &leaving.key).await?;
+            referrers = self.stores.ask_for_referrers(&self.own, &kind, &leaving.key).await?;
             next = Next::After(AGAIN);
         }
         if let Ok(pass) = &leaving.pass {

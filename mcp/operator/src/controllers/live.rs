@@ -15,18 +15,23 @@ use super::request::in_time;
 use crate::subject::{self, Subject};
 
 /// Objects that are asked for at once.
-const PAGE: u32 = 500;
+pub(super) const PAGE: u32 = 500;
 
-/// The names of the objects of kind `K` in a namespace that refer to the one of this kind and name, or may.
-pub(super) async fn referrers<K: Subject>(
+/// The names of the objects of kind `K` in a namespace that refer to the one of this kind and name, or may. They are asked
+/// for in pages of `page` objects.
+///
+/// # Errors
+/// The API server does not answer, or does not let the client list them.
+pub async fn referrers<K: Subject>(
     client: &Client,
     namespace: &str,
     kind: &str,
     name: &str,
+    page: u32,
 ) -> Result<Vec<String>, ControllerError> {
     let resource = ApiResource::erase::<K>(&());
     let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(page);
     let mut found = Vec::new();
     loop {
         let what = || format!("{} in {namespace}", resource.plural);

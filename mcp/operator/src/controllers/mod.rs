@@ -21,7 +21,7 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{Client, Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
+use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
 use mcp_plan::{settings::Settings, workload::ChildKind};
 use portcullis::{
     controller::{Feeds, Namespaces, paged},
@@ -34,6 +34,7 @@ use tokio::sync::watch;
 
 use crate::admission::{Admission, Judging};
 
+pub use live::referrers;
 pub use registry::Registry;
 pub use stores::Stores;
 pub use traces::{DeploymentTrace, PodTrace, Trace};
@@ -55,8 +56,6 @@ pub struct Controllers {
 
 /// The watches of the process, and who works on what they bring.
 struct Watched {
-    /// Acts under the operator's own account, whichever controller asks.
-    own: Client,
     feeds: Feeds,
     controllers: Vec<Box<dyn KindController>>,
 }
@@ -72,8 +71,7 @@ impl Debug for Controllers {
 impl Controllers {
     /// The controllers of these kinds.
     pub fn new(registry: Registry, settings: Settings, namespaces: Namespaces) -> Self {
-        let unlabelled = registry.unlabelled();
-        let Registry { kinds, stores } = registry;
+        let Registry { kinds, stores, unlabelled } = registry;
         let watched = watch::Sender::new(None);
         Self {
             kinds: Arc::new(kinds),
@@ -98,14 +96,14 @@ impl Controllers {
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
         let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
         let wake = Wake::new(stores.clone());
-        let building = Building { stores: stores.clone(), settings, wake: wake.clone() };
+        let building = Building { stores: stores.clone(), settings, wake: wake.clone(), own: runtime.client };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
         follow_built_in(&feeds, &stores, &wake, &unlabelled);
         for controller in &controllers {
             controller.follow(&feeds);
         }
-        let all = Arc::new(Watched { own: runtime.client, feeds, controllers });
+        let all = Arc::new(Watched { feeds, controllers });
         watched.send_replace(Some(all.clone()));
         if all.feeds.ready().await {
             stores.set_ready(true);
@@ -127,14 +125,14 @@ impl Controllers {
         let mut watched = self.watched.subscribe();
         let begun = runtime.stop.run_until_cancelled(watched.wait_for(Option::is_some)).await;
         let Some(all) = begun.and_then(Result::ok).and_then(|all| all.clone()) else { return };
-        let Watched { own, feeds, controllers } = &*all;
+        let Watched { feeds, controllers } = &*all;
         let Some(controller) = controllers.iter().find(|controller| controller.kind() == kind) else { return };
         let ready = async {
             if runtime.stop.run_until_cancelled(feeds.ready()).await == Some(true) {
                 tracing::info!(kind, "every store holds its first list; reconciling");
             }
         };
-        join(ready, controller.work(own, feeds, runtime.clone())).await;
+        join(ready, controller.work(feeds, runtime.clone())).await;
     }
 }
 

@@ -11,7 +11,10 @@ use k8s_openapi::api::{
 };
 use kube::Client;
 use mcp_api::names::GROUP;
-use mcp_plan::{settings::Settings, workload::ChildKind};
+use mcp_plan::{
+    settings::Settings,
+    workload::{ChildKind, ChildRef},
+};
 use portcullis::{
     controller::{Controller, Feeds, Observed, Queue, Store, paged},
     manifest::{Access, Grant},
@@ -41,6 +44,8 @@ use crate::{
 pub struct Registry {
     pub(super) kinds: Vec<Box<dyn Registered>>,
     pub(super) stores: Vec<(Cow<'static, str>, Arc<dyn KindStore>)>,
+    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
+    pub(super) unlabelled: Cow<'static, str>,
 }
 
 /// A registered kind.
@@ -55,8 +60,6 @@ pub(super) trait Registered: Send + Sync {
     fn plural(&self) -> &'static str;
     /// What its controller does beside watching.
     fn access(&self) -> Access;
-    /// Whether it takes over what ToolHive made and no label gives to a kind.
-    fn takes_unlabelled(&self) -> bool;
 }
 
 /// What controllers are made from.
@@ -64,6 +67,8 @@ pub(super) struct Building {
     pub(super) stores: Arc<Stores>,
     pub(super) settings: Settings,
     pub(super) wake: Arc<Wake>,
+    /// Acts under the operator's own account, whichever controller asks.
+    pub(super) own: Client,
 }
 
 /// The controller of one kind.
@@ -74,8 +79,8 @@ pub(super) trait KindController: Send + Sync {
     fn queue(&self) -> Arc<Queue>;
     /// Starts its watches.
     fn follow(&self, feeds: &Feeds);
-    /// Reconciles until it has to end. `own` acts under the operator's own account.
-    fn work<'a>(&'a self, own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()>;
+    /// Reconciles until it has to end.
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()>;
 }
 
 impl Registry {
@@ -97,9 +102,16 @@ impl Registry {
         self
     }
 
-    /// The kind that takes over what ToolHive made and no label gives to a kind; empty where none does.
-    pub fn unlabelled(&self) -> Cow<'static, str> {
-        self.kinds.iter().find(|kind| kind.takes_unlabelled()).map(|kind| kind.kind()).unwrap_or_default()
+    /// Lets the kind that was added last take over what ToolHive made and no label gives to a kind.
+    #[must_use]
+    pub fn with_unlabelled(mut self) -> Self {
+        self.unlabelled = self.kinds.last().map(|kind| kind.kind()).unwrap_or_default();
+        self
+    }
+
+    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
+    pub fn unlabelled(&self) -> &str {
+        &self.unlabelled
     }
 
     /// What the stores hold of the kinds.
@@ -115,11 +127,11 @@ struct WorkloadKind<W> {
 
 impl<W: Workload> Registered for WorkloadKind<W> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<W>(judging, W::all_children))
+        webhooks.validate(admission::webhook::<W>(judging, made::<W>))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let Building { stores, settings, wake } = building;
+        let Building { stores, settings, wake, own } = building;
         let pods: Arc<Store<PodTrace>> = Arc::default();
         let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
         let (cleaned, on) = (work.clone(), wake.clone());
@@ -142,7 +154,8 @@ impl<W: Workload> Registered for WorkloadKind<W> {
                 async move { cleaned.clean_up(leaving).await }
             });
         }
-        Box::new(OfWorkloads { controller, work, stores: stores.clone(), pods, wake: wake.clone() })
+        let (stores, wake, own) = (stores.clone(), wake.clone(), own.clone());
+        Box::new(OfWorkloads { controller, work, stores, pods, wake, own })
     }
 
     fn kind(&self) -> Cow<'static, str> {
@@ -156,10 +169,6 @@ impl<W: Workload> Registered for WorkloadKind<W> {
     fn access(&self) -> Access {
         rights::of_workloads::<W>()
     }
-
-    fn takes_unlabelled(&self) -> bool {
-        W::TAKES_UNLABELLED
-    }
 }
 
 /// The controller of one kind of workloads.
@@ -169,6 +178,7 @@ struct OfWorkloads<W> {
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
     wake: Arc<Wake>,
+    own: Client,
 }
 
 impl<W: Workload> KindController for OfWorkloads<W> {
@@ -187,9 +197,9 @@ impl<W: Workload> KindController for OfWorkloads<W> {
         feeds.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
     }
 
-    fn work<'a>(&'a self, own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
-            let Some(contents) = &Contents::of(&runtime, own, self.stores.clone()).await else { return };
+            let Some(contents) = &Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
             self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, pass)).await;
         }
         .boxed()
@@ -207,8 +217,9 @@ impl<K: ConfigKind> Registered for Config<K> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let work = Arc::new(ConfigController::new(building.stores.clone(), building.settings.clone()));
-        let (released, on) = (work.clone(), building.wake.clone());
+        let Building { stores, settings, wake, own } = building;
+        let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), own.clone()));
+        let (released, on) = (work.clone(), wake.clone());
         let mut controller =
             named::<K>().stored_in(self.store.clone()).found_by(subject::tokens::<K>).on_change(move |change| {
                 on.referrer(change);
@@ -234,10 +245,6 @@ impl<K: ConfigKind> Registered for Config<K> {
     fn access(&self) -> Access {
         rights::of_configs::<K>()
     }
-
-    fn takes_unlabelled(&self) -> bool {
-        false
-    }
 }
 
 /// The controller of one kind of configurations.
@@ -259,10 +266,14 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
         self.controller.follow(feeds);
     }
 
-    fn work<'a>(&'a self, own: &'a Client, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
-        self.work.reads_with(own);
+    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         self.controller.work(feeds, runtime, |pass| self.work.reconcile(pass)).boxed()
     }
+}
+
+/// Everything that may be made for a workload.
+fn made<W: Workload>(workload: &W) -> Vec<ChildRef> {
+    workload.all_children().into_iter().filter(|child| !W::OBSOLETE.contains(&child.kind)).collect()
 }
 
 /// A controller named after its kind.

@@ -48,12 +48,14 @@ pub(super) trait KindStore: Debug + Send + Sync {
     fn config(&self, key: &Key) -> Option<Arc<dyn Config>>;
     /// The names of those that may have this child.
     fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<String>;
+    /// The names of those that this child may be made for.
+    fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<String>;
     /// The names of those that refer to the object of this kind and name, or may, as the API server has them now.
-    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Asked>;
+    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Names>;
 }
 
 /// Names, or why there are none.
-type Asked = Result<Vec<String>, ControllerError>;
+type Names = Result<Vec<String>, ControllerError>;
 
 /// Workloads.
 #[derive(Debug)]
@@ -81,8 +83,12 @@ impl<W: Workload> KindStore for Workloads<W> {
         named.map(str::to_owned).collect()
     }
 
-    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Asked> {
-        live::referrers::<W>(client, &key.namespace, kind, &key.name).boxed()
+    fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<String> {
+        if W::OBSOLETE.contains(&child.kind) { Vec::new() } else { self.parents(namespace, child) }
+    }
+
+    fn ask<'a>(&'a self, client: &'a Client, kind: &'a str, key: &'a Key) -> BoxFuture<'a, Names> {
+        live::referrers::<W>(client, &key.namespace, kind, &key.name, live::PAGE).boxed()
     }
 }
 
@@ -104,8 +110,12 @@ impl<K: ConfigKind> KindStore for ConfigStore<K> {
         Vec::new()
     }
 
+    fn makers(&self, _: &str, _: &ChildRef) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A configuration refers to no object of ours.
-    fn ask<'a>(&'a self, _: &'a Client, _: &'a str, _: &'a Key) -> BoxFuture<'a, Asked> {
+    fn ask<'a>(&'a self, _: &'a Client, _: &'a str, _: &'a Key) -> BoxFuture<'a, Names> {
         ready(Ok(Vec::new())).boxed()
     }
 }
@@ -120,8 +130,8 @@ impl Known for Stores {
         self.is_ready().then(|| Box::new(exists) as Box<dyn Exists>)
     }
 
-    fn parents(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
-        if self.is_ready() { self.parents(namespace, child) } else { Vec::new() }
+    fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
+        if self.is_ready() { self.each(|store| store.makers(namespace, child)) } else { Vec::new() }
     }
 }
 

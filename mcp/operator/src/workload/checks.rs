@@ -5,7 +5,7 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::{SessionStorage, SessionStorageProvider},
 };
-use mcp_plan::{guards::Asked, settings::Settings, workload::pod_template};
+use mcp_plan::{guards::RequestedGuards, settings::Settings, workload::pod_template};
 use serde_json::Value;
 
 use super::{Findings, Workload};
@@ -86,7 +86,7 @@ pub fn unsupported(unsupported: &Unsupported, findings: &mut Findings<'_>) {
 
 /// The same as warnings at `kubectl apply`, and the guards that this version cannot enforce.
 pub fn warnings<W: Workload>(workload: &W, unsupported: Unsupported, settings: &Settings) -> Vec<String> {
-    let Asked { configs, unbuilt } = workload.guards();
+    let RequestedGuards { configs, unbuilt } = workload.guards();
     let unbuilt = configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field).chain(unbuilt);
     let mut warnings: Vec<String> =
         unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy")).collect();

@@ -1,14 +1,15 @@
 //! What all workload kinds share: a proxy that clients call, what runs behind it, and one status that tells of both.
 //!
 //! A kind says what is particular to it ([`Workload`]): its guards, its rules, its children. From that there is one
-//! [plan](plan_workload) and one controller for all of them. What children are made of is in [`mcp_plan::workload`].
+//! [plan](plan_workload) and one controller for all of them. Unlike [`mcp_plan::workload`],
+//! which has what children are made of and knows no trait, this decides which of them there are.
 
 pub mod checks;
 mod plan;
 
 use mcp_api::names::reason;
 use mcp_plan::{
-    guards::{Asked, Guards},
+    guards::{Guards, RequestedGuards},
     reference::Data,
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Previous, Report},
@@ -43,8 +44,8 @@ pub trait Workload: Subject {
     /// The kinds of children that it may have: its controller's account may write these and no others.
     const CHILDREN: &'static [ChildKind];
 
-    /// Whether it takes over what ToolHive made and no label gives to a kind. One kind at most does.
-    const TAKES_UNLABELLED: bool = false;
+    /// Those of [`CHILDREN`](Self::CHILDREN) that ToolHive made and this operator only deletes.
+    const OBSOLETE: &'static [ChildKind] = &[];
 
     /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
     /// it.
@@ -63,7 +64,7 @@ pub trait Workload: Subject {
     }
 
     /// The guards that its spec asks for.
-    fn guards(&self) -> Asked;
+    fn guards(&self) -> RequestedGuards;
 
     /// What its last status said.
     fn previous(&self) -> Previous<'_>;
@@ -86,6 +87,9 @@ pub trait Workload: Subject {
     /// The names of the workloads that may have this child: the other direction of
     /// [`all_children`](Self::all_children).
     fn parents(child: &ChildRef) -> Vec<&str>;
+
+    /// The Service by which clients reach the proxy, where there is a proxy.
+    fn front(&self) -> Option<ChildRef>;
 
     /// What runs behind the proxy, where that is a child.
     fn backend(&self) -> Option<ChildRef>;

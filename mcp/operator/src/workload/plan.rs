@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::names::{condition, reason};
 use mcp_plan::{
-    guards::{Configs, GuardCondition, Guards, InForce, OUTDATED, Standing, belongs_to},
+    guards::{Configs, GuardCondition, Guards, InForce, MISSING, OUTDATED, Standing, belongs_to},
     reference::Data,
     settings::Settings,
     workload::{
@@ -16,7 +16,7 @@ use mcp_plan::{
 };
 use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
 
-use super::{Block, Findings, Rendering, Workload};
+use super::{Findings, Rendering, Workload};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -85,12 +85,14 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.data, inputs.settings);
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
-    let (serving, foreign) = (status::serving(&own), status::serving(&foreign));
+    let serving = status::serving(&own);
     let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.data, &mut findings);
 
     let standing = guards.standing(inputs.deployment, &own);
+    // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
+    let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
     let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
         (None, Some(message)) => {
             (Vec::new(), Vec::new(), State { phase: Phase::Pending, message: message.to_owned(), ready: 0 })
@@ -100,17 +102,22 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (Vec::new(), Vec::new(), State { phase: Phase::Failed, message, ready: 0 })
         }
         (None, None) => {
-            let (children, absent) = render(inputs, &guards, standing);
+            let (children, absent) = render(inputs, &guards, standing, closed.as_ref());
             (children, absent, state(inputs, &own))
         }
         (Some(block), None) => {
-            let absent = must_not_go_on(inputs, &guards, standing);
+            let mut absent = must_not_go_on(inputs, &guards, standing);
+            let front = closed.clone().filter(|front| !absent.contains(front));
+            absent.extend(front);
             let left = if standing != Standing::NoProxy && absent.is_empty() { LEFT } else { "" };
             let message = format!("{}{left}", W::refusal(block));
             (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
     let mut stuck = None;
+    if closed.is_some() && findings.blocks.is_empty() {
+        (state.phase, state.message) = (Phase::Failed, "the proxy has no Service".to_owned());
+    }
     if let Some(force) = in_force.filter(|force| force.by_hand || state.phase == Phase::Ready && !force.asked) {
         let broken = status::broken(&own);
         let why = match &broken {
@@ -132,14 +139,19 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
 
     let Findings { conditions, blocks, .. } = findings;
-    let mut events = events::<W>(&conditions, previous, &state, blocks.first(), stuck);
+    let failure = match blocks.first() {
+        Some(block) => block.reason,
+        None if closed.is_some() => MISSING,
+        None => "PodFailed",
+    };
+    let mut events = events::<W>(&conditions, previous, &state, failure, stuck);
     if standing == Standing::Missing || !blocks.is_empty() {
         events.extend(removal_event(inputs, &absent));
     }
     if metadata.generation != previous.observed_generation {
         events.extend(workload.events());
     }
-    let runs = !children.is_empty() || (absent.is_empty() && inputs.deployment.is_some());
+    let runs = closed.is_none() && (!children.is_empty() || (absent.is_empty() && inputs.deployment.is_some()));
     let hashes = guards.kinds().into_iter().filter_map(|kind| {
         let hash = guards.hash(&kind, inputs.deployment, &serving)?;
         Some((kind.into_owned(), hash))
@@ -202,10 +214,16 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
     }
 }
 
-/// The children, and what must not be beside them.
-fn render<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> (Vec<Child>, Vec<ChildRef>) {
+/// The children but for `closed`, and what must not be beside them.
+fn render<W: Workload>(
+    inputs: &Inputs<'_, W>,
+    guards: &Guards,
+    standing: Standing,
+    closed: Option<&ChildRef>,
+) -> (Vec<Child>, Vec<ChildRef>) {
     let Inputs { workload, data, settings, .. } = *inputs;
     let mut children = workload.render(&Rendering { guards, data, settings });
+    children.retain(|child| Some(&child.reference) != closed);
     // A rolling update keeps old pods until new ones are ready, however long that takes. Where the old ones have to go
     // first, the next plan makes the Deployment anew.
     if standing == Standing::Missing || wants_immediate_restart(inputs) {
@@ -264,7 +282,7 @@ fn events<W: Workload>(
     conditions: &Conditions<'_>,
     previous: Previous<'_>,
     state: &State,
-    block: Option<&Block>,
+    failure: &'static str,
     stuck: Option<String>,
 ) -> Vec<PlannedEvent> {
     let mut events = Vec::new();
@@ -278,7 +296,7 @@ fn events<W: Workload>(
                 None => continue,
             },
             (condition::READY, _) if state.phase == Phase::Failed => {
-                PlannedEvent::new(EventType::Warning, block.map_or("PodFailed", |block| block.reason), &new.message)
+                PlannedEvent::new(EventType::Warning, failure, &new.message)
             }
             (condition::READY, _) if previous.phase != Some(state.phase) => {
                 PlannedEvent::new(EventType::Normal, state.phase.as_str(), &new.message)

@@ -11,7 +11,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_can_never_work_is_refused_with_its_field() {
     let gate = Gate::new("remote").await;
-    let _operator = gate.serving(&[]).await;
+    let _operator = gate.serving(&["--kubernetes-api", "10.96.0.1"]).await;
     let plain = |name: &str| json!({"headerForward": {"addPlaintextHeaders": {name: "a"}}});
     let key = json!({"name": "keys", "key": "api"});
     let twice = json!({"headerForward": {
@@ -22,6 +22,7 @@ async fn a_proxy_that_can_never_work_is_refused_with_its_field() {
         (json!({"remoteUrl": "http://localhost/mcp", "allowPrivateEndpoint": true}), "spec.remoteUrl".to_owned()),
         (json!({"remoteUrl": "http://169.254.169.254/", "allowPrivateEndpoint": true}), "spec.remoteUrl".to_owned()),
         (json!({"remoteUrl": "http://10.0.0.1/mcp"}), "spec.remoteUrl".to_owned()),
+        (json!({"remoteUrl": "https://10.96.0.1", "allowPrivateEndpoint": true}), "spec.remoteUrl".to_owned()),
         (json!({"remoteUrl": "https://user@mcp.example.com"}), "spec.remoteUrl".to_owned()),
         (plain("Host"), format!("{headers}.addPlaintextHeaders[Host]")),
         (plain("X-Forwarded-For"), format!("{headers}.addPlaintextHeaders[X-Forwarded-For]")),
@@ -115,6 +116,18 @@ async fn a_workload_is_warned_of_another_whose_children_have_the_same_names() {
     .await;
     let other = gate.objects.post(remote_proxy("far", json!({})), true).await;
     assert_eq!(other.warnings, Vec::<String>::new());
+    // These two share more names: those of a Role and a RoleBinding, which a proxy only loses.
+    let shares = gate.objects.post(minimal("far-remote"), true).await;
+    assert_eq!(shares.warnings, Vec::<String>::new(), "the other is not stored");
+    gate.objects.create(remote_proxy("far", json!({}))).await;
+    let warning = "299 - \"metadata.name: MCPRemoteProxy \"far\" may have Service mcp-far-remote-proxy, ServiceAccount \
+                   far-remote-proxy-runner as well, and only one of the two gets it; choose another name\"";
+    wait_until("the warning", DEADLINE, || async {
+        let answer = gate.objects.post(minimal("far-remote"), true).await;
+        assert!(answer.warnings.is_empty() || answer.warnings == [warning], "{:?}", answer.warnings);
+        (!answer.warnings.is_empty()).then_some(())
+    })
+    .await;
     // A name of its own children is no other's.
     let edited = gate.objects.patch("MCPServer", "web", json!({"spec": {"proxyPort": 9000}})).await;
     assert_eq!((edited.code, edited.warnings), (200, Vec::new()), "{}", edited.body);

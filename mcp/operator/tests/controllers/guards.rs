@@ -2,17 +2,22 @@
 
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use kube::{
-    Api,
-    api::{DeleteParams, ListParams, PropagationPolicy},
+    Api, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams, PropagationPolicy},
 };
 use mcp_plan::workload::ChildKind;
-use portcullis_testing::wait_until;
+use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, children_of, labelled, minimal, quiet, ready_pods, webhook_config},
+    support::{
+        DEADLINE, children_of, labelled, minimal, oidc_config, quiet, ready_pods, ready_pods_of, remote_proxy,
+        webhook_config,
+    },
 };
+
+const BETA: &str = "toolhive.stacklok.dev/v1beta1";
 
 async fn no_proxy(place: &Place, server: &str) {
     place.objects.child(ChildKind::Deployment, server, "to be gone", Value::is_null).await;
@@ -98,38 +103,66 @@ async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_th
     );
 }
 
-/// A Deployment that was made now would take them on, and keep them until its own pods are ready.
+/// A Deployment that was made now would take them on, and keep them until its own pods are ready; a Service would lead calls
+/// to them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_pods_that_outlived_their_deployment_keep_the_guarded_one_waiting_and_the_status_says_what_to_delete() {
+async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_says_what_to_delete() {
     let place = Place::new("orphans").await;
     let operator = place.operator();
     let objects = &place.objects;
-    objects.create(webhook_config("gate", json!({}))).await;
-    objects.create(minimal("web")).await;
-    objects.has_children("web", &children_of("web")).await;
-    ready_pods(objects, "web").await;
-    objects.phase("web", "Ready").await;
+    let workloads = [
+        ("MCPServer", "mcpserver", minimal("web"), "web", "mcp-web-proxy"),
+        ("MCPRemoteProxy", "mcpremoteproxy", remote_proxy("far", json!({})), "far", "mcp-far-remote-proxy"),
+    ];
+    objects.create(oidc_config("idp", json!({}))).await;
+    let phase = |workload: &DynamicObject| workload.data["status"]["phase"].as_str().map(str::to_owned);
+    for (kind, app, open, name, _) in &workloads {
+        objects.create(open.clone()).await;
+        ready_pods_of(objects, app, name).await;
+        let is_ready = |workload: &DynamicObject| phase(workload).as_deref() == Some("Ready");
+        wait_for_object(&objects.dynamic(BETA, kind), name, "to be ready", DEADLINE, is_ready).await;
+    }
     operator.kill().await;
     let orphan = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
-    objects.children(ChildKind::Deployment).delete("web", &orphan).await.unwrap();
-    objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
-    objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
+    for (kind, _, _, name, _) in &workloads {
+        objects.children(ChildKind::Deployment).delete(name, &orphan).await.unwrap();
+        objects.child(ChildKind::Deployment, name, "to be gone", Value::is_null).await;
+        let login = json!({"spec": {"oidcConfigRef": {"name": "idp", "audience": name}}});
+        objects.merge(BETA, kind, name, login).await;
+    }
 
     let _operator = place.operator();
     let sets: Api<ReplicaSet> = objects.api();
-    let set = sets.list(&ListParams::default()).await.unwrap().items.remove(0).metadata.name.unwrap();
-    let says = format!("1 of 1 pods behind the proxy's Service lack a guard: delete ReplicaSet {set}");
-    objects
-        .server("web", "what to delete", |server| {
-            let message = server.status.as_ref().and_then(|status| status.message.as_deref());
-            message.is_some_and(|message| message.ends_with(&says))
-        })
-        .await;
+    let left: Vec<String> =
+        sets.list(&ListParams::default()).await.unwrap().into_iter().map(|it| it.name_any()).collect();
+    assert_eq!(left.len(), workloads.len());
+    for (kind, _, _, name, service) in &workloads {
+        let set = left.iter().find(|set| set.starts_with(name)).unwrap();
+        let says = format!("kubectl delete -n {} replicaset.apps {set}", place.namespace());
+        let told = |workload: &DynamicObject| {
+            let message = workload.data["status"]["message"].as_str();
+            message.is_some_and(|message| message.ends_with(&says)) && phase(workload).as_deref() == Some("Failed")
+        };
+        let api = objects.dynamic(BETA, kind);
+        let told = wait_for_object(&api, name, "what to delete", DEADLINE, told).await;
+        assert!(told.data["status"]["url"].is_null(), "{kind}");
+        objects.child(ChildKind::Service, service, "to be gone", Value::is_null).await;
+    }
     quiet(place.cluster, &place.user).await;
-    assert!(objects.get(ChildKind::Deployment, "web").await.is_null());
-    sets.delete(&set, &DeleteParams::background()).await.unwrap();
-    let made = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
-    assert!(made["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].is_string(), "{made}");
+    for (kind, _, _, name, service) in &workloads {
+        assert!(objects.get(ChildKind::Deployment, name).await.is_null(), "{kind}");
+        assert!(objects.get(ChildKind::Service, service).await.is_null(), "{kind}");
+    }
+    for set in &left {
+        sets.delete(set, &DeleteParams::background()).await.unwrap();
+    }
+    for (kind, _, _, name, service) in &workloads {
+        let made = objects.child(ChildKind::Deployment, name, "to come", |it| !it.is_null()).await;
+        let template = &made["spec"]["template"]["metadata"]["annotations"];
+        let guards = template["toolhive.stacklok.dev/guards"].as_str().unwrap_or_default();
+        assert!(guards.starts_with("MCPOIDCConfig/idp/"), "{kind}: {made}");
+        objects.child(ChildKind::Service, service, "to come back", |it| !it.is_null()).await;
+    }
 }
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.

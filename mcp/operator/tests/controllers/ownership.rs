@@ -100,6 +100,73 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     assert!(to_configs.is_empty(), "{to_configs:?}");
 }
 
+/// A workload of this kind that refers to the configuration of its own name and to no other that exists; none where the kind
+/// has no such reference.
+fn referring(kind: &str, name: &str, field: &str, mut reference: Value) -> Option<Value> {
+    reference["name"] = json!(name);
+    match (kind, field) {
+        ("MCPServer", _) => Some(labelled(name, json!({"replicas": 0, "backendReplicas": 0, field: reference}))),
+        (_, "webhookConfigRef") => None,
+        ("MCPRemoteProxy", _) => Some(remote_proxy(name, json!({"replicas": 0, field: reference}))),
+        ("VirtualMCPServer", "oidcConfigRef") => Some(virtual_server(name, name, "absent")),
+        ("VirtualMCPServer", _) => Some(virtual_server(name, "absent", name)),
+        _ => unreachable!("{kind} is no kind of workload"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration() {
+    let place = Place::new("own-pairs").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    let edits = [
+        ("MCPServer", json!({"args": ["--other"]})),
+        ("MCPRemoteProxy", json!({"proxyPort": 8090})),
+        ("VirtualMCPServer", json!({"groupRef": {"name": "other"}})),
+    ];
+    let mut pairs = Vec::new();
+    for (version, mut config, field, reference) in kinds() {
+        let config_kind = config["kind"].as_str().unwrap().to_owned();
+        for (kind, edit) in &edits {
+            let name = format!("{config_kind}-{kind}").to_lowercase();
+            let Some(workload) = referring(kind, &name, field, reference.clone()) else { continue };
+            config["metadata"]["name"] = json!(name);
+            objects.create(config.clone()).await;
+            objects.create(workload).await;
+            pairs.push((name, objects.dynamic(version, &config_kind), *kind, edit));
+        }
+    }
+    assert_eq!(pairs.len(), 7, "each kind that a kind of workload can refer to");
+    let told = |config: &DynamicObject, name: &str| {
+        let status = &config.data["status"];
+        status["conditions"].is_array() && status["configHash"].is_string() && status.to_string().contains(name)
+    };
+    for (name, configs, ..) in &pairs {
+        wait_for_object(configs, name, "its workload in its status", DEADLINE, |config| told(config, name)).await;
+    }
+    quiet(place.cluster, &place.user).await;
+    let mut before = Vec::new();
+    for (name, configs, ..) in &pairs {
+        before.push(configs.get(name).await.unwrap());
+    }
+    for (name, _, kind, edit) in &pairs {
+        objects.merge(BETA, kind, name, json!({"spec": edit})).await;
+    }
+    for (name, _, kind, _) in &pairs {
+        wait_for_object(&objects.dynamic(BETA, kind), name, "its edit to be seen", DEADLINE, |workload| {
+            workload.metadata.generation > Some(1)
+                && workload.data["status"]["observedGeneration"].as_i64() == workload.metadata.generation
+        })
+        .await;
+    }
+    quiet(place.cluster, &place.user).await;
+    for (before, (name, configs, ..)) in before.iter().zip(&pairs) {
+        let after = configs.get(name).await.unwrap();
+        assert_eq!(after.metadata.resource_version, before.metadata.resource_version, "{name}");
+        assert_eq!(after.data["status"], before.data["status"], "{name}");
+    }
+}
+
 /// The members of the status, and the types of its conditions, that `manager` holds by server-side apply; nothing where it
 /// holds none.
 fn held(object: &DynamicObject, manager: &str) -> Option<(Vec<String>, Vec<String>)> {

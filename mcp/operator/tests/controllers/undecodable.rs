@@ -1,7 +1,8 @@
 //! One object that does not decode (stored under a looser schema) stops neither the watch nor its own deletion.
 
 use kube::api::DeleteParams;
-use mcp_api::v1alpha1::MCPWebhookConfig;
+use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
+use mcp_operator::controllers::referrers;
 use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
 use serde_json::{Value, json};
 
@@ -53,6 +54,33 @@ async fn an_object_that_does_not_decode_stops_nothing_and_can_be_deleted() {
     })
     .await;
     owned(&cluster.audit().writes(since).await);
+    cluster.stop().await;
+}
+
+/// A deletion is decided by a list in pages, whatever a page holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reference_is_found_on_the_last_page_also_where_its_object_does_not_decode() {
+    let cluster = ControlPlane::start().await.unwrap();
+    cluster.install_crds(&loose()).await;
+    let namespace = cluster.namespace("pages").await;
+    let objects = Objects::new(cluster.admin(), &namespace);
+    for name in ["a", "b", "c", "d"] {
+        objects.create(minimal(name)).await;
+    }
+    objects.create(labelled("e", json!({"webhookConfigRef": {"name": "last"}}))).await;
+    let found = async |name: &'static str, page: u32| {
+        referrers::<MCPServer>(&cluster.admin(), &namespace, "MCPWebhookConfig", name, page).await.unwrap()
+    };
+    for page in 1..=6 {
+        assert_eq!(found("last", page).await, ["e"], "{page} on a page");
+        assert_eq!(found("free", page).await, Vec::<String>::new(), "{page} on a page");
+    }
+    let image = json!({"not": "a string"});
+    objects.create(labelled("f", json!({"image": image, "webhookConfigRef": {"name": "last"}}))).await;
+    for page in 1..=7 {
+        assert_eq!(found("last", page).await, ["e", "f"], "{page} on a page");
+        assert_eq!(found("free", page).await, Vec::<String>::new(), "{page} on a page");
+    }
     cluster.stop().await;
 }
 

@@ -20,7 +20,7 @@ fn takers(labels: &Value, managers: &[&str]) -> Vec<&'static str> {
         "annotations": {"portcullis.dev/applied-digest": "x"},
     });
     let object: PartialObjectMeta<Deployment> = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-    let trace = Trace::read(object, &kinds::all().unlabelled());
+    let trace = Trace::read(object, kinds::all().unlabelled());
     let takes = |kind: &str| refusal(&trace.live, "uid", &format!("portcullis-{kind}")).is_none();
     KINDS.into_iter().filter(|kind| takes(kind)).collect()
 }

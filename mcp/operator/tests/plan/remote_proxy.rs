@@ -250,6 +250,17 @@ fn every_rule_of_a_proxy_names_its_field() {
             json!({"podTemplateSpec": {"spec": {"containers": [{"image": "x"}]}}}),
             "spec.podTemplateSpec.spec.containers[0].name: is missing; the container that the operator makes is called \"toolhive\"".to_owned(),
         ),
+        (
+            json!({"resourceOverrides": {"proxyDeployment": {"env": [{"name": "KUBERNETES_SERVICE_HOST", "value": "192.0.2.1"}]}}}),
+            "spec.resourceOverrides.proxyDeployment.env[0].name: \"KUBERNETES_SERVICE_HOST\" tells the proxy where".to_owned(),
+        ),
+        (
+            json!({"podTemplateSpec": {"spec": {"containers": [
+                {"name": "sidecar", "env": [{"name": "KUBERNETES_SERVICE_HOST", "value": "192.0.2.1"}]},
+                {"name": "toolhive", "env": [{"name": "A"}, {"name": "KUBERNETES_SERVICE_PORT", "value": "1"}]},
+            ]}}}),
+            "spec.podTemplateSpec.spec.containers[1].env[1].name: \"KUBERNETES_SERVICE_PORT\" tells the proxy".to_owned(),
+        ),
     ] {
         let mut world = World::with(change.clone());
         world.secret("keys", "api", "there");
@@ -258,7 +269,7 @@ fn every_rule_of_a_proxy_names_its_field() {
         assert!(problems[0].to_string().starts_with(&message), "{} / {message}", problems[0]);
         let plan = world.plan();
         assert!(plan.children.is_empty(), "{change}: nothing is rendered from it");
-        let type_ = if message.contains("podTemplateSpec") { "PodTemplateValid" } else { "ConfigurationValid" };
+        let type_ = if message.contains("is missing; the container") { "PodTemplateValid" } else { "ConfigurationValid" };
         assert!(condition(&plan, type_, "False").unwrap().1.starts_with(&message), "{change}");
     }
     for (name, fits) in [("a".repeat(46), true), ("a".repeat(47), false), ("a.b".to_owned(), false)] {
@@ -300,6 +311,40 @@ fn an_address_that_the_proxy_may_not_call_gets_no_proxy() {
             assert_eq!(plan.container()["args"][3], "--allow-endpoint-cidr=127.0.0.0/8,::1/128");
         }
     }
+}
+
+#[test]
+fn the_kubernetes_api_is_no_remote_server_by_its_address_nor_by_any_of_its_names() {
+    let refused = |url: &str, api: Option<&str>| {
+        let mut world = World::with(json!({"remoteUrl": url, "allowPrivateEndpoint": true}));
+        world.settings.kubernetes_api = api.map(str::to_owned);
+        let problems = world.workload.every_problem(&world.settings);
+        assert_eq!(world.plan().children.is_empty(), !problems.is_empty(), "{url}");
+        problems.first().map(ToString::to_string)
+    };
+    let api = Some("10.96.0.1");
+    let name = Some("api.example.com");
+    for (url, api, host) in [
+        ("https://10.96.0.1/api", api, "10.96.0.1"),
+        ("https://[::ffff:10.96.0.1]:6443", api, "[::ffff:10.96.0.1]"),
+        ("https://[fd00::1]", Some("fd00::1"), "[fd00::1]"),
+        ("https://API.example.com.:6443/", name, "API.example.com."),
+        ("https://kubernetes", None, "kubernetes"),
+        ("https://kubernetes.default", None, "kubernetes.default"),
+        ("https://kubernetes.default.svc", None, "kubernetes.default.svc"),
+        ("https://kubernetes.default.svc.corp.example", None, "kubernetes.default.svc.corp.example"),
+    ] {
+        let message = refused(url, api).expect("refused");
+        assert!(message.starts_with(&format!("spec.remoteUrl: host {host:?} is ")), "{message}");
+        assert!(message.ends_with("or the Kubernetes API; name another server"), "{message}");
+    }
+    for (url, api) in [("https://10.96.0.2", api), ("https://10.96.0.1", None), ("https://mcp.api.example.com", name)] {
+        assert_eq!(refused(url, api), None, "{url}");
+    }
+    let mut exempt = World::with(json!({"remoteUrl": "https://10.96.0.1"}));
+    exempt.settings.kubernetes_api = api.map(str::to_owned);
+    exempt.settings.exempt_endpoints = vec!["10.96.0.0/16".parse().unwrap()];
+    assert_eq!(exempt.workload.every_problem(&exempt.settings), [], "as the proxy does when it calls it");
 }
 
 /// seeds/004: what users add to the pods stays beside what the operator needs there, on the level that they added it to.

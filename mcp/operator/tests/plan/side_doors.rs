@@ -3,7 +3,7 @@
 use mcp_plan::workload::ChildKind;
 use serde_json::json;
 
-use crate::world::{World, condition, is_absent, pod};
+use crate::world::{World, child, condition, is_absent, pod};
 
 /// A gated server whose proxy is there.
 fn running() -> World {
@@ -34,46 +34,91 @@ fn a_pod_that_somebody_else_made_is_never_said_to_enforce_a_guard_and_does_not_m
         world.pods = vec![foreign.clone()];
         let plan = world.plan();
         let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
-        let delete = owner.map_or_else(|| "Pod fetch-1".to_owned(), |name| format!("ReplicaSet {name}"));
-        let says = format!("1 of 1 pods behind the proxy's Service lack a guard: delete {delete}");
+        let delete = owner.map_or_else(
+            || "nothing controls pod fetch-1: kubectl delete -n team pod fetch-1".to_owned(),
+            |name| format!("ReplicaSet {name} controls pod fetch-1: kubectl delete -n team replicaset.apps {name}"),
+        );
+        let says = format!("1 pods that the proxy's Service would select lack a guard; {delete}");
         assert_eq!((&*reason, &*message), ("GuardMissing", &*says), "{owner:?}");
         assert!(
             plan.status.message.as_deref().is_some_and(|message| message.ends_with(&says)),
             "{:?}",
             plan.status.message
         );
-        assert_eq!(
-            (plan.status.phase.unwrap().as_str(), plan.status.ready_replicas),
-            ("Pending", Some(0)),
-            "{owner:?}"
-        );
+        assert_eq!((plan.status.phase.unwrap().as_str(), plan.status.ready_replicas), ("Failed", Some(0)), "{owner:?}");
+        assert!(is_absent(&plan, ChildKind::Service, "mcp-fetch-proxy"), "{owner:?}: it would get calls");
         assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "{owner:?}: it would not go with the Deployment");
     }
 }
 
-// `kubectl delete deployment --cascade=orphan`, and then a guard: nobody takes these pods away.
+// `kubectl delete deployment --cascade=orphan`, or the same of its ReplicaSet, and then a guard: nobody takes these pods
+// away, so nothing may lead calls to them.
 #[test]
-fn pods_without_a_guard_that_outlived_their_deployment_are_named_with_what_to_delete() {
-    for (ready, says) in [
-        (true, "1 of 1 pods behind the proxy's Service lack a guard: delete ReplicaSet fetch-5b8c"),
-        (false, "1 pods that may serve soon lack a guard: delete ReplicaSet fetch-5b8c"),
-    ] {
-        let mut world = World::gated();
-        world.pods = vec![pod("Running", ready, None)];
+fn open_pods_that_outlive_what_made_them_get_no_service_and_are_named_with_what_to_delete() {
+    let service = |world: &World, why: &str| {
         let plan = world.plan();
-        assert!(crate::world::child(&plan, ChildKind::Deployment, "fetch").is_none(), "it would adopt them");
-        assert_eq!(condition(&plan, "GuardsEnforced", "False"), Some(("GuardMissing".to_owned(), says.to_owned())));
-        assert!(
-            plan.status.message.as_deref().is_some_and(|message| message.ends_with(says)),
-            "{:?}",
-            plan.status.message
-        );
-        // Those of a Deployment that was deleted with them go by themselves.
-        let asked = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now);
-        world.pods[0].metadata.deletion_timestamp = Some(asked);
-        let message = condition(&world.plan(), "GuardsEnforced", "False").unwrap().1;
-        assert!(!message.contains("delete"), "{message}");
+        let made = child(&plan, ChildKind::Service, "mcp-fetch-proxy").is_some();
+        assert_eq!(made, !is_absent(&plan, ChildKind::Service, "mcp-fetch-proxy"), "{why}");
+        made
+    };
+    let orphaned = "ReplicaSet fetch-5b8c controls pod fetch-1: kubectl delete -n team replicaset.apps fetch-5b8c";
+    let alone = "nothing controls pod fetch-1: kubectl delete -n team pod fetch-1";
+    for login in [false, true] {
+        for (of_set, delete) in [(true, orphaned), (false, alone)] {
+            for ready in [true, false] {
+                let why = format!("{delete} {ready}");
+                let mut world = if login { World::login() } else { World::gated() };
+                let mut open = pod("Running", ready, None);
+                if !of_set {
+                    open.metadata.owner_references = None;
+                }
+                world.pods = vec![open];
+                let plan = world.plan();
+                // One that is made now would adopt those of a ReplicaSet.
+                assert_eq!(child(&plan, ChildKind::Deployment, "fetch").is_none(), of_set, "{why}");
+                assert!(!service(&world, &why), "{why}");
+                assert!(child(&plan, ChildKind::StatefulSet, "fetch").is_some(), "{why}: the MCP server stays");
+                let says = format!("1 pods that the proxy's Service would select lack a guard; {delete}");
+                assert_eq!(
+                    condition(&plan, "GuardsEnforced", "False"),
+                    Some(("GuardMissing".to_owned(), says.clone()))
+                );
+                let status = &plan.status;
+                assert_eq!((status.phase.unwrap().as_str(), &status.url), ("Failed", &None), "{why}");
+                let message = format!("the proxy has no Service; {says}");
+                assert_eq!(status.message.as_ref(), Some(&message));
+                assert_eq!(condition(&plan, "Ready", "False"), Some(("NotReady".to_owned(), message)));
+                assert!(plan.events.iter().any(|event| event.reason == "GuardMissing"), "{:?}", plan.events);
+
+                // A broken reference beside them opens nothing.
+                let mut broken = world.clone();
+                broken.oidc_config = None;
+                broken.webhook_config = None;
+                assert!(!service(&broken, &why), "{why}");
+                // Those that are ending go by themselves, and once they are gone all is as ever.
+                let asked = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now);
+                world.pods[0].metadata.deletion_timestamp = Some(asked);
+                let message = condition(&world.plan(), "GuardsEnforced", "False").unwrap().1;
+                assert!(!message.contains("delete"), "{message}");
+                world.pods.clear();
+                assert!(service(&world, &why), "{why}");
+                assert!(child(&world.plan(), ChildKind::Deployment, "fetch").is_some(), "{why}");
+            }
+        }
     }
+}
+
+#[test]
+fn a_static_pod_is_told_to_be_removed_from_its_node_and_no_node_to_be_deleted() {
+    let mut world = World::gated();
+    let mut static_pod = pod("Running", true, None);
+    static_pod.metadata.owner_references = serde_json::from_value(
+        json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true}]),
+    )
+    .unwrap();
+    world.pods = vec![static_pod];
+    let message = condition(&world.plan(), "GuardsEnforced", "False").unwrap().1;
+    assert!(message.ends_with("Node n controls pod fetch-1: remove the pod's manifest from that node"), "{message}");
 }
 
 // An evicted pod stays in its old ReplicaSet until somebody collects it.
@@ -141,7 +186,7 @@ fn the_pods_of_a_server_called_mcpserver_cannot_be_labelled_into_its_proxys_serv
     world.workload.metadata.name = Some("mcpserver".into());
     let plan = world.plan();
     let labels = |kind, name: &str, at: &str| {
-        let child = crate::world::child(&plan, kind, name).unwrap();
+        let child = child(&plan, kind, name).unwrap();
         child.pointer(at).unwrap().as_object().unwrap().clone()
     };
     let pods = labels(ChildKind::StatefulSet, "mcpserver", "/spec/template/metadata/labels");

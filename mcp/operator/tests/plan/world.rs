@@ -122,6 +122,7 @@ where
                 default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::BUILT,
                 exempt_endpoints: Vec::new(),
+                kubernetes_api: None,
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }
@@ -273,7 +274,7 @@ pub(crate) fn is_absent<W: HasStatus>(plan: &Plan<W>, kind: ChildKind, name: &st
 pub(crate) fn pod(phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
     let state = waiting.map(|reason| json!({"waiting": {"reason": reason}}));
     serde_json::from_value(json!({
-        "metadata": {"name": "fetch-1", "labels": {"pod-template-hash": "5b8c"}, "ownerReferences": [
+        "metadata": {"name": "fetch-1", "namespace": "team", "labels": {"pod-template-hash": "5b8c"}, "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fetch-5b8c", "uid": "r", "controller": true},
         ]},
         "status": {"phase": phase, "containerStatuses": [

@@ -1,4 +1,5 @@
-//! Configurations, whatever their kind: objects that workloads refer to, which guard them or shape their proxies.
+//! Configurations, whatever their kind: what the plan of a workload takes from them. The trait of their kinds, and the plan
+//! of their own status, are the operator's.
 
 mod terms;
 

@@ -25,20 +25,32 @@ fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// What controls these pods, each once; pods that nothing controls stand for themselves. None where there are no pods.
-pub(super) fn controllers<'a>(pods: impl Iterator<Item = &'a &'a Pod>) -> Option<String> {
-    const SAID: usize = 3;
-    let all: BTreeSet<String> = pods
-        .map(|pod| match controller(pod) {
-            Some(owner) => format!("{} {}", owner.kind, owner.name),
-            None => format!("Pod {}", pod.metadata.name.as_deref().unwrap_or_default()),
-        })
-        .collect();
-    let mut said: Vec<String> = all.iter().take(SAID).cloned().collect();
-    if let Some(more) = all.len().checked_sub(SAID).filter(|more| *more > 0) {
-        said.push(format!("{more} more"));
+/// What controls these pods and how they are deleted, a sentence for each controller. None where there are no pods.
+pub(super) fn deletions<'a>(pods: impl Iterator<Item = &'a &'a Pod>) -> Option<String> {
+    let mut controlled: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    let mut namespace = "";
+    for pod in pods {
+        namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let owner = controller(pod).map(|owner| (&*owner.kind, &*owner.api_version, &*owner.name));
+        controlled.entry(owner).or_default().insert(pod.metadata.name.as_deref().unwrap_or_default());
     }
-    if said.is_empty() { None } else { Some(said.join(", ")) }
+    let each = controlled.into_iter().map(|(owner, pods)| {
+        let pods = pods.into_iter().collect::<Vec<_>>().join(" ");
+        let delete = format!("kubectl delete -n {namespace}");
+        match owner {
+            None => format!("nothing controls pod {pods}: {delete} pod {pods}"),
+            // A static pod comes back whatever is deleted in the API.
+            Some(("Node", _, name)) => {
+                format!("Node {name} controls pod {pods}: remove the pod's manifest from that node")
+            }
+            Some((kind, version, name)) => {
+                let group = version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
+                format!("{kind} {name} controls pod {pods}: {delete} {}{group} {name}", kind.to_ascii_lowercase())
+            }
+        }
+    });
+    let each: Vec<_> = each.collect();
+    if each.is_empty() { None } else { Some(each.join("; ")) }
 }
 
 /// Whether the pod has ended: it does not serve, and never will.

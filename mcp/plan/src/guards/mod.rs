@@ -27,17 +27,17 @@ pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
 use guard::{Guard, State, Usable};
-use live::{Live, annotation, content, controllers, has_ended, parse, template};
+use live::{Live, annotation, content, deletions, has_ended, parse, template};
 
 /// Reason: a pod that serves enforces an older content of a guard.
 pub const OUTDATED: &str = "PolicyOutdated";
 
-/// Reason: a pod that serves lacks a guard.
-const MISSING: &str = "GuardMissing";
+/// Reason: a pod that serves, or may, lacks a guard.
+pub const MISSING: &str = "GuardMissing";
 
 /// The guards that a spec asks for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct RequestedGuards {
     /// Those that are configurations of this version's kinds.
     pub configs: Vec<GuardRef>,
     /// Fields that ask for a guard of a kind that this version does not have.
@@ -73,13 +73,13 @@ pub struct InForce {
     pub message: String,
     /// One word for it.
     pub reason: &'static str,
-    /// Whether it stays so until somebody deletes what the message names.
+    /// Whether pods that lack a guard stay until somebody deletes them: the proxy must have no Service meanwhile.
     pub by_hand: bool,
 }
 
-// === impl Asked ===
+// === impl RequestedGuards ===
 
-impl Asked {
+impl RequestedGuards {
     /// Those of `configs` that are referred to; of `unbuilt`, fields and whether they are set, those that are.
     pub fn of(configs: impl IntoIterator<Item = Option<GuardRef>>, unbuilt: &[(&'static str, bool)]) -> Self {
         let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
@@ -91,8 +91,8 @@ impl Asked {
 
 impl Guards {
     /// Looks up what `asked` names.
-    pub fn look_up(asked: Asked, configs: &Configs, data: &Data, settings: &Settings) -> Self {
-        let Asked { configs: asked, mut unbuilt } = asked;
+    pub fn look_up(asked: RequestedGuards, configs: &Configs, data: &Data, settings: &Settings) -> Self {
+        let RequestedGuards { configs: asked, mut unbuilt } = asked;
         unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
         let guards = asked.into_iter().map(|asked| asked.look_up(configs, data, settings)).collect();
         Self { guards, unbuilt }
@@ -183,8 +183,8 @@ impl Guards {
     }
 
     /// What the pods that serve enforce; none where nothing is asked for. `own` are the pods of the Deployment: those that
-    /// serve, and those that serve until they are gone, are told apart from the rest. `foreign` are pods that serve and that
-    /// somebody else made: whatever they say of themselves, they enforce nothing.
+    /// serve, and those that serve until they are gone, are told apart from the rest. `foreign` are pods with the labels of a
+    /// proxy that no ReplicaSet of the Deployment controls: whatever they say of themselves, they enforce nothing.
     pub fn in_force(
         &self,
         deployment: Option<&Deployment>,
@@ -196,7 +196,7 @@ impl Guards {
         if self.guards.is_empty() {
             return None;
         }
-        let (mut older, mut without, of) = (0_usize, foreign.len(), serving.len() + foreign.len());
+        let (mut older, mut without, of) = (0_usize, 0_usize, serving.len());
         for pod in serving {
             match self.compare(&self.of_pod(pod, deployment, false)) {
                 Standing::NoProxy | Standing::Current => {}
@@ -207,19 +207,23 @@ impl Guards {
         let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, false)) == Standing::Missing;
         let ending = ending.iter().filter(|pod| !has_ended(pod) && lacks(pod)).count();
         // Those of a Deployment that was deleted without them (`--cascade=orphan`) stay, and keep a new one from being made.
-        let stays = |pod: &&&Pod| deployment.is_none() && pod.metadata.deletion_timestamp.is_none() && !has_ended(pod);
-        let orphans: Vec<&Pod> = own.iter().filter(stays).filter(|pod| lacks(pod)).copied().collect();
-        let delete = controllers(orphans.iter().chain(foreign)).map(|all| format!(": delete {all}"));
+        let orphans: Vec<&Pod> = match deployment {
+            Some(_) => Vec::new(),
+            None => own.iter().copied().filter(|pod| lacks(pod)).collect(),
+        };
+        let stays = |pod: &&&Pod| pod.metadata.deletion_timestamp.is_none() && !has_ended(pod);
+        let stay: Vec<&Pod> = orphans.iter().chain(foreign).filter(stays).copied().collect();
+        let delete = deletions(stay.iter());
         let by_hand = delete.is_some();
-        let delete = delete.unwrap_or_default();
         let unusable = self.guards.iter().find_map(|guard| match &guard.state {
             State::Unusable(message) => Some(message),
             State::Usable(_) => None,
         });
-        let (asked, reason, message) = if without > 0 {
-            (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard{delete}"))
-        } else if by_hand {
-            (false, MISSING, format!("{} pods that may serve soon lack a guard{delete}", orphans.len()))
+        let (asked, reason, message) = if let Some(delete) = delete {
+            let message = format!("{} pods that the proxy's Service would select lack a guard; {delete}", stay.len());
+            (false, MISSING, message)
+        } else if without > 0 {
+            (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard"))
         } else if ending > 0 {
             (false, MISSING, format!("{ending} pods that are ending lack a guard"))
         } else if of == 0 {

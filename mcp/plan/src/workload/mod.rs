@@ -1,6 +1,8 @@
 //! What a workload is made of, whatever its kind: a proxy that clients call, the way to what runs behind it, and the state
 //! that its pods tell of.
 //!
+//! The trait of the kinds, and the plan that decides which children there are, are the operator's.
+//!
 //! Children hold only what the operator wants to own: no defaults, nothing taken from a fetched object, maps sorted.
 
 pub mod access;

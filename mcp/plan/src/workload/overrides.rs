@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use mcp_api::v1beta1::ResourceOverrides;
+use mcp_runconfig::environment::{KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT};
 
 use crate::problem::Problem;
 
@@ -18,10 +19,9 @@ type Entries = Option<BTreeMap<String, String>>;
 pub fn problems(overrides: &ResourceOverrides) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (at, var) in overrides.proxy_deployment.iter().flat_map(|it| it.env.iter().flatten()).enumerate() {
-        if !is_variable(&var.name) {
-            let field = format!("spec.resourceOverrides.proxyDeployment.env[{at}].name");
-            problems.push(Problem::new(field, variable_message(&var.name)));
-        }
+        let message = if is_variable(&var.name) { reserved(&var.name) } else { Some(variable_message(&var.name)) };
+        let field = || format!("spec.resourceOverrides.proxyDeployment.env[{at}].name");
+        problems.extend(message.map(|message| Problem::new(field(), message)));
     }
     let mut check = |path: &str, labels: &Entries, annotations: &Entries| {
         let path = format!("spec.resourceOverrides.{path}");
@@ -59,6 +59,16 @@ pub fn is_variable(name: &str) -> bool {
 /// What is wrong with such a name.
 pub fn variable_message(name: &str) -> String {
     format!("{name:?} cannot name an environment variable; use letters, digits and _")
+}
+
+/// Why nobody may set this variable of a proxy, where nobody may.
+pub(super) fn reserved(name: &str) -> Option<String> {
+    let is_reserved = [KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT].contains(&name);
+    is_reserved.then(|| {
+        format!(
+            "{name:?} tells the proxy where the Kubernetes API is, which it keeps callers from; remove this variable"
+        )
+    })
 }
 
 /// Lower-case letters, digits and dashes inside.

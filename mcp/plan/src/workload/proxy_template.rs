@@ -4,7 +4,8 @@
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec};
 use mcp_api::names::annotation;
 
-use super::pod_template;
+use super::{overrides, pod_template};
+use crate::problem::Problem;
 
 /// Name of the proxy's container.
 pub const CONTAINER: &str = "toolhive";
@@ -30,21 +31,38 @@ pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
     }
 }
 
+/// The rules of proxies that a template breaks.
+pub fn problems(user: &PodTemplateSpec) -> Vec<Problem> {
+    let variables = own(user).flat_map(|(at, container)| {
+        let variables = container.env.iter().flatten().enumerate();
+        variables.map(move |(nth, variable)| (format!("containers[{at}].env[{nth}].name"), &variable.name))
+    });
+    let problem = |(path, name): (String, &String)| {
+        Some(Problem::new(format!("{}.spec.{path}", pod_template::FIELD), overrides::reserved(name)?))
+    };
+    variables.filter_map(problem).collect()
+}
+
 /// The fields of a template that [`merge`] leaves without effect because the operator sets them.
 pub fn kept(user: &PodTemplateSpec) -> Vec<String> {
-    let containers = user.spec.iter().flat_map(|spec| spec.containers.iter().enumerate());
-    let own = containers.filter(|(_, container)| container.name == CONTAINER);
-    let fields = own.flat_map(|(at, container)| {
+    let fields = own(user).flat_map(|(at, container)| {
         let fields = [
             ("image", container.image.is_some()),
             ("command", container.command.is_some()),
             ("args", container.args.is_some()),
             ("workingDir", container.working_dir.is_some()),
+            ("envFrom", container.env_from.is_some()),
         ];
         let set = fields.into_iter().filter(|(_, set)| *set);
         set.map(move |(field, _)| format!("{}.spec.containers[{at}].{field}", pod_template::FIELD))
     });
     fields.collect()
+}
+
+/// What the template says of the proxy's container, and where.
+fn own(user: &PodTemplateSpec) -> impl Iterator<Item = (usize, &Container)> {
+    let containers = user.spec.iter().flat_map(|spec| spec.containers.iter().enumerate());
+    containers.filter(|(_, container)| container.name == CONTAINER)
 }
 
 fn keep(own: PodSpec, merged: &mut PodSpec) {
@@ -65,7 +83,8 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
 
 fn keep_container(own: Container, account: Option<&str>, merged: &mut Container) {
     (merged.image, merged.command, merged.args) = (own.image, own.command, own.args);
-    merged.working_dir = own.working_dir;
+    // What a ConfigMap or a Secret would set cannot be judged when the template is.
+    (merged.working_dir, merged.env_from) = (own.working_dir, own.env_from);
     for variable in own.env.into_iter().flatten() {
         put(merged.env.get_or_insert_default(), variable, |it: &EnvVar| it.name.clone());
     }

@@ -74,6 +74,7 @@ fn what_the_gate_rests_on_stays_as_it_was_made() {
         container(json!({"command": ["sh"], "args": ["-c", "true"], "workingDir": "/"})),
         container(json!({"env": [{"name": "TOOLHIVE_RUNCONFIG_CHECKSUM", "value": "other"}]})),
         container(json!({"env": [{"name": "HOME", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]})),
+        container(json!({"envFrom": [{"configMapRef": {"name": "mine"}}]})),
         container(json!({"ports": [{"name": "other", "containerPort": 8080, "protocol": "TCP"}]})),
         mount("/etc/runconfig"),
         mount("/etc/runconfig/"),
@@ -131,9 +132,9 @@ fn where_a_guard_needs_the_account_a_template_neither_withholds_nor_replaces_it(
 fn fields_that_stay_the_operators_are_named() {
     let user = json!({"spec": {"containers": [
         {"name": "sidecar", "image": "fine"},
-        {"name": "toolhive", "image": "no", "args": [], "workingDir": "/srv", "resources": {}},
+        {"name": "toolhive", "image": "no", "args": [], "workingDir": "/srv", "resources": {}, "envFrom": []},
     ]}});
     let named = kept(&serde_json::from_value(user).unwrap());
-    let fields = ["image", "args", "workingDir"];
+    let fields = ["image", "args", "workingDir", "envFrom"];
     assert_eq!(named, fields.map(|field| format!("spec.podTemplateSpec.spec.containers[1].{field}")));
 }

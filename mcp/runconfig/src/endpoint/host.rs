@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::AddressClass;
 
-/// Names of the Kubernetes API, each with whatever follows it after a dot, and of Google Cloud's metadata.
+/// Names of the Kubernetes API: the first as pods of its own namespace write it, the second with whatever follows it after
+/// a dot. And that of Google Cloud's metadata.
+const SHORT_API: &str = "kubernetes";
 const API: &str = "kubernetes.default";
 const METADATA: &str = "metadata.google.internal";
 /// What Kubernetes' own names end with.
@@ -40,7 +42,8 @@ impl Host {
         if is_or_under("localhost") {
             return Some(Self::Localhost);
         }
-        let is_api = name.strip_prefix(API).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let is_api =
+            name == SHORT_API || name.strip_prefix(API).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         Some(Self::Name(if is_api || name == METADATA {
             AddressClass::Forbidden
         } else if is_or_under(CLUSTER) {

@@ -127,6 +127,8 @@ fn the_text_of_a_url_is_judged_by_its_host() {
         ("http://[::ffff:7f00:1]", Some(E::Forbidden(text("[::ffff:7f00:1]"))), None),
         ("http://169.254.169.254/latest", Some(E::Forbidden(text("169.254.169.254"))), None),
         ("http://metadata.google.internal", Some(E::Forbidden(text("metadata.google.internal"))), None),
+        ("https://kubernetes.example.com", None, None),
+        ("https://Kubernetes:6443", Some(E::Forbidden(text("Kubernetes"))), None),
         ("https://kubernetes.default", Some(E::Forbidden(text("kubernetes.default"))), None),
         (
             "https://kubernetes.default.svc.cluster.local",

@@ -15,7 +15,7 @@ use mcp_api::{
     v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
 use mcp_plan::{
-    guards::{Asked, GuardRef},
+    guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference},
     settings::Settings,
@@ -89,15 +89,12 @@ impl Workload for MCPServer {
     ];
     const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
 
-    /// What stands behind a proxy carries the name of its server where other children carry their kind.
-    const TAKES_UNLABELLED: bool = true;
-
     /// The proxy of a stdio server attaches to its pod.
     fn granted() -> Vec<Grant> {
         vec![access::attach_grant()]
     }
 
-    fn guards(&self) -> Asked {
+    fn guards(&self) -> RequestedGuards {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
@@ -114,7 +111,7 @@ impl Workload for MCPServer {
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
             ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
-        Asked::of(configs, &unbuilt)
+        RequestedGuards::of(configs, &unbuilt)
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -190,6 +187,10 @@ impl Workload for MCPServer {
 
     fn parents(child: &ChildRef) -> Vec<&str> {
         names::servers(child)
+    }
+
+    fn front(&self) -> Option<ChildRef> {
+        Some(ChildRef::new(ChildKind::Service, names::proxy_service(self.metadata.name.as_deref().unwrap_or_default())))
     }
 
     fn backend(&self) -> Option<ChildRef> {

@@ -11,7 +11,7 @@ use mcp_api::{
     v1beta1::{HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
 };
 use mcp_plan::{
-    guards::{Asked, GuardRef},
+    guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference, SECRET},
     settings::Settings,
@@ -80,6 +80,8 @@ impl Workload for MCPRemoteProxy {
         ChildKind::RoleBinding,
         ChildKind::Deployment,
     ];
+    /// ToolHive's operator lets its proxies read every Secret of the namespace: that right goes.
+    const OBSOLETE: &'static [ChildKind] = &[ChildKind::Role, ChildKind::RoleBinding];
 
     fn failure() -> String {
         format!("{} failed to start", Self::NOUN)
@@ -89,7 +91,7 @@ impl Workload for MCPRemoteProxy {
         checks::refusal(block)
     }
 
-    fn guards(&self) -> Asked {
+    fn guards(&self) -> RequestedGuards {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
@@ -103,7 +105,7 @@ impl Workload for MCPRemoteProxy {
             ("spec.authzConfig", spec.authz_config.is_some()),
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
-        Asked::of(configs, &unbuilt)
+        RequestedGuards::of(configs, &unbuilt)
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -155,7 +157,6 @@ impl Workload for MCPRemoteProxy {
             ChildRef::new(ChildKind::Deployment, name),
             ChildRef::new(ChildKind::Service, names::service(name)),
             ChildRef::new(ChildKind::ConfigMap, shared::run_config(name)),
-            // ToolHive's operator lets its proxies read every Secret of the namespace: that right goes.
             ChildRef::new(ChildKind::RoleBinding, account.clone()),
             ChildRef::new(ChildKind::Role, account.clone()),
             ChildRef::new(ChildKind::ServiceAccount, account),
@@ -164,6 +165,10 @@ impl Workload for MCPRemoteProxy {
 
     fn parents(child: &ChildRef) -> Vec<&str> {
         names::proxies(child)
+    }
+
+    fn front(&self) -> Option<ChildRef> {
+        Some(ChildRef::new(ChildKind::Service, names::service(self.metadata.name.as_deref().unwrap_or_default())))
     }
 
     fn backend(&self) -> Option<ChildRef> {

@@ -1,20 +1,23 @@
 //! Rules of MCPRemoteProxy that its schema cannot say.
 
+use http::Uri;
 use mcp_api::v1beta1::MCPRemoteProxy;
 use mcp_plan::{
     problem::Problem,
     settings::Settings,
     workload::{
         overrides::{self, is_dns_label},
+        pod_template,
+        proxy_template::{self, CONTAINER},
         quantity,
     },
 };
-use mcp_runconfig::endpoint::EndpointPolicy;
+use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
 
 use super::{headers, names};
 use crate::config::ConfigRef;
 
-/// Every rule that the proxy breaks, `spec.podTemplateSpec` and `spec.remoteUrl` aside.
+/// Every rule that the proxy breaks, `spec.remoteUrl` and what keeps `spec.podTemplateSpec` from being read aside.
 pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
     let mut problems = Vec::new();
     let name = proxy.metadata.name.as_deref().unwrap_or_default();
@@ -31,6 +34,9 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
     problems.extend(headers::problems(spec));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
     problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));
+    let template = spec.pod_template_spec.as_ref().map(|template| pod_template::decode(template, CONTAINER));
+    let template = template.and_then(Result::ok);
+    problems.extend(template.iter().flat_map(|template| proxy_template::problems(&template.known)));
     problems
 }
 
@@ -38,7 +44,21 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
 /// when it calls it.
 pub(super) fn remote_url_problem(proxy: &MCPRemoteProxy, settings: &Settings) -> Option<Problem> {
     let spec = &proxy.spec;
-    let policy = EndpointPolicy::new(spec.allow_private_endpoint, settings.exempt_endpoints.clone());
-    let error = policy.check_url(&spec.remote_url).err()?;
+    let api = settings.kubernetes_api.as_deref();
+    let kubernetes_api = api.and_then(|host| host.parse().ok());
+    let policy = EndpointPolicy {
+        kubernetes_api,
+        ..EndpointPolicy::new(spec.allow_private_endpoint, settings.exempt_endpoints.clone())
+    };
+    // Some clusters give the API a name, whose address the policy does not know.
+    let name = api.filter(|_| kubernetes_api.is_none());
+    let named = || api_name(&spec.remote_url, name?).map(EndpointError::Forbidden);
+    let error = policy.check_url(&spec.remote_url).err().or_else(named)?;
     Some(Problem::new("spec.remoteUrl", error.to_string()))
+}
+
+/// The host of `url`, where it is the name `api`.
+fn api_name(url: &str, api: &str) -> Option<String> {
+    let host = url.parse::<Uri>().ok()?.host()?.to_owned();
+    host.trim_end_matches('.').eq_ignore_ascii_case(api.trim_end_matches('.')).then_some(host)
 }

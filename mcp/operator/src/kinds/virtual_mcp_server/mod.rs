@@ -11,7 +11,7 @@ use mcp_api::{
     v1beta1::{VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase, virtual_server::IncomingAuthType},
 };
 use mcp_plan::{
-    guards::Asked,
+    guards::RequestedGuards,
     problem::Problem,
     reference::{Data, Reference},
     settings::Settings,
@@ -59,9 +59,12 @@ impl Workload for VirtualMCPServer {
     const WARNINGS: &'static [&'static str] = &[condition::AUTH_CONFIGURED];
     const CHILDREN: &'static [ChildKind] = &[];
 
-    fn guards(&self) -> Asked {
+    fn guards(&self) -> RequestedGuards {
         let login = references::login(&self.spec).filter(|_| self.spec.incoming_auth.kind == IncomingAuthType::Oidc);
-        Asked { configs: login.into_iter().chain(references::tools(&self.spec)).collect(), unbuilt: Vec::new() }
+        RequestedGuards {
+            configs: login.into_iter().chain(references::tools(&self.spec)).collect(),
+            unbuilt: Vec::new(),
+        }
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -100,6 +103,10 @@ impl Workload for VirtualMCPServer {
 
     fn parents(_: &ChildRef) -> Vec<&str> {
         Vec::new()
+    }
+
+    fn front(&self) -> Option<ChildRef> {
+        None
     }
 
     fn backend(&self) -> Option<ChildRef> {
