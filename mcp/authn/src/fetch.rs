@@ -14,8 +14,8 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{Response, StatusCode, Uri};
 use mcp_http::client::{Client, ClientError, ClientTls, RequestError, RequestLimits};
 use mcp_http::file::read_file;
-use mcp_http::location::{same_origin, without_secrets};
-use mcp_runconfig::endpoint::EndpointPolicy;
+use mcp_http::location::same_origin;
+use mcp_runconfig::endpoint::{EndpointPolicy, without_secrets};
 use rustls::crypto::CryptoProvider;
 
 /// How long one call may take, from the first byte of the connection to the last of the answer.

@@ -7,7 +7,7 @@
 //! What is not checked: the `scope` of a token, which the challenge and the metadata name for clients to ask for. A token that passes goes
 //! on to the MCP server in `Authorization`, as ToolHive has it (toolhive-auth §1.10).
 //!
-//! A stream that belongs to no call ends when the token that opened it expires; the answer to a call, ten minutes later.
+//! An answer that belongs to no call ends when the token that opened it expires; the stream of events that answers a call, ten minutes later.
 //!
 //! ```
 //! use mcp_middleware::Registry;
@@ -47,7 +47,7 @@ use mcp_runconfig::{AuthParameters, chain};
 use mcp_wire::headers::opens_stream;
 use tokio::time::timeout;
 
-use self::expiry::{CALL, end_after};
+use self::expiry::{CALL, Opened, end_after};
 use self::local::Local;
 use self::login::Login;
 pub use self::metadata::{ProtectedResource, WELL_KNOWN};
@@ -97,13 +97,16 @@ impl Middleware for Auth {
             };
             context.identify(Arc::clone(&caller.identity));
             let Some(expires) = caller.expires else { return next.call(request).await };
-            if !opens_stream(request.method(), request.headers()) {
+            let by_call = !opens_stream(request.method(), request.headers());
+            let client = context.peer().ip();
+            let opened = Opened { by_call, client, caller: caller.identity, method: request.method().clone() };
+            if by_call {
                 let response = next.call(request).await;
-                return end_after(left(expires).saturating_add(CALL), response);
+                return end_after(left(expires).saturating_add(CALL), opened, response);
             }
             // Some servers send the head of a stream with its first event.
             match timeout(left(expires), next.call(request)).await {
-                Ok(response) => end_after(left(expires), response),
+                Ok(response) => end_after(left(expires), opened, response),
                 Err(_) => refuse(login, context, &Refusal::Invalid("token expired".to_owned())),
             }
         })

@@ -44,7 +44,8 @@ pub struct ProxySettings {
     pub exempt_endpoints: Vec<IpNet>,
     /// The secrets that the document may name. `None` without a provider of secrets.
     pub secrets: Option<Secrets>,
-    /// The proxy's own password at the identity provider, where the document has none.
+    /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
+    /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
 }
 

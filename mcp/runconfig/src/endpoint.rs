@@ -34,7 +34,7 @@ pub struct EndpointPolicy {
     pub reach: Reach,
     /// Networks whose addresses all count as public.
     pub exempt_endpoints: Vec<IpNet>,
-    /// The address of the Kubernetes API, which may not be called whatever else may. `None` where it is not known.
+    /// The address of the Kubernetes API, which counts as forbidden. `None` where it is not known. [`Reach::AllButMetadata`] does not ask for it.
     pub kubernetes_api: Option<IpAddr>,
 }
 
@@ -86,7 +86,7 @@ impl EndpointPolicy {
         let canonical = address.to_canonical();
         self.exempt_endpoints.iter().any(|network| network.contains(&canonical))
             || match self.reach {
-                Reach::AllButMetadata => !is_metadata(address) && !self.is_api(address),
+                Reach::AllButMetadata => !is_metadata(address),
                 Reach::Public | Reach::Private => self.reaches(self.class(address)),
             }
     }
@@ -130,6 +130,15 @@ impl EndpointPolicy {
 
     fn reaches(&self, class: AddressClass) -> bool {
         class == AddressClass::Public || class == AddressClass::Private && self.reach == Reach::Private
+    }
+}
+
+/// `url` as far as a log may show it: its query and what stands before an `@` may hold secrets. It need not be a URL.
+pub fn without_secrets(url: &str) -> String {
+    let open = url.split(['?', '#']).next().unwrap_or_default();
+    match (open.find("//"), open.rfind('@')) {
+        (Some(start), Some(end)) if start < end => format!("{}//…{}", &open[..start], &open[end..]),
+        _ => open.to_owned(),
     }
 }
 

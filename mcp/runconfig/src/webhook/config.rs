@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT};
 use crate::{
     Parameters, ParseError, duration,
+    endpoint::without_secrets,
     members::{Members, wrong_type},
 };
 
@@ -290,14 +291,5 @@ fn check_url(url: &str, insecure: bool) -> Result<(), String> {
             Err(format!("{shown:?} is not https; use https:// (http:// only while certificate checks are skipped)"))
         }
         other => Err(format!("{shown:?} has the scheme {other:?}; use https://")),
-    }
-}
-
-/// `url` as far as a log may show it: its query and what stands before an `@` may hold tokens.
-fn without_secrets(url: &str) -> String {
-    let open = url.split(['?', '#']).next().unwrap_or_default();
-    match (open.find("//"), open.rfind('@')) {
-        (Some(start), Some(end)) if start < end => format!("{}//…{}", &open[..start], &open[end..]),
-        _ => open.to_owned(),
     }
 }

@@ -226,10 +226,12 @@ fn without_a_flag_the_document_in_the_working_directory_is_read() {
 #[test]
 fn a_flag_that_asks_for_a_guard_stops_the_start_and_says_where_guards_are_asked_for() {
     let directory = TempDir::new().unwrap();
+    let (usage, stderr) = run(directory.path(), &["img", "--drain-delay", "soon"]);
+    assert_eq!(usage, Some(2), "{stderr}");
     for flag in ["--oidc-issuer=https://idp.example", "--authz-config", "--tools"] {
         let (code, stderr) = run(directory.path(), &["img", flag, "value"]);
         let name = flag.split('=').next().unwrap_or_default();
-        assert_eq!(code, Some(2), "{flag}: {stderr}");
+        assert_eq!(code, usage, "as any bad command line: {flag}: {stderr}");
         assert!(stderr.contains(name) && stderr.contains("in the RunConfig alone"), "{flag}: {stderr}");
     }
 }

@@ -4,18 +4,9 @@ use aws_lc_rs::hmac;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, INITIALIZE, Issuer, Recorder, Runner, Server, Signer, encode, go, unsigned};
+use crate::support::{Answer, INITIALIZE, Issuer, Recorder, Runner, Server, Signer, encode, go, unavailable, unsigned};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-
-/// The challenge of the login that the issuer's `login` describes.
-fn challenge(issuer: &Issuer, error: &str, description: &str) -> String {
-    format!(
-        "Bearer realm=\"{}\", resource_metadata=\"https://mcp.example.com/.well-known/oauth-protected-resource/some/mcp\", \
-         scope=\"openid mcp\", error=\"{error}\", error_description=\"{description}\"",
-        issuer.url()
-    )
-}
 
 /// The answer to a handshake with this in `Authorization`.
 async fn with(runner: &Runner, authorization: &str) -> Answer {
@@ -24,6 +15,19 @@ async fn with(runner: &Runner, authorization: &str) -> Answer {
 
 fn bearer(token: &str) -> String {
     format!("Bearer {token}")
+}
+
+/// Compares status, body and headers of what is told of a session that is not the caller's. `id`: that of the request, where it has one.
+fn no_session(case: &str, answer: &Answer, id: Option<u32>) {
+    let mut body = json!({"jsonrpc": "2.0", "error": {"code": -32001, "message": "Session not found"}});
+    if let Some(id) = id {
+        body["id"] = json!(id);
+    }
+    assert_eq!((answer.status, answer.message()), (404, body), "{case}: {answer:?}");
+    assert_eq!(answer.header("content-type"), Some("application/json"), "{case}");
+    for name in ["www-authenticate", "retry-after", "mcp-session-id"] {
+        assert_eq!(answer.header(name), None, "{case}: {name}");
+    }
 }
 
 /// Claims with these over them; null takes one away.
@@ -92,17 +96,12 @@ async fn every_kind_of_token_is_taken_or_refused_with_status_header_and_body() {
         ("nobody", sign(json!({"sub": null})), token, "Invalid authentication claims"),
         ("nameless", sign(json!({"sub": ""})), token, "Invalid authentication claims"),
     ] {
-        let answer = with(&runner, &authorization).await;
-        let body = json!({"error": error, "error_description": description});
-        assert_eq!((answer.status, answer.message()), (401, body), "{case}: {answer:?}");
-        assert_eq!(answer.header("content-type"), Some("application/json"), "{case}");
-        assert_eq!(answer.header("www-authenticate"), Some(challenge(&issuer, error, description).as_str()), "{case}");
+        issuer.refused(case, &with(&runner, &authorization).await, error, description);
     }
     let answer = runner.post(&[], INITIALIZE).await;
-    let expected = challenge(&issuer, request, "authorization header required");
-    assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some(expected.as_str())));
+    issuer.refused("no header", &answer, request, "authorization header required");
     let answer = runner.post(&[("authorization", "Bearer a"), ("authorization", "Bearer b")], INITIALIZE).await;
-    assert_eq!((answer.status, answer.message()["error_description"].clone()), (401, json!(format)));
+    issuer.refused("two headers", &answer, request, format);
     for (case, authorization) in [
         ("RS256", bearer(&valid)),
         ("scheme in another case", format!("bEARER {valid}")),
@@ -136,24 +135,23 @@ async fn a_session_answers_only_the_issuer_and_subject_that_opened_it() {
         let opened = with(runner, &alice).await;
         let session = opened.header("mcp-session-id").unwrap_or_else(|| panic!("{opened:?}"));
         let ping = async |authorization: &str| {
-            let answer = runner.post(&[("authorization", authorization), ("mcp-session-id", session)], PING).await;
-            (answer.status, answer.message()["error"]["code"].clone())
+            runner.post(&[("authorization", authorization), ("mcp-session-id", session)], PING).await
         };
-        assert_eq!(ping(&alice).await, (200, Value::Null));
-        assert_eq!(ping(&renewed).await, (200, Value::Null), "another token of the same subject");
-        assert_eq!(ping(&bob).await, (404, json!(-32001)), "somebody else's session");
-        assert_eq!(with(runner, &namesake).await.status, 200, "a token of another issuer opens the server");
-        assert_eq!(ping(&namesake).await, (404, json!(-32001)), "the same subject of another issuer is somebody else");
         let end = async |authorization: &str| {
             let headers = [("authorization", authorization), ("mcp-session-id", session)];
-            runner.request(Method::DELETE, "/mcp", &headers, "").await.status
+            runner.request(Method::DELETE, "/mcp", &headers, "").await
         };
+        assert_eq!(ping(&alice).await.status, 200);
+        assert_eq!(ping(&renewed).await.status, 200, "another token of the same subject");
+        no_session("somebody else's session", &ping(&bob).await, Some(1));
+        assert_eq!(with(runner, &namesake).await.status, 200, "a token of another issuer opens the server");
+        no_session("the same subject of another issuer is somebody else", &ping(&namesake).await, Some(1));
         for other in [&bob, &namesake] {
-            assert_eq!(end(other).await, 404, "nor can somebody else end it");
+            no_session("nor can somebody else end it", &end(other).await, None);
         }
-        assert_eq!(ping(&alice).await, (200, Value::Null));
-        assert!(end(&alice).await < 300);
-        assert_eq!(ping(&alice).await, (404, json!(-32001)));
+        assert_eq!(ping(&alice).await.status, 200);
+        assert!(end(&alice).await.status < 300);
+        no_session("it is over", &ping(&alice).await, Some(1));
     }
 }
 
@@ -173,7 +171,7 @@ async fn a_server_that_gives_one_id_to_two_subjects_does_not_give_the_second_the
         assert_eq!(opened.message()["id"], "init");
     }
     let headers = |authorization| [("authorization", authorization), ("mcp-session-id", "same")];
-    assert_eq!(runner.post(&headers(&bob), PING).await.status, 404);
+    no_session("the session of the first", &runner.post(&headers(&bob), PING).await, Some(1));
     let alice = headers(&alice);
     let (answer, ()) = tokio::join!(runner.post(&alice, PING), async {
         backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
@@ -206,20 +204,15 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
         issuer.state().opaque.insert(token.to_owned(), answer);
     }
     let long = "x".repeat((4 << 10) + 1);
-    for (token, status) in [
-        ("good", 200),
-        ("plain", 200),
-        ("foreign", 401),
-        ("elsewhere", 401),
-        ("everywhere", 401),
-        ("expired", 401),
-        ("nobody", 401),
-        ("unknown", 401),
-        (long.as_str(), 401),
-        ("good", 200),
-    ] {
-        assert_eq!(with(&runner, &bearer(token)).await.status, status, "{token}");
+    for token in ["good", "plain"] {
+        assert_eq!(with(&runner, &bearer(token)).await.status, 200, "{token}");
     }
+    for token in ["foreign", "elsewhere", "everywhere", "expired", "unknown", &long] {
+        issuer.invalid(token, &with(&runner, &bearer(token)).await);
+    }
+    let answer = with(&runner, &bearer("nobody")).await;
+    issuer.refused("nobody", &answer, "invalid_token", "Invalid authentication claims");
+    assert_eq!(with(&runner, &bearer("good")).await.status, 200);
     let asked = issuer.state().asked.iter().rfind(|asked| asked.form.starts_with("token=good&")).cloned().unwrap();
     assert_eq!(asked.form, "token=good&token_type_hint=access_token");
     assert_eq!(asked.headers["authorization"], "Basic bWNwJTJCcHJveHk6YSti", "each half is encoded as in a form");
@@ -229,8 +222,7 @@ async fn an_opaque_token_is_what_the_provider_says_of_it() {
         "what it said of a good token is remembered, and a long one is not shown"
     );
     issuer.state().broken = Some(http::StatusCode::INTERNAL_SERVER_ERROR);
-    let answer = with(&runner, &bearer("another")).await;
-    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+    assert_eq!(unavailable("broken", &with(&runner, &bearer("another")).await), 1);
     assert_eq!(with(&runner, &bearer("good")).await.status, 200);
 }
 
@@ -241,7 +233,7 @@ async fn the_proxys_own_password_may_end_with_a_line_break_as_files_do() {
     let members = json!({"IntrospectionURL": format!("http://{}/introspect", issuer.address), "ClientID": "mcp"});
     let secret = [("TOOLHIVE_OIDC_CLIENT_SECRET", "s\r\n")];
     let runner = Runner::login_with(&server.url(), &issuer.login(&members), &secret).await;
-    assert_eq!(with(&runner, &bearer("opaque")).await.status, 401);
+    issuer.invalid("opaque", &with(&runner, &bearer("opaque")).await);
     let asked = issuer.state().asked.iter().rfind(|asked| asked.path == "/introspect").cloned().unwrap();
     assert_eq!(asked.headers["authorization"], "Basic bWNwOnM=", "mcp:s");
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::support::{Recorder, Runner, eventually, within};
@@ -14,6 +15,8 @@ use crate::support::{Recorder, Runner, eventually, within};
 const PLACES: usize = 4096;
 /// The shortest `timeoutSeconds` of the probes that the operator writes.
 const PROBE: Duration = Duration::from_secs(3);
+/// Whoever takes every place holds it: both ends of so many streams, thrice, are more files than one process may open.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// A server each answer of which is a stream that says nothing.
 async fn silent_streams() -> String {
@@ -75,6 +78,7 @@ async fn probe(runner: &Runner, path: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
+    let _turn = TURN.lock().await;
     let runner = Runner::http(&silent_streams().await, &json!({})).await;
     let mut held = streams(&runner, PLACES).await;
     for path in ["/health", "/readyz", "/metrics"] {
@@ -104,6 +108,7 @@ async fn silent(runner: &Runner, count: usize) -> Vec<TcpStream> {
 
 #[tokio::test]
 async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
+    let _turn = TURN.lock().await;
     for (at_work, silent_ones) in [(PLACES, 100), (PLACES - 1, 100), (0, PLACES + 1500)] {
         let runner = Runner::http(&silent_streams().await, &json!({})).await;
         let _streams = streams(&runner, at_work).await;
@@ -119,6 +124,7 @@ async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
 #[tokio::test]
 async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     const UPLOADS: usize = 20;
+    let _turn = TURN.lock().await;
     let runner = Runner::http(&silent_streams().await, &json!({"proxy_read_timeout": "5m"})).await;
     let _streams = streams(&runner, PLACES - UPLOADS).await;
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";

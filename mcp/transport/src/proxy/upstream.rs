@@ -8,8 +8,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use mcp_http::location::without_secrets;
 use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress};
+use mcp_runconfig::endpoint::without_secrets;
 
 use super::headers::remove_hop_by_hop;
 use super::server_url::ServerUrl;

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
+use super::runner::Answer;
 use super::tls::server_tls;
 
 /// What a provider got.
@@ -133,6 +134,47 @@ impl Issuer {
         }
         login
     }
+
+    /// The `WWW-Authenticate` of a runner with [`login`](Self::login).
+    fn challenge(&self, error: &str, description: &str) -> String {
+        format!(
+            "Bearer realm=\"{}\", resource_metadata=\"https://mcp.example.com/.well-known/oauth-protected-resource/some/mcp\", \
+             scope=\"openid mcp\", error=\"{error}\", error_description=\"{description}\"",
+            self.url()
+        )
+    }
+
+    /// Compares status, body and headers of what a caller is told who does not pass.
+    pub(crate) fn refused(&self, case: &str, answer: &Answer, error: &str, description: &str) {
+        let body = json!({"error": error, "error_description": description});
+        assert_eq!((answer.status, answer.message()), (401, body), "{case}: {answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{case}");
+        assert_eq!(answer.header("www-authenticate"), Some(self.challenge(error, description).as_str()), "{case}");
+        assert_eq!((answer.header("retry-after"), answer.header("mcp-session-id")), (None, None), "{case}");
+    }
+
+    /// As [`refused`](Self::refused), of a token that is not valid.
+    pub(crate) fn invalid(&self, case: &str, answer: &Answer) {
+        self.refused(case, answer, "invalid_token", "Invalid token");
+    }
+}
+
+/// Compares status, body and headers of what a caller is told while nobody can tell what the token is worth. Returns the seconds to wait.
+pub(crate) fn unavailable(case: &str, answer: &Answer) -> u64 {
+    let expected = (503, "authentication service temporarily unavailable", None);
+    assert_eq!(
+        (answer.status, answer.body.as_str(), answer.header("www-authenticate")),
+        expected,
+        "{case}: {answer:?}"
+    );
+    assert_eq!(
+        (answer.header("content-type"), answer.header("mcp-session-id")),
+        (Some("text/plain; charset=utf-8"), None),
+        "{case}"
+    );
+    let seconds = answer.header("retry-after").unwrap_or_else(|| panic!("{case}: {answer:?}")).parse().unwrap();
+    assert!((1..=10).contains(&seconds), "{case}: {seconds}");
+    seconds
 }
 
 impl Drop for Issuer {

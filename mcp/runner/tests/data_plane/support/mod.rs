@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use portcullis_identity::{Signer, encode, unsigned};
 
-pub(crate) use self::issuer::Issuer;
+pub(crate) use self::issuer::{Issuer, unavailable};
 pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};
 pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};
