@@ -35,13 +35,21 @@ pub async fn referrers<K: Subject>(
     let mut found = Vec::new();
     loop {
         let what = || format!("{} in {namespace}", resource.plural);
-        let page = in_time("list", what, objects.list(&params)).await?;
+        let Some(page) = in_time("list", what, served(objects.list(&params))).await? else { return Ok(found) };
         let referring = page.items.iter().filter(|object| may_refer::<K>(object, kind, name));
         found.extend(referring.map(DynamicObject::name_any));
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => params = params.continue_token(&next),
             None => return Ok(found),
         }
+    }
+}
+
+/// None where the kind is not served (any more): there are no objects of it. Kinds are removed together, in any order.
+async fn served<T>(answer: impl Future<Output = kube::Result<T>>) -> kube::Result<Option<T>> {
+    match answer.await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        answer => answer.map(Some),
     }
 }
 

@@ -1,7 +1,11 @@
 //! One object that does not decode (stored under a looser schema) stops neither the watch nor its own deletion.
 
-use kube::api::DeleteParams;
-use mcp_api::{v1alpha1::MCPWebhookConfig, v1beta1::MCPServer};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use mcp_api::{
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPServer, MCPToolConfig},
+};
 use mcp_operator::controllers::referrers;
 use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
 use serde_json::{Value, json};
@@ -11,7 +15,7 @@ use crate::support::{
 };
 
 /// The CRDs, with a schema that takes any spec.
-fn loose() -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
+fn loose() -> Vec<CustomResourceDefinition> {
     let loosen = |crd| {
         let mut crd: Value = serde_json::to_value(crd).unwrap();
         for version in crd["spec"]["versions"].as_array_mut().unwrap() {
@@ -121,5 +125,39 @@ async fn a_config_is_not_released_while_an_object_that_does_not_decode_may_refer
     servers.delete("bad", &DeleteParams::default()).await.unwrap();
     gone("gate").await;
     owned(&cluster.audit().writes(since).await);
+    cluster.stop().await;
+}
+
+/// `kubectl delete crd` with all of them: the kinds of those that could refer may go before the config.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_goes_when_the_kinds_that_could_refer_to_it_are_gone() {
+    let cluster = ControlPlane::start().await.unwrap();
+    cluster.install_crds(&mcp_api::crds()).await;
+    let namespace = cluster.namespace("kinds").await;
+    let user = shipped_user(&cluster, &namespace).await;
+    let objects = Objects::new(cluster.admin(), &namespace);
+    let _operator = Operator::start(&user, &namespace);
+    objects
+        .create(json!({
+            "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPToolConfig", "metadata": {"name": "tools"},
+            "spec": {"toolsFilter": ["greet"]},
+        }))
+        .await;
+    let configs: Api<MCPToolConfig> = Api::namespaced(cluster.admin(), &namespace);
+    wait_for_object(&configs, "tools", "its finalizer", DEADLINE, |config| !config.finalizers().is_empty()).await;
+    let kinds: Api<CustomResourceDefinition> = Api::all(cluster.admin());
+    for plural in ["mcpservers", "mcpremoteproxies", "virtualmcpservers"] {
+        let kind = format!("{plural}.toolhive.stacklok.dev");
+        kinds.delete(&kind, &DeleteParams::default()).await.unwrap();
+        wait_until("the kind to be gone", DEADLINE, || async {
+            kinds.get_opt(&kind).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+    configs.delete("tools", &DeleteParams::default()).await.unwrap();
+    wait_until("the config to go", DEADLINE, || async {
+        configs.get_opt("tools").await.unwrap().is_none().then_some(())
+    })
+    .await;
     cluster.stop().await;
 }

@@ -60,7 +60,7 @@ async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() 
             },
             &["C1"],
         ),
-        ("another port", &|| patch(&service, &ports("other")), &["C2"]),
+        ("another port", &|| patch(&service, &ports("other")), &["C3"]),
         ("no Service", &|| in_operators(&["delete", &service]), &["W4"]),
         ("a policy that lets nobody in", &|| patch(&format!("networkpolicy/{RELEASE}"), &policy), &["C6"]),
     ];
