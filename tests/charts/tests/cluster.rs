@@ -177,7 +177,10 @@ async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_d
     // Bundles are the operator's, through whatever helm does.
     helm.run(&["upgrade", CRDS, &current(CRDS), "--namespace", NAMESPACE]).unwrap();
     let many = helm.values(&json!({ "replicas": 3, "webhooks": { "failurePolicy": "Fail" } }));
-    helm.run(&["upgrade", RELEASE, &current(OPERATOR), "--namespace", NAMESPACE, "--values", &many]).unwrap();
+    let operator_chart = current(OPERATOR);
+    let upgrade = ["upgrade", RELEASE, &operator_chart, "--namespace", NAMESPACE, "--values", &many];
+    let notes_of_upgrade = helm.run(&upgrade).unwrap();
+    assert!(notes_of_upgrade.contains("rollout status deployment/mcp-operator"), "{notes_of_upgrade}");
     assert_eq!(parts(cluster).await, [false, true, true]);
     let upgraded = webhooks(cluster).await;
     assert!(upgraded.iter().all(|(_, policy)| policy == "Fail"));

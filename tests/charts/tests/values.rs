@@ -196,7 +196,9 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
             "topologySpreadConstraints",
             json!([{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" }]),
         ),
-        in_pod("priorityClassName", json!("high")),
+        in_pod("hostNetwork", json!(true)),
+        // A number to YAML, unless it is quoted.
+        in_pod("priorityClassName", json!("1000")),
         case("podAnnotations", other.clone(), DEPLOYMENT, "/spec/template/metadata/annotations/team", json!("a")),
         case("podLabels", other.clone(), DEPLOYMENT, "/spec/template/metadata/labels/team", json!("a")),
         case("commonLabels", other.clone(), DEPLOYMENT, "/metadata/labels/team", json!("a")),
@@ -278,7 +280,7 @@ fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
 #[test]
 fn a_value_that_cannot_be_is_refused_by_its_name() {
     let helm = Helm::new();
-    let cases: [(&str, Value, &str); 20] = [
+    let cases: [(&str, Value, &str); 22] = [
         (OPERATOR, json!({ "replica": 3 }), "'replica'"),
         (OPERATOR, json!({ "replicas": "three" }), "'/replicas'"),
         (OPERATOR, json!({ "replicas": 0 }), "'/replicas'"),
@@ -288,6 +290,8 @@ fn a_value_that_cannot_be_is_refused_by_its_name() {
         (OPERATOR, json!({ "runner": { "image": "mine:1" } }), "'/runner/image'"),
         (OPERATOR, json!({ "runner": { "allowedEndpointCidrs": ["10.0.0.1"] } }), "'/runner/allowedEndpointCidrs/0'"),
         (OPERATOR, json!({ "admission": "refuse" }), "'/admission'"),
+        (OPERATOR, json!({ "priorityClassName": "High" }), "'/priorityClassName'"),
+        (OPERATOR, json!({ "imagePullSecrets": [{ "name": "a b" }] }), "'/imagePullSecrets/0/name'"),
         (OPERATOR, json!({ "restrictToNamespace": "a,b" }), "'/restrictToNamespace'"),
         (OPERATOR, json!({ "webhooks": { "timeoutSeconds": 31 } }), "'/webhooks/timeoutSeconds'"),
         (OPERATOR, json!({ "webhooks": { "failurePolicy": "fail" } }), "'/webhooks/failurePolicy'"),
@@ -309,6 +313,31 @@ fn a_value_that_cannot_be_is_refused_by_its_name() {
         assert!(said.contains("values don't meet the specifications of the schema"), "{values}: {said}");
         assert!(said.contains(field), "{values}: {said}");
     }
+}
+
+#[test]
+fn a_release_or_a_selector_that_cannot_work_is_refused_with_what_to_do() {
+    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": "team" } });
+    let both = json!({ "restrictToNamespace": "team", "webhooks": { "namespaceSelector": selector } });
+    for (release, values, advice) in [
+        ("1st", json!({}), "begin with a letter"),
+        ("a.b", json!({}), "have no dots"),
+        ("mcp-operator", both, "leave one of the two away"),
+    ] {
+        let said = Helm::new().template(&chart(OPERATOR), [release, RELEASE[1]], &values).unwrap_err();
+        assert!(said.contains(advice), "{release}: {said}");
+    }
+}
+
+#[test]
+fn a_label_of_the_service_monitor_goes_before_one_of_every_object() {
+    let values = json!({
+        "commonLabels": { "team": "a", "site": "b" },
+        "serviceMonitor": { "enabled": true, "labels": { "team": "c" } },
+    });
+    let objects = Helm::new().template(&chart(OPERATOR), RELEASE, &values).unwrap();
+    let labels = at(&objects, &("ServiceMonitor mcp-operator-metrics", "/metadata/labels".to_owned())).unwrap();
+    assert_eq!((&labels["team"], &labels["site"]), (&json!("c"), &json!("b")));
 }
 
 /// The comments of values.yaml by path, each as one line.

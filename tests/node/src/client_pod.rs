@@ -98,10 +98,17 @@ impl Namespace {
         let outcomes = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&outcomes);
         let following = tokio::spawn(async move {
-            while let Ok(Some(line)) = lines.try_next().await {
+            let mut last = String::new();
+            loop {
+                let line = match lines.try_next().await {
+                    Ok(Some(line)) => line,
+                    Ok(None) => break,
+                    Err(error) => panic!("the client's log broke off after '{last}': {error}"),
+                };
                 let outcome =
                     serde_json::from_str(&line).unwrap_or_else(|error| panic!("the client printed '{line}': {error}"));
                 written.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                last = line;
             }
         });
         Caller { name, pods, outcomes, following }

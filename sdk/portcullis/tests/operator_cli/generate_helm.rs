@@ -44,26 +44,30 @@ async fn an_operator_and_its_kinds_are_the_templates_of_two_charts() {
 
 #[tokio::test]
 async fn flags_that_are_values_of_a_chart_are_refused_by_name() {
+    const VALUE: &str = "set the chart's value when it is installed";
+    const NAMED: &str = "the chart names it after its release";
+    const PORT: &str = "the chart's Service has the default port";
+    const TOLD: &str = "'helm install' is told it";
     let folder = tempfile::tempdir().unwrap();
     let helm = ["generate", "operator", "--format", "helm", "--out", folder.path().to_str().unwrap()];
-    for (flag, value) in [
-        ("--namespace", "here"),
-        ("--image", "op:1"),
-        ("--replicas", "3"),
-        ("--issuer", "corp"),
-        ("--ca-bundle", "ca.pem"),
-        ("--release", "blue"),
-        ("--restrict-to-namespace", "team"),
-        ("--service-name", "hooks"),
-        ("--service-port", "8443"),
-        ("--cluster-domain", "corp.example"),
-        ("--certificates", "external"),
-        ("--certificate-secret", "mine"),
-        ("--webhooks", "off"),
-        ("--use-service-account-credentials", "false"),
+    for (flag, value, instead) in [
+        ("--namespace", "here", TOLD),
+        ("--image", "op:1", VALUE),
+        ("--replicas", "3", VALUE),
+        ("--issuer", "corp", VALUE),
+        ("--ca-bundle", "ca.pem", VALUE),
+        ("--release", "blue", TOLD),
+        ("--restrict-to-namespace", "team", VALUE),
+        ("--service-name", "hooks", NAMED),
+        ("--service-port", "8443", PORT),
+        ("--cluster-domain", "corp.example", VALUE),
+        ("--certificates", "external", VALUE),
+        ("--certificate-secret", "mine", NAMED),
+        ("--webhooks", "off", VALUE),
+        ("--use-service-account-credentials", "false", VALUE),
     ] {
         let said = fails(&[&helm[..], &[&format!("{flag}={value}")]].concat(), 1).await;
-        assert_eq!(said, format!("error: --format helm makes a chart of which this is a value: leave {flag} away\n"));
+        assert_eq!(said, format!("error: {flag} is not for --format helm: leave it away; {instead}\n"));
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -67,7 +67,7 @@ impl<A: clap::Args> Templates<'_, A> {
 
     /// All of them.
     pub(super) fn all(&self, what: What) -> Result<Vec<(String, What, String)>, GenerateError> {
-        let modes = modes(what);
+        let modes = modes(what)?;
         let mut files: Vec<(String, What, Vec<Vec<Document>>)> = Vec::new();
         for (number, mode) in modes.all().iter().enumerate() {
             let flags = self.flags(what, mode);
@@ -130,7 +130,7 @@ impl<A: clap::Args> Templates<'_, A> {
 
 /// What the chart chooses among: for kinds, how their webhooks are called and whether kinds stay; for an operator, all
 /// that an installation may be.
-fn modes(what: What) -> Modes {
+fn modes(what: What) -> Result<Modes, GenerateError> {
     let (certificates, restriction) = (".Values.certificates", ".Values.restrictToNamespace");
     let choice = |chosen: String, not_chosen: String| Choice { chosen, not_chosen };
     // In the order of their places.
@@ -150,8 +150,8 @@ fn modes(what: What) -> Modes {
             choice(format!("and {restriction} (ne {same})"), format!("or (not {restriction}) (eq {same})")),
         ]));
     }
-    // They are 72 at most, which is not too many.
-    Modes::of(axes).unwrap_or_default()
+    Modes::of(axes)
+        .map_err(|count| anyhow::anyhow!("the chart chooses among {count} modes, too many for a template").into())
 }
 
 /// What takes the place of the words.
@@ -227,8 +227,11 @@ fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
         Some("PodDisruptionBudget") => document.only_if = Some(value("podDisruptionBudget.enabled")),
         Some("NetworkPolicy") => document.only_if = Some(value("networkPolicy.enabled")),
         Some("ServiceMonitor") => {
+            // Merged: a label in both would be twice in the object. The ServiceMonitor's own goes first.
+            let labels = "merge (dict) .Values.serviceMonitor.labels .Values.commonLabels";
+            document.slots.retain(|(pointer, _)| pointer != "/metadata/labels");
             document.slots.extend([
-                slot("/metadata/labels", Slot::Also(value("serviceMonitor.labels"))),
+                slot("/metadata/labels", Slot::Also(labels.to_owned())),
                 slot(
                     "/spec/endpoints/0/interval",
                     Slot::Optional(value("serviceMonitor.interval"), "{{ . }}".to_owned()),
@@ -253,9 +256,11 @@ fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
                 of_container("imagePullPolicy", Slot::Optional(value("image.pullPolicy"), "{{ . }}".to_owned())),
                 of_container("resources", Slot::Value(value("resources"))),
                 of_pod("affinity", Slot::Instead(value("affinity"))),
+                of_pod("hostNetwork", Slot::Optional(value("hostNetwork"), "{{ . }}".to_owned())),
+                of_pod("dnsPolicy", Slot::Optional(value("hostNetwork"), "ClusterFirstWithHostNet".to_owned())),
                 of_pod("imagePullSecrets", Slot::Value(value("imagePullSecrets"))),
                 of_pod("nodeSelector", Slot::Value(value("nodeSelector"))),
-                of_pod("priorityClassName", Slot::Optional(value("priorityClassName"), "{{ . }}".to_owned())),
+                of_pod("priorityClassName", Slot::Optional(value("priorityClassName"), "{{ . | quote }}".to_owned())),
                 of_pod("tolerations", Slot::Value(value("tolerations"))),
                 of_pod("topologySpreadConstraints", Slot::Value(value("topologySpreadConstraints"))),
             ]);

@@ -120,8 +120,13 @@ pub(super) enum GenerateError {
     #[error("generate operator needs --image IMAGE; with --format helm it does not, there it is a value of the chart")]
     NoImage,
     /// A flag that has no meaning for a chart.
-    #[error("--format helm makes a chart of which this is a value: leave {0} away")]
-    Value(&'static str),
+    #[error("{flag} is not for --format helm: leave it away; {instead}")]
+    Value {
+        /// Which one.
+        flag: &'static str,
+        /// What to do in its place.
+        instead: &'static str,
+    },
     /// Two flags that do not go together.
     #[error("{flag} is for --certificates {mode}: give both or neither")]
     OtherMode {
@@ -233,7 +238,13 @@ fn perform_helm<A: clap::Args>(
     own: Vec<String>,
 ) -> Result<(), GenerateError> {
     if let Some(flag) = flags.first_value() {
-        return Err(GenerateError::Value(flag));
+        let instead = match flag {
+            "--service-name" | "--certificate-secret" => "the chart names it after its release",
+            "--service-port" => "the chart's Service has the default port",
+            "--namespace" | "--release" => "'helm install' is told it",
+            _ => "set the chart's value when it is installed",
+        };
+        return Err(GenerateError::Value { flag, instead });
     }
     let heads = Heads { operator: operator.name, issued: true, format: " --format helm" };
     let templates = Templates { operator, parts, flags, own }.all(what)?;
