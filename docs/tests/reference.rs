@@ -25,3 +25,33 @@ fn every_command_is_in_the_reference() {
         assert!(page.contains(&format!("\n## {command}\n")), "{command} is not in the reference");
     }
 }
+
+/// The output of `kubectl get` in the page has the columns that the kinds have now.
+#[test]
+fn the_columns_that_the_page_of_the_kinds_shows_are_theirs() {
+    let page = include_str!("../src/reference/kinds.md");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = page.lines().map(words).collect();
+    let mut kinds = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for document in serde_saphyr::from_multiple::<serde_json::Value>(&text).unwrap() {
+            if document["kind"] != "CustomResourceDefinition" {
+                continue;
+            }
+            let versions = document["spec"]["versions"].as_array().unwrap();
+            let newest = versions.iter().find(|version| version["storage"] == true).unwrap();
+            let columns = newest["additionalPrinterColumns"].as_array().unwrap().iter();
+            let shown = columns.filter(|column| column["priority"].as_i64().unwrap_or_default() == 0);
+            let names = shown.map(|column| column["name"].as_str().unwrap().to_uppercase());
+            let header = std::iter::once("NAME".to_owned()).chain(names).collect::<Vec<_>>().join(" ");
+            assert!(
+                lines.contains(&header),
+                "no '{header}' in reference/kinds.md for {}",
+                document["metadata"]["name"]
+            );
+            kinds += 1;
+        }
+    }
+    assert_eq!(kinds, 6);
+}
