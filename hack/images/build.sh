@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the images of mcp-operator and mcp-runner, without a container engine: NAME.tar, an OCI image layout in an archive, in
 # ${CARGO_TARGET_DIR:-target}/images. The same commit gives the same bytes wherever the clone and its target folder lie.
+# IMAGE_PROFILE is the profile of Cargo.toml that both binaries are built with; without it, each has its own.
 # SOURCE is the label that says where the sources are published; without it, the URL of the clone's remote 'origin'.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,17 +31,22 @@ remap() { # option: it, once for each path
 }
 # With --target, the flags are not those of build scripts and of macros for the compiler, which cannot be static. C sources with a date in them
 # would get this one; the commit's would compile them, and what stands on them, again for each commit.
-SOURCE_DATE_EPOCH=0 CARGO_ENCODED_RUSTFLAGS=$(remap --remap-path-prefix=)-Ctarget-feature=+crt-static \
-    env "CFLAGS_$(echo "$host" | tr - _)=$(remap -ffile-prefix-map= | tr '\037' ' ')" \
-    cargo build --locked --profile image --target "$host" -p mcp-operator -p mcp-runner --bins
+binary() { # name, profile
+    SOURCE_DATE_EPOCH=0 CARGO_ENCODED_RUSTFLAGS=$(remap --remap-path-prefix=)-Ctarget-feature=+crt-static \
+        env "CFLAGS_$(echo "$host" | tr - _)=$(remap -ffile-prefix-map= | tr '\037' ' ')" \
+        cargo build --locked --profile "$2" --target "$host" -p "$1" --bins
+}
+operator=${IMAGE_PROFILE:-image-operator} runner=${IMAGE_PROFILE:-image}
+binary mcp-operator "$operator"
+binary mcp-runner "$runner"
 
 mkdir -p "$images"
 cargo build --quiet --locked -p portcullis-images
 "$target/debug/portcullis-images" roots >"$images/ca-certificates.crt"
 
-image() { # name, title, the most megabytes, files beside the binary: PATH=SOURCE
-    name=$1 title=$2 limit=$3
-    shift 3
+image() { # name, profile, title, the most megabytes, files beside the binary: PATH=SOURCE
+    name=$1 profile=$2 title=$3 limit=$4
+    shift 4
     checked=
     for file; do
         checked="$checked --file ${file%%=*}"
@@ -55,10 +61,10 @@ image() { # name, title, the most megabytes, files beside the binary: PATH=SOURC
         --label "org.opencontainers.image.revision=$revision" \
         --label "org.opencontainers.image.created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" \
         --label "org.opencontainers.image.licenses=Apache-2.0" \
-        "localhost/portcullis/$name:$version" "$images/$name.tar" "$target/$host/image/$name"
+        "localhost/portcullis/$name:$version" "$images/$name.tar" "$target/$host/$profile/$name"
     # shellcheck disable=SC2086 # options, one word each
     "$target/debug/portcullis-images" check "$images/$name.tar" --limit "$limit" $checked
     echo "  in $images/$name.tar"
 }
-image mcp-operator "The operator of MCP servers on Kubernetes" 20
-image mcp-runner "The proxy beside one MCP server" 8 "/etc/ssl/certs/ca-certificates.crt=$images/ca-certificates.crt"
+image mcp-operator "$operator" "The operator of MCP servers on Kubernetes" 20
+image mcp-runner "$runner" "The proxy beside one MCP server" 8 "/etc/ssl/certs/ca-certificates.crt=$images/ca-certificates.crt"
