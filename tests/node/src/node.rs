@@ -85,11 +85,15 @@ impl Node {
 /// # Panics
 /// With what it says when it fails.
 pub fn kubectl(arguments: &[&str]) -> String {
+    try_kubectl(arguments).unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
+}
+
+/// kubectl with the node's cluster: what it prints, or what it says when it fails.
+pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hack/node/kubectl.sh");
     let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "kubectl {}: {stderr}", arguments.join(" "));
-    stdout
+    if output.status.success() { Ok(stdout) } else { Err(stderr) }
 }
 
 /// A container of a pod under Pod Security's level `restricted`, from an image that is on the node.

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use portcullis_charts::{CRDS, Helm, OPERATOR, chart, repository};
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::node::{KUBECONFIG, kubectl};
+use crate::node::{DEADLINE, KUBECONFIG, kubectl, try_kubectl};
 
 /// The release's name, and with it that of the Deployment.
 pub const RELEASE: &str = "mcp-operator";
@@ -22,13 +23,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// When it does not come to that.
 pub async fn install_operator() {
     let _one = ONE_AT_A_TIME.lock().await;
-    let install = || {
-        let helm = helm();
-        for name in [CRDS, OPERATOR] {
-            release(&helm, "upgrade", name, &chart(name), &json!({}));
-        }
-    };
-    tokio::task::spawn_blocking(install).await.unwrap_or_else(|error| panic!("{error}"));
+    let helm = helm();
+    for name in [CRDS, OPERATOR] {
+        release(&helm, "upgrade", name, &chart(name), &json!({})).await;
+    }
 }
 
 /// Removes the operator with all that its users have of it, as docs/src/how-to/install.md says: the kinds while it runs, as some objects hold
@@ -65,11 +63,12 @@ pub fn former_chart(name: &str) -> std::path::PathBuf {
     repository(&format!("tests/charts/fixtures/{name}-0.0.1.tgz"))
 }
 
-/// Installs or upgrades the release of a chart, with the images that are on the node, and returns what helm prints when all of it is ready.
+/// Installs or upgrades the release of a chart, with the images that are on the node, and returns when all of it is ready and the API
+/// server reaches the webhooks.
 ///
 /// # Panics
 /// With what helm says when that fails.
-pub fn release(helm: &Helm, verb: &str, name: &str, chart: &Path, values: &Value) -> String {
+pub async fn release(helm: &Helm, verb: &str, name: &str, chart: &Path, values: &Value) {
     let version = env!("CARGO_PKG_VERSION");
     let mut all = if name == OPERATOR {
         json!({ "image": { "tag": version }, "runner": { "image": { "tag": version } } })
@@ -96,5 +95,19 @@ pub fn release(helm: &Helm, verb: &str, name: &str, chart: &Path, values: &Value
         "--timeout",
         "3m",
     ];
-    helm.run(&[&arguments[..], more].concat()).unwrap_or_else(|error| panic!("helm {verb} {release}: {error}"))
+    let done = tokio::task::block_in_place(|| helm.run(&[&arguments[..], more].concat()));
+    done.unwrap_or_else(|error| panic!("helm {verb} {release}: {error}"));
+    if name == OPERATOR {
+        reached().await;
+    }
+}
+
+/// Returns when an object is refused by a webhook: kube-proxy may take up a Service after its pods are ready.
+async fn reached() {
+    let refused = repository("examples/refused/by-webhook.yaml").display().to_string();
+    wait_until("the API server to reach the webhooks", DEADLINE, || async {
+        let said = try_kubectl(&["create", "--dry-run=server", "--filename", &refused]).err()?;
+        said.contains("denied the request").then_some(())
+    })
+    .await;
 }

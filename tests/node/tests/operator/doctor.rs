@@ -79,7 +79,7 @@ async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() 
         let all = |bad: &[String]| expected.iter().all(|id| bad.iter().any(|bad| bad == id));
         wait(&format!("the doctor to say {expected:?} of {what}"), &all).await;
         // With --force, helm takes back what others changed.
-        release(&helm(), "upgrade", OPERATOR, &chart(OPERATOR), &json!({}));
+        release(&helm(), "upgrade", OPERATOR, &chart(OPERATOR), &json!({})).await;
         wait(&format!("nothing to find after {what}"), &|bad| bad.is_empty()).await;
     }
 }

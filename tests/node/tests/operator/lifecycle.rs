@@ -27,7 +27,7 @@ async fn a_server_serves_through_upgrade_and_rollback_and_nothing_stays_but_what
     let before = inventory(node.client.clone()).await;
 
     for name in [CRDS, OPERATOR] {
-        release(&helm, "install", name, &former_chart(name), &json!({}));
+        release(&helm, "install", name, &former_chart(name), &json!({})).await;
     }
     let namespace = node.namespace("lifecycle").await;
     let url = greeter::start(&namespace, json!({})).await;
@@ -37,7 +37,7 @@ async fn a_server_serves_through_upgrade_and_rollback_and_nothing_stays_but_what
     let pods = namespace.pods(greeter::NAME).await;
 
     for name in [CRDS, OPERATOR] {
-        release(&helm, "upgrade", name, &chart(name), &json!({ "commonLabels": { "team": "a" } }));
+        release(&helm, "upgrade", name, &chart(name), &json!({ "commonLabels": { "team": "a" } })).await;
     }
     let deployments: Api<Deployment> = Api::namespaced(node.client.clone(), OPERATOR_NAMESPACE);
     assert_eq!(deployments.get(RELEASE).await.unwrap().labels()["team"], "a");
