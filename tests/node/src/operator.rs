@@ -107,7 +107,7 @@ async fn reached() {
     let refused = repository("examples/refused/by-webhook.yaml").display().to_string();
     wait_until("the API server to reach the webhooks", DEADLINE, || async {
         let said = try_kubectl(&["create", "--dry-run=server", "--filename", &refused]).err()?;
-        said.contains("denied the request").then_some(())
+        said.contains("is invalid").then_some(())
     })
     .await;
 }
