@@ -32,6 +32,7 @@ on-node:
 	@hack/helm/build.sh
 	@hack/images/build.sh
 
+# Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
 test: ## Every test: unit, control plane, data plane, end to end
 	@hack/prerequisites.sh test
 	@hack/control-plane/build.sh
@@ -39,7 +40,7 @@ test: ## Every test: unit, control plane, data plane, end to end
 	@hack/helm/build.sh
 	@hack/mcp-servers/build.sh all
 	@hack/identity-providers/build.sh all
-	cargo build --workspace --bins
+	cargo build --workspace --all-targets
 	cargo test --workspace --no-fail-fast
 
 lint: ## Formatting, clippy and rustdoc, warnings as errors
