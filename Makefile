@@ -40,7 +40,7 @@ test: ## Every test: unit, control plane, data plane, end to end
 	@hack/helm/build.sh
 	@hack/mcp-servers/build.sh all
 	@hack/identity-providers/build.sh all
-	cargo build --workspace --all-targets
+	cargo build --workspace --bins --examples --tests
 	cargo test --workspace --no-fail-fast
 
 lint: ## Formatting, clippy and rustdoc, warnings as errors

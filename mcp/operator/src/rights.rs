@@ -38,6 +38,7 @@ pub fn of_workloads<W: Workload>() -> Access {
     // What workloads and their configurations refer to is read for its digest, and whether it can be used.
     grants.push(Grant::new("", &["secrets", "configmaps"], &["get"]));
     grants.extend(granted);
+    grants.extend(W::rights());
     grants.into()
 }
 

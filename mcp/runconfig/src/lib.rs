@@ -24,6 +24,7 @@ pub mod duration;
 pub mod endpoint;
 pub mod environment;
 mod error;
+pub mod exit_status;
 mod header_forward;
 mod members;
 mod parameters;

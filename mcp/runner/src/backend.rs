@@ -9,7 +9,9 @@ use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
-use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
+use mcp_transport::{
+    Attach, MuxConfig, Pipe, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend,
+};
 
 use rustls::crypto::CryptoProvider;
 
@@ -29,8 +31,23 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 enum Server {
     Http(Box<ProxyConfig>),
-    Stdio(Process, StreamableConfig),
+    Stdio(Stdio, StreamableConfig),
 }
+
+/// Where a server runs that speaks over its standard input and output.
+#[derive(Debug)]
+enum Stdio {
+    /// In a process of this one's.
+    Process(Process),
+    /// In the container of a pod.
+    Container {
+        /// The pod's name.
+        pod: String,
+    },
+}
+
+/// The container of the MCP server in its pod.
+const CONTAINER: &str = "mcp";
 
 /// Decides, or says why it cannot be done. `login`: callers log in at the proxy.
 pub(crate) fn plan(
@@ -62,15 +79,22 @@ pub(crate) fn plan(
         return refuse(field, "logging in at a remote MCP server is not built yet; remove it".to_owned());
     }
     let session_ttl = config.session_ttl.unwrap_or(SESSION_TTL);
-    if !options.server.is_empty() {
+    let stdio = if !options.server.is_empty() {
         let mut process = Process::new(&options.server);
         process.environment = config.env_vars.clone().into_iter().collect();
         process.environment.push(("MCP_TRANSPORT".to_owned(), Transport::Stdio.to_string()));
+        Some(Stdio::Process(process))
+    } else if config.transport == Transport::Stdio && options.backend.is_none() && config.remote_url.is_empty() {
+        Some(Stdio::Container { pod: format!("{}-0", config.name) })
+    } else {
+        None
+    };
+    if let Some(stdio) = stdio {
         let mux = MuxConfig::default();
         let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout) };
         let strict_versions = flag(config, "strict_protocol_validation");
         let front = StreamableConfig { strict_versions, mux };
-        return Ok(Plan { session_ttl, server: Server::Stdio(process, front) });
+        return Ok(Plan { session_ttl, server: Server::Stdio(stdio, front) });
     }
     let url = match &options.backend {
         Some(url) => url.clone(),
@@ -85,11 +109,6 @@ pub(crate) fn plan(
             proxy.checked = environment.remote_health_checks;
             proxy.login = login;
             return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
-        }
-        None if config.transport == Transport::Stdio => {
-            let problem = "attaching to a server in another container is not built yet; start the server with \
-                 `-- COMMAND…`, or use a streamable-http server";
-            return refuse("transport", problem.to_owned());
         }
         None if config.target_port == 0 => {
             return refuse("target_port", "is missing; set it to the server's port, or use --backend URL".to_owned());
@@ -130,7 +149,13 @@ impl Plan {
         let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
         Ok(match self.server {
             Server::Http(config) => Box::new(Proxy::new(*config, sessions)),
-            Server::Stdio(process, config) => Box::new(Streamable::start(Arc::new(process), config, sessions).await?),
+            Server::Stdio(stdio, config) => {
+                let pipe: Arc<dyn Pipe> = match stdio {
+                    Stdio::Process(process) => Arc::new(process),
+                    Stdio::Container { pod } => Arc::new(Attach::to(pod, CONTAINER).await?),
+                };
+                Box::new(Streamable::start(pipe, config, sessions).await?)
+            }
         })
     }
 

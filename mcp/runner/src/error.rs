@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use mcp_middleware::BuildError;
-use mcp_runconfig::ParseError;
 use mcp_runconfig::environment::RUN_CONFIG_CHECKSUM;
+use mcp_runconfig::{ParseError, exit_status};
 use mcp_transport::{BackendError, OpenError};
 
 /// Why the proxy does not start, or ends. One line each, which names what to mend.
@@ -60,8 +60,8 @@ pub enum RunError {
     /// The server's URL cannot be used.
     #[error("--backend: {0}")]
     Url(#[from] BackendError),
-    /// The server's process cannot be started.
-    #[error("{0}; mend the command after --")]
+    /// The server's process cannot be started, or its container not be attached to.
+    #[error("{}; {}", .0, way_out(.0))]
     Start(#[from] OpenError),
     /// No listener.
     #[error("cannot listen on {address}: {source}; choose another address with --listen ADDR")]
@@ -79,7 +79,33 @@ pub enum RunError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The server was attached to and goes on although its input has ended. The process's exit status tells the operator, which replaces
+    /// the server's pod.
+    #[error(
+        "the MCP server does not end although its input did, so it can never be spoken to again; its operator replaces its pod, and a \
+         server that ends at the end of its input saves that time"
+    )]
+    ServerStays,
     /// The server's process ends again and again.
     #[error("the MCP server's process ends without answering; its last words are in the log")]
     ServerFailed,
+}
+
+fn way_out(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::Unreachable(_) => {
+            "run the proxy in a pod, name a cluster with KUBECONFIG, or give the server's command after --"
+        }
+        _ => "mend the command after --",
+    }
+}
+
+impl RunError {
+    /// The exit status of the process.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::ServerStays => exit_status::SERVER_STAYS,
+            _ => 1,
+        }
+    }
 }

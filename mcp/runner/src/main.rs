@@ -13,7 +13,7 @@ fn main() -> ExitCode {
             // One line, so that it survives in the last line of a pod's log.
             let line = error.to_string().replace(char::is_control, " ");
             let _ = writeln!(std::io::stderr(), "mcp-runner: {line}");
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_status())
         }
     }
 }

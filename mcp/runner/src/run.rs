@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
 use mcp_middleware::ProxySettings;
+use mcp_transport::Closed;
 use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -113,7 +114,10 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
                 let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
                 Ok(())
             }
-            () = app.backend.failed() => Err(RunError::ServerFailed),
+            closed = app.backend.failed() => Err(match closed {
+                Closed::Gone => RunError::ServerFailed,
+                Closed::Stays => RunError::ServerStays,
+            }),
         };
         app.ending.store(true, Relaxed);
         app.drain.cancel();
@@ -124,11 +128,12 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         if let Err(error) = beside.await {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
+        let mut closed = Closed::Gone;
         if let Some(App { backend, .. }) = Arc::into_inner(app) {
-            backend.shut_down().await;
+            closed = backend.shut_down().await;
         }
         tracing::info!("ended");
-        result
+        if closed == Closed::Stays { result.and(Err(RunError::ServerStays)) } else { result }
     });
     // A name server that does not answer keeps a thread busy for longer than Kubernetes waits.
     runtime.shutdown_background();

@@ -11,7 +11,7 @@ use mcp_http::{Body, BoxService, collect, full, json};
 use mcp_middleware::{Chain, ProxySettings, RequestContext};
 use mcp_runconfig::MiddlewareConfig;
 use mcp_store::{Limits, MemorySessions};
-use mcp_transport::{BoxFuture, End, OpenError, OpenPipe, Pipe, Streamable, StreamableConfig, Transport};
+use mcp_transport::{BoxFuture, Closed, End, OpenError, OpenPipe, Pipe, Streamable, StreamableConfig, Transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinHandle;
@@ -58,9 +58,9 @@ impl End for Serving {
         Box::pin(async { drop((&mut self.0).await) })
     }
 
-    fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, ()> {
+    fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, Closed> {
         self.0.abort();
-        Box::pin(async {})
+        Box::pin(async { Closed::Gone })
     }
 }
 
@@ -132,4 +132,73 @@ async fn two_proxies_on_one_server_do_not_use_the_same_ids_for_their_calls() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 8);
+}
+
+/// A server that somebody else starts, once it is told to. A deaf one never reads, and goes on when its input ends.
+#[derive(Debug, Default)]
+struct Elsewhere {
+    started: tokio::sync::Notify,
+    deaf: bool,
+}
+
+struct Deaf(#[expect(dead_code, reason = "it keeps its end of the pipe open")] DuplexStream);
+
+impl Pipe for Elsewhere {
+    fn open(&self) -> BoxFuture<'_, Result<OpenPipe, OpenError>> {
+        Box::pin(async {
+            self.started.notified().await;
+            if !self.deaf {
+                return Local { ids: Arc::default() }.open().await;
+            }
+            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            let (read, write) = tokio::io::split(ours);
+            Ok(OpenPipe { read: Box::new(read), write: Box::new(write), end: Box::new(Deaf(theirs)) })
+        })
+    }
+
+    fn is_started_elsewhere(&self) -> bool {
+        true
+    }
+}
+
+impl End for Deaf {
+    fn ended(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, Closed> {
+        Box::pin(async { Closed::Stays })
+    }
+}
+
+async fn front(pipe: Arc<Elsewhere>) -> Streamable {
+    let sessions = Arc::new(MemorySessions::new(Limits::new(Duration::from_mins(10))));
+    Streamable::start(pipe, StreamableConfig::default(), sessions).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_server_that_somebody_else_starts() {
+    let pipe = Arc::<Elsewhere>::default();
+    let front = front(Arc::clone(&pipe)).await;
+    assert!(!front.is_running());
+    let chain = chain();
+    let ((head, _), ()) = tokio::join!(post(&chain, &front, None, INITIALIZE), async { pipe.started.notify_one() });
+    assert_eq!(head.status().as_u16(), 200);
+    assert!(front.is_running());
+    assert_eq!(Box::new(front).shut_down().await, Closed::Gone);
+}
+
+/// Its input was closed by a proxy before this one, which nobody can see.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_nothing_and_does_not_end_with_its_input_is_given_up_for_its_operator_to_replace() {
+    let pipe = Arc::new(Elsewhere { deaf: true, ..Elsewhere::default() });
+    pipe.started.notify_one();
+    let front = front(pipe).await;
+    let (head, _) = post(&chain(), &front, None, INITIALIZE).await;
+    assert_eq!(head.status().as_u16(), 502);
+    assert_eq!(front.failed().await, Closed::Stays);
+    // Nobody waits for it any more.
+    let (head, _) = post(&chain(), &front, None, INITIALIZE).await;
+    assert_ne!(head.status().as_u16(), 200);
+    assert_eq!(Box::new(front).shut_down().await, Closed::Stays);
 }

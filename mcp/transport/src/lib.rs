@@ -2,7 +2,7 @@
 //!
 //! A [`Transport`] is what the request gate wraps. There are two: [`Proxy`] stands before a server that speaks streamable HTTP, beside it
 //! or remote, and passes bytes both ways; [`Streamable`] serves streamable HTTP in front of a server that speaks over a [`Pipe`], such as the standard
-//! input and output of a [`Process`]. A crate of its own can add a transport, or a pipe under the fronts that are here.
+//! input and output of a [`Process`] or, by [`Attach`], of a container. A crate of its own can add a transport, or a pipe under the fronts that are here.
 //! Facts: toolhive-runner §1.10, §1.11.
 //!
 //! ```
@@ -35,7 +35,7 @@ use mcp_http::BoxService;
 pub use front::{Streamable, StreamableConfig};
 pub use modern::refuse_method;
 pub use mux::MuxConfig;
-pub use pipe::{BoxFuture, End, OpenError, OpenPipe, Pipe, Process};
+pub use pipe::{Attach, BoxFuture, Closed, End, OpenError, OpenPipe, Pipe, Process};
 pub use proxy::{BackendError, Proxy, ProxyConfig, names_hop_by_hop_only};
 
 /// Why the server failed a check.
@@ -67,13 +67,14 @@ pub trait Transport: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Waits until the transport has given up on the server: for ever, where it never does. The process should end then.
-    fn failed(&self) -> BoxFuture<'_, ()> {
+    /// Waits until the transport has given up on the server: for ever, where it never does. The process should end then. Returns
+    /// whether the server is still there.
+    fn failed(&self) -> BoxFuture<'_, Closed> {
         Box::pin(std::future::pending())
     }
 
-    /// Ends what belongs to the transport.
-    fn shut_down(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
+    /// Ends what belongs to the transport. Returns whether a server that should have ended with it is still there.
+    fn shut_down(self: Box<Self>) -> BoxFuture<'static, Closed> {
+        Box::pin(std::future::ready(Closed::Gone))
     }
 }

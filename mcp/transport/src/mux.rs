@@ -94,14 +94,14 @@ impl Drop for Waiting {
 }
 
 impl Mux {
-    /// Opens the pipe and starts the task that keeps it open.
+    /// Opens the pipe, unless the server is started elsewhere, and starts the task that keeps it open.
     pub(crate) async fn start(
         pipe: Arc<dyn Pipe>,
         config: MuxConfig,
         cancel: &CancellationToken,
         tasks: &TaskTracker,
     ) -> Result<(Arc<Self>, watch::Receiver<State>), OpenError> {
-        let first = pipe.open().await?;
+        let first = if pipe.is_started_elsewhere() { None } else { Some(pipe.open().await?) };
         let (queue, lines) = Queue::new();
         let backlog = Arc::new(Backlog::default());
         let mux = Arc::new(Self {
@@ -217,12 +217,23 @@ impl Mux {
         Line::of_ours(message).bytes
     }
 
+    /// A `ping` whose answer nobody waits for.
+    fn ping_line(&self) -> Bytes {
+        let id = self.ids.text(self.ids.fresh());
+        Line::of_ours(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}")).bytes
+    }
+
     /// The server has answered something, so it works.
     fn note_answer(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has since this was asked last.
+    /// Whether it has since the pipe was opened.
+    fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The same, for the last time of this pipe.
     fn take_answered(&self) -> bool {
         self.answered.swap(false, Ordering::Relaxed)
     }

@@ -1,16 +1,24 @@
 //! A server at the other end of two byte streams: how it is opened, and how it ends.
 //!
-//! [`Process`] starts the server. Another way to reach one is a type of its own that implements [`Pipe`].
+//! [`Process`] starts the server, [`Attach`] finds it in a container. Another way to reach one is a type of its own that implements [`Pipe`].
 
+mod attach;
 pub(crate) mod lines;
 mod process;
 
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub use attach::Attach;
 pub use process::Process;
+
+/// How long a server may take to end after its input was closed.
+const LEAVE: Duration = Duration::from_secs(3);
+/// Lines of the error stream longer than this are dropped.
+const MAX_LOG_LINE: usize = 16 << 10;
 
 /// A future in a box.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -19,6 +27,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Pipe: fmt::Debug + Send + Sync {
     /// Opens the pipe. Called again after its end.
     fn open(&self) -> BoxFuture<'_, Result<OpenPipe, OpenError>>;
+
+    /// Whether somebody else starts the server, and again when it ends. Then it is waited for, however long that takes; one that
+    /// is started here is given up when it ends again and again without an answer.
+    fn is_started_elsewhere(&self) -> bool {
+        false
+    }
 }
 
 /// A pipe that is open. Dropping `write` tells the server that nothing more comes.
@@ -42,8 +56,26 @@ pub trait End: Send {
     /// Waits until the server has gone of itself.
     fn ended(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Sees to it that the server is gone; both halves may have been dropped. `why` is for the log.
-    fn close(self: Box<Self>, why: &'static str) -> BoxFuture<'static, ()>;
+    /// Sees to it that the server is gone, as far as that can be done from here; both halves may have been dropped. `why` is for the log.
+    fn close(self: Box<Self>, why: &'static str) -> BoxFuture<'static, Closed>;
+}
+
+/// What became of a server whose input was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It has ended, as far as is known.
+    Gone,
+    /// It goes on, and can never be spoken to again: somebody has to replace it.
+    Stays,
+}
+
+/// Logs what a server writes to its standard error.
+async fn log_errors_of(errors: impl AsyncRead + Unpin) {
+    lines::read(errors, MAX_LOG_LINE, |line| {
+        let line = String::from_utf8_lossy(&line);
+        tracing::info!(target: "mcp_server", "{}", line.trim_end());
+    })
+    .await;
 }
 
 /// The pipe cannot be opened. Fix the command.

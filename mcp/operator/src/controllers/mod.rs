@@ -6,6 +6,7 @@ mod contents;
 mod failure;
 mod live;
 mod registry;
+mod replace;
 mod request;
 mod stores;
 mod traces;

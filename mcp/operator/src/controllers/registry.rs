@@ -200,7 +200,8 @@ impl<W: Workload> KindController for OfWorkloads<W> {
     fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
             let Some(contents) = &Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
-            self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, pass)).await;
+            let client = &runtime.client.clone();
+            self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, client, pass)).await;
         }
         .boxed()
     }

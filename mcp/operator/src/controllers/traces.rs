@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, api::PartialObjectMeta};
 use mcp_api::names::{annotation, label};
-use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry};
+use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry, workload::deaf};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, Live, Marks, version_number},
@@ -305,11 +305,13 @@ fn reduced(status: PodStatus) -> PodStatus {
                 .waiting
                 .map(|waiting| ContainerStateWaiting { reason: waiting.reason, ..ContainerStateWaiting::default() }),
             terminated: state.terminated.map(|ended| ContainerStateTerminated {
+                finished_at: ended.finished_at,
                 exit_code: ended.exit_code,
                 reason: ended.reason,
                 ..ContainerStateTerminated::default()
             }),
         }),
+        last_state: container.last_state.filter(|state| state.terminated.as_ref().is_some_and(deaf::tells)),
         ..ContainerStatus::default()
     });
     PodStatus {

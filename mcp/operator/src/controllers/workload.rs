@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::PropagationPolicy};
+use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 use mcp_plan::{
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Phase},
@@ -19,6 +19,7 @@ use super::{
     PodTrace, Stores, Trace,
     contents::Contents,
     failure::{self, ApplyFailure},
+    replace::replace_deaf,
     traces::marks,
 };
 use crate::workload::{Inputs, Plan, Workload, deleted, plan_workload};
@@ -63,9 +64,12 @@ impl WorkloadController {
     pub(super) async fn reconcile<W: Workload>(
         &self,
         contents: &Contents,
+        client: &Client,
         pass: Pass<W>,
     ) -> Result<Next, ControllerError> {
         let (key, workload) = (&pass.key, &*pass.object);
+        let proxies = self.pods.find(&key.namespace, &key.name);
+        replace_deaf(client, &pass, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
         let (mut plan, unreadable) = self.plan(contents, workload).await;
         let mut done = Done::default();
         remove(&pass, &plan.absent, &mut done).await;

@@ -12,7 +12,7 @@ use mcp_plan::{
     guards::{Guards, RequestedGuards},
     reference::Data,
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Previous, Report},
+    workload::{Child, ChildKind, ChildRef, Previous, Report, deaf::Attached},
 };
 use portcullis::{
     controller::{Conditions, PlannedEvent},
@@ -51,6 +51,16 @@ pub trait Workload: Subject {
     /// it.
     fn granted() -> Vec<Grant> {
         Vec::new()
+    }
+
+    /// What its controller does beside what every kind's does.
+    fn rights() -> Vec<Grant> {
+        Vec::new()
+    }
+
+    /// Whom its proxy attaches to, if it does.
+    fn attached(&self) -> Option<Attached> {
+        None
     }
 
     /// What its status says of a pod that will never serve, before the reason.

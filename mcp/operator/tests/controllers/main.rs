@@ -7,6 +7,7 @@
 mod support;
 
 mod accounts;
+mod deaf;
 mod deletion;
 mod guards;
 mod interruption;

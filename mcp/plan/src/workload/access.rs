@@ -1,7 +1,8 @@
 //! ServiceAccounts, pull secrets, and the one right that a proxy may need.
 //!
 //! A proxy may create no workload. Only one that attaches to its MCP server's pod needs the API at all: `get, create` on
-//! `pods/attach` of that pod (a WebSocket attach is a GET). Other proxies get no Role, and no token.
+//! `pods/attach` of that pod (a WebSocket attach is a GET). Other proxies get no Role, and no token. Where the server in that pod
+//! has to be replaced, the operator does it.
 
 use k8s_openapi::api::{
     core::v1::{LocalObjectReference, ServiceAccount},
@@ -29,6 +30,11 @@ pub fn account(owner: &Owner<'_>, name: &str, pull_secrets: Option<Vec<LocalObje
 /// What [`attach_permission`] grants, of every pod.
 pub fn attach_grant() -> Grant {
     Grant::new("", &["pods/attach"], &["get", "create"])
+}
+
+/// What the operator does with the pod that a proxy attaches to: it looks whether it [has to be replaced](super::deaf), and deletes it.
+pub fn replace_grant() -> Grant {
+    Grant::new("", &["pods"], &["get", "delete"])
 }
 
 /// The Role under which the ServiceAccount of the same name attaches to `pod`, and its binding.

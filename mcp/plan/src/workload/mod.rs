@@ -7,6 +7,7 @@
 
 pub mod access;
 mod child;
+pub mod deaf;
 mod document;
 pub mod names;
 pub mod network;

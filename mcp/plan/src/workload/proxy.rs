@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, DeploymentSpec},
+        apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
         core::v1::{
             Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
             LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
@@ -65,6 +65,8 @@ pub struct Proxy<'a> {
     pub account: String,
     /// Whether it speaks to the Kubernetes API. One that does not, and has no guard that does, carries no token for it.
     pub needs_api: bool,
+    /// Whether no pod of it may run beside another, not even while it rolls.
+    pub is_alone: bool,
     /// Secrets that its image is pulled with.
     pub pull_secrets: Option<Vec<LocalObjectReference>>,
     /// Key and value of a template annotation whose change restarts the pods.
@@ -115,6 +117,9 @@ impl Proxy<'_> {
         let spec = DeploymentSpec {
             replicas: self.replicas,
             selector: LabelSelector { match_labels: Some(labels), ..LabelSelector::default() },
+            strategy: self
+                .is_alone
+                .then(|| DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None }),
             template,
             ..DeploymentSpec::default()
         };

@@ -18,7 +18,7 @@ use tower::service_fn;
 
 use crate::Transport;
 use crate::mux::{Mux, MuxConfig, State};
-use crate::pipe::{BoxFuture, OpenError, Pipe};
+use crate::pipe::{BoxFuture, Closed, OpenError, Pipe};
 
 /// How a [`Streamable`] is to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,22 +87,27 @@ impl Transport for Streamable {
     }
 
     /// Waits until the pipe was given up.
-    fn failed(&self) -> BoxFuture<'_, ()> {
+    fn failed(&self) -> BoxFuture<'_, Closed> {
         let mut state = self.state.clone();
         Box::pin(async move {
-            if state.wait_for(|state| *state == State::Failed).await.is_err() {
+            let given_up =
+                state.wait_for(|state| matches!(state, State::Failed | State::Deaf)).await.map(|state| *state);
+            match given_up {
+                Ok(State::Deaf) => Closed::Stays,
+                Ok(_) => Closed::Gone,
                 // Ended in another way: that is not a failure.
-                std::future::pending::<()>().await;
+                Err(_) => std::future::pending().await,
             }
         })
     }
 
     /// Closes the input of the server and waits for its end.
-    fn shut_down(self: Box<Self>) -> BoxFuture<'static, ()> {
+    fn shut_down(self: Box<Self>) -> BoxFuture<'static, Closed> {
         Box::pin(async move {
             self.cancel.cancel();
             self.tasks.close();
             self.tasks.wait().await;
+            if *self.state.borrow() == State::Deaf { Closed::Stays } else { Closed::Gone }
         })
     }
 }

@@ -8,7 +8,7 @@ use mcp_wire::Message;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Call, Reply};
@@ -16,7 +16,7 @@ use super::handshake::INITIALIZED;
 use super::queue::Queued;
 use super::rewrite::{Params, request_line};
 use super::{Mux, dispatch};
-use crate::pipe::{OpenPipe, Pipe, lines};
+use crate::pipe::{Closed, OpenPipe, Pipe, lines};
 
 /// The longest line taken from the server in bytes; longer ones are dropped.
 const MAX_LINE: usize = 16 << 20;
@@ -24,8 +24,13 @@ const MAX_LINE: usize = 16 << 20;
 const MAX_FAILURES: u32 = 6;
 /// The pause before the pipe is opened again; it doubles up to [`MAX_PAUSE`].
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
-const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// How long a server may take to answer anything, from its first request on. One that was started elsewhere may be fetching its packages,
+/// and starts from the beginning when its input is closed.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE_ELSEWHERE: Duration = Duration::from_mins(3);
+/// When nothing was asked of a server for so long, it is asked for a sign of life: kubelets close attachments that are idle for hours.
+const KEEP_ALIVE: Duration = Duration::from_mins(5);
 /// Lines that are written with one system call: so many, or so many bytes.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 64 << 10;
@@ -41,6 +46,8 @@ pub(crate) enum State {
     Restarting,
     /// It was given up.
     Failed,
+    /// It was given up: the server goes on, and never reads again.
+    Deaf,
     /// It was ended on purpose.
     Stopped,
 }
@@ -61,30 +68,37 @@ impl Supervisor {
         lines: mpsc::UnboundedReceiver<Queued>,
         cancel: CancellationToken,
     ) -> (Self, watch::Receiver<State>) {
-        let (state, watched) = watch::channel(State::Running);
+        let (state, watched) =
+            watch::channel(if pipe.is_started_elsewhere() { State::Restarting } else { State::Running });
         (Self { pipe, mux, lines, state, cancel }, watched)
     }
 
-    pub(super) async fn run(mut self, first: OpenPipe) {
-        let mut next = Some(first);
+    /// Begins with the pipe that is open, if one is.
+    pub(super) async fn run(mut self, mut next: Option<OpenPipe>) {
         let mut failures = 0;
         loop {
             let open = match next.take() {
                 Some(open) => Ok(open),
-                None => self.pipe.open().await,
+                None => tokio::select! {
+                    open = self.pipe.open() => open,
+                    () = self.cancel.cancelled() => return self.end(State::Stopped),
+                },
             };
             match open {
                 Ok(open) => {
-                    self.serve(open).await;
+                    let closed = self.serve(open).await;
+                    if closed == Closed::Stays {
+                        return self.end(State::Deaf);
+                    }
                     if self.cancel.is_cancelled() {
-                        return self.stopped();
+                        return self.end(State::Stopped);
                     }
                 }
                 Err(error) => tracing::error!(%error, "the MCP server's process cannot be started again"),
             }
             self.mux.calls.fail_all();
             failures = if self.mux.take_answered() { 1 } else { failures + 1 };
-            if failures >= MAX_FAILURES {
+            if failures >= MAX_FAILURES && !self.pipe.is_started_elsewhere() {
                 tracing::error!(starts = failures, "gave up on the MCP server's process: it ends without answering");
                 // From here on every call fails at once: the queue has no reader.
                 self.state.send_replace(State::Failed);
@@ -93,19 +107,22 @@ impl Supervisor {
             let pause = (RESTART_PAUSE * 2_u32.saturating_pow(failures - 1)).min(MAX_PAUSE);
             tracing::warn!(?pause, "starting the MCP server's process again after a pause");
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.cancel.cancelled() => return self.stopped(),
+                () = sleep(pause) => {}
+                () = self.cancel.cancelled() => return self.end(State::Stopped),
             }
         }
     }
 
-    fn stopped(&self) {
-        self.state.send_replace(State::Stopped);
+    fn end(&self, state: State) {
+        self.state.send_replace(state);
         self.mux.calls.fail_all();
     }
 
     /// Serves one pipe until it ends or is to end.
-    async fn serve(&mut self, open: OpenPipe) {
+    async fn serve(&mut self, open: OpenPipe) -> Closed {
+        let elsewhere = self.pipe.is_started_elsewhere();
+        let patience = if elsewhere { PATIENCE_ELSEWHERE } else { PATIENCE };
+        let (asked, first_asked) = oneshot::channel();
         let OpenPipe { read, write, mut end } = open;
         let mut reader = JoinSet::new();
         let mux = Arc::clone(&self.mux);
@@ -114,26 +131,64 @@ impl Supervisor {
             () = self.cancel.cancelled() => "it was asked to",
             () = end.ended() => "of itself",
             _ = reader.join_next() => "after it closed its output",
-            () = talk(write, &self.mux, &mut self.lines, &self.state) => "after it took no more input",
+            () = talk(write, &self.mux, &mut self.lines, Talk { state: &self.state, patience, elsewhere, asked }) => "after it took no more input",
+            () = silence(first_asked, &self.mux, patience), if elsewhere => "as it answers nothing",
         };
         self.state.send_replace(State::Restarting);
         // `talk` is gone and with it the input of the server, which asks it to end.
-        end.close(why).await;
+        let closed = end.close(why).await;
         // What it said last may still be in the pipe; somebody else may hold it open.
         let _ = timeout(Duration::from_millis(200), reader.join_next()).await;
+        closed
     }
 }
 
+/// Returns when the server has answered nothing for as long as `patience`, after it was asked for the first time.
+async fn silence(asked: oneshot::Receiver<()>, mux: &Mux, patience: Duration) {
+    if asked.await.is_ok() {
+        sleep(patience).await;
+        if !mux.has_answered() {
+            return tracing::warn!(
+                ?patience,
+                "the MCP server answers nothing: it does not start, or its input was closed"
+            );
+        }
+    }
+    std::future::pending().await
+}
+
+/// How to talk to a server.
+struct Talk<'a> {
+    state: &'a watch::Sender<State>,
+    /// How long it may take to answer the handshake.
+    patience: Duration,
+    /// Whether the pipe is closed by others when it is idle.
+    elsewhere: bool,
+    /// Told when it is asked for the first time.
+    asked: oneshot::Sender<()>,
+}
+
 /// Greets a server that takes the place of another, then writes to it what is asked. Returns when it takes no more.
-async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, state: &watch::Sender<State>) {
-    match timeout(GREETING_TIMEOUT, greet(&mut input, mux)).await {
-        Ok(Ok(())) => state.send_replace(State::Running),
+async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, how: Talk<'_>) {
+    match timeout(how.patience, greet(&mut input, mux)).await {
+        Ok(Ok(())) => how.state.send_replace(State::Running),
         Ok(Err(problem)) => return tracing::warn!(problem, "the MCP server's process cannot be greeted"),
         Err(_) => return tracing::warn!("the MCP server's process does not answer the handshake"),
     };
+    let mut asked = Some(how.asked);
     let mut batch = Vec::with_capacity(BATCH);
     let mut buffer = BytesMut::new();
-    while lines.recv_many(&mut batch, BATCH).await > 0 {
+    loop {
+        tokio::select! {
+            received = lines.recv_many(&mut batch, BATCH) => if received == 0 { return },
+            // Of a server that was greeted: others may not know the method, or end at it.
+            () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.is_initialized() => {
+                buffer.extend_from_slice(&mux.ping_line());
+            }
+        }
+        if let Some(asked) = asked.take() {
+            let _ = asked.send(());
+        }
         for queued in batch.drain(..) {
             // A call that has failed or was left while it waited here must not be acted on.
             if queued.line.call.is_some_and(|call| !mux.calls.is_open(call)) {

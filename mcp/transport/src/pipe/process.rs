@@ -9,12 +9,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{BoxFuture, End, OpenError, OpenPipe, Pipe, lines};
-
-/// How long a process may take to end after its input was closed.
-const LEAVE: Duration = Duration::from_secs(3);
-/// Lines of the error stream longer than this are dropped.
-const MAX_LOG_LINE: usize = 16 << 10;
+use super::{BoxFuture, Closed, End, LEAVE, OpenError, OpenPipe, Pipe, log_errors_of};
 
 /// How the names begin under which the proxy's own secrets are in its environment: those of its document, and its password at the identity
 /// provider. They are not the server's to know.
@@ -58,10 +53,7 @@ impl Process {
             return Err(refused(std::io::ErrorKind::BrokenPipe.into()));
         };
         let mut log = JoinSet::new();
-        log.spawn(lines::read(stderr, MAX_LOG_LINE, |line| {
-            let line = String::from_utf8_lossy(&line);
-            tracing::info!(target: "mcp_server", "{}", line.trim_end());
-        }));
+        log.spawn(log_errors_of(stderr));
         Ok(OpenPipe { read: Box::new(stdout), write: Box::new(stdin), end: Box::new(Running { child, log }) })
     }
 }
@@ -84,7 +76,7 @@ impl End for Running {
         })
     }
 
-    fn close(mut self: Box<Self>, why: &'static str) -> BoxFuture<'static, ()> {
+    fn close(mut self: Box<Self>, why: &'static str) -> BoxFuture<'static, Closed> {
         Box::pin(async move {
             let pid = self.child.id();
             // Its input is closed, which asks it to end.
@@ -100,6 +92,7 @@ impl End for Running {
             }
             // What it said last may still be in the pipe; a grandchild may hold it open.
             let _ = timeout(Duration::from_millis(200), async { while self.log.join_next().await.is_some() {} }).await;
+            Closed::Gone
         })
     }
 }

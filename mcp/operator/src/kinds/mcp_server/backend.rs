@@ -169,6 +169,8 @@ fn pod(owner: &Owner<'_>, spec: &MCPServerSpec) -> PodSpec {
         args: spec.args.clone().filter(|args| !args.is_empty()),
         env: Some(environment::backend(spec)),
         stdin: if stdio { Some(true) } else { None },
+        // Each proxy meets a fresh process: the input ends with the attachment.
+        stdin_once: if stdio { Some(true) } else { None },
         ports: if spec.transport == Transport::Sse {
             Some(vec![ContainerPort {
                 container_port: environment::mcp_port(spec),

@@ -20,7 +20,6 @@ fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
     match (spec.transport, spec.proxy_mode) {
         (Transport::Sse, _) => Some("spec.transport sse"),
         (Transport::Stdio, ProxyMode::Sse) => Some("spec.proxyMode sse"),
-        (Transport::Stdio, ProxyMode::StreamableHttp) => Some("spec.transport stdio inside a cluster"),
-        (Transport::StreamableHttp, _) => None,
+        (Transport::Stdio | Transport::StreamableHttp, _) => None,
     }
 }

@@ -20,7 +20,9 @@ use mcp_plan::{
     reference::{Data, Reference},
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared,
+        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access,
+        deaf::Attached,
+        names as shared,
         pod_template::Template,
         proxy::{self, Proxy},
     },
@@ -94,6 +96,15 @@ impl Workload for MCPServer {
         vec![access::attach_grant()]
     }
 
+    fn rights() -> Vec<Grant> {
+        vec![access::replace_grant()]
+    }
+
+    fn attached(&self) -> Option<Attached> {
+        (self.spec.transport == Transport::Stdio)
+            .then(|| Attached { pod: names::first_pod(Owner::of(self).name), container: backend::CONTAINER })
+    }
+
     fn guards(&self) -> RequestedGuards {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
@@ -155,7 +166,7 @@ impl Workload for MCPServer {
             children.push(access::account(&owner, &name, proxy.pull_secrets.clone()));
         }
         if proxy.needs_api {
-            children.extend(access::attach_permission(&owner, &proxy.account, format!("{}-0", owner.name)));
+            children.extend(access::attach_permission(&owner, &proxy.account, names::first_pod(owner.name)));
         }
         children.push(document.config_map(&owner, label::MCP_SERVER));
         children.extend(backend.services());
@@ -252,7 +263,8 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         session_affinity: spec.session_affinity.as_str(),
         resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
         account: names::proxy_account(owner.name),
-        needs_api: spec.transport == Transport::Stdio,
+        needs_api: server.attached().is_some(),
+        is_alone: server.attached().is_some(),
         pull_secrets: access::pull_secrets(overrides, settings),
         restart: server.restart().map(|restart| (restart.annotation, restart.at)),
         secrets: Vec::new(),

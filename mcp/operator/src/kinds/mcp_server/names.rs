@@ -30,6 +30,11 @@ pub(super) fn headless_service(server: &str) -> String {
     format!("mcp-{server}-headless")
 }
 
+/// Name of its only pod, of a server that its proxy attaches to.
+pub(super) fn first_pod(server: &str) -> String {
+    format!("{server}-0")
+}
+
 /// Name of the NetworkPolicy of the MCP server's pods.
 pub(super) fn network_policy(server: &str) -> String {
     format!("mcp-{server}")

@@ -227,6 +227,7 @@ fn proxy_of<'a>(proxy: &'a MCPRemoteProxy, owner: &'a Owner<'a>, settings: &'a S
         resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
         account: own_account(proxy).map_or_else(|| names::account(owner.name), str::to_owned),
         needs_api: false,
+        is_alone: false,
         pull_secrets: access::pull_secrets(overrides.and_then(|all| all.proxy_deployment.as_ref()), settings),
         restart: None,
         secrets: headers::variables(owner.name, spec),

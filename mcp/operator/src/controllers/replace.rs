@@ -1,0 +1,58 @@
+//! Replaces the MCP server whose proxy tells that it can never be spoken to again.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Preconditions},
+};
+use mcp_plan::workload::deaf::{Attached, is_deaf, told_at};
+use portcullis::controller::{ControllerError, EventType, Pass, PlannedEvent};
+
+use super::request::in_time;
+use crate::workload::Workload;
+
+/// Deletes the pod that the workload's proxy attaches to, where one of the `proxies` has told that the server in it stays.
+pub(super) async fn replace_deaf<W: Workload>(
+    client: &Client,
+    pass: &Pass<W>,
+    proxies: &[&Pod],
+) -> Result<(), ControllerError> {
+    let (Some(Attached { pod, container }), Some(told)) = (pass.object.attached(), told_at(proxies)) else {
+        return Ok(());
+    };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &pass.key.namespace);
+    let what = || format!("Pod {}/{pod}", pass.key.namespace);
+    let Some(server) = in_time("get", what, pods.get_opt(&pod)).await? else { return Ok(()) };
+    if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, pass) {
+        return Ok(());
+    }
+    pass.may_write()?;
+    // That pod, and not the one that takes its place.
+    let preconditions = Some(Preconditions { uid: server.metadata.uid, resource_version: None });
+    in_time("delete", what, gone(pods.delete(&pod, &DeleteParams { preconditions, ..DeleteParams::default() })))
+        .await?;
+    let note = format!(
+        "replaced pod {pod}: the MCP server went on when its input ended, so nobody could speak to it any more"
+    );
+    tracing::warn!(namespace = pass.key.namespace, name = pass.key.name, "{note}");
+    pass.publish(&[PlannedEvent::new(EventType::Warning, "ServerReplaced", &note)]).await;
+    Ok(())
+}
+
+/// Whether the workload's own StatefulSet made it.
+fn is_backend<W: Workload>(server: &Pod, pass: &Pass<W>) -> bool {
+    let owners = server.metadata.owner_references.as_deref().unwrap_or_default();
+    pass.object.backend().is_some_and(|backend| {
+        owners.iter().any(|owner| {
+            owner.controller == Some(true) && owner.kind == backend.kind.as_str() && owner.name == backend.name
+        })
+    })
+}
+
+/// One that is gone, or has been replaced in the meantime, is as good as deleted.
+async fn gone<T>(deleted: impl Future<Output = kube::Result<T>>) -> kube::Result<()> {
+    match deleted.await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
