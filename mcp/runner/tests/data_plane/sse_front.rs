@@ -32,7 +32,7 @@ async fn a_client_of_the_sdk_lists_calls_hears_progress_and_cancels() {
     assert!(client.call("echo", json!({"message": "there"})).await.ends_with("there"));
     let quick = json!({"duration": 1, "steps": 2});
     client.ask(json!({"do": "call", "name": "trigger-long-running-operation", "args": quick, "progress": true})).await;
-    assert_eq!(client.heard.iter().filter(|line| line["progress"].is_object()).count(), 2, "{:?}", client.heard);
+    assert!(client.heard.iter().any(|line| line["progress"]["progress"] == 1), "{:?}", client.heard);
 
     let slow = json!({"do": "start", "name": "trigger-long-running-operation", "args": {"duration": 50, "steps": 100}, "progress": true});
     client.ask(slow).await;
@@ -263,7 +263,8 @@ async fn more_calls_than_a_session_may_have_under_way_are_refused_and_none_is_lo
         failed += i32::from(session.message().await["error"]["code"] == -32603);
     }
     session.says(&runner, &call(&json!("after"), "echo", &json!({"message": "x"}))).await;
-    assert_eq!(session.message().await["id"], "after");
+    // The new process may say to all that its lists changed.
+    while session.message().await["id"] != "after" {}
 }
 
 #[tokio::test]
@@ -285,7 +286,7 @@ async fn a_stream_goes_on_while_the_proxy_ends_until_its_calls_are_answered() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_filtered_is_not_seen_on_the_stream() {
+async fn a_tool_that_is_filtered_is_not_seen_on_the_stream_and_a_call_of_it_fails_at_once() {
     let mut members = filter("greet", &["say"]);
     members["proxy_mode"] = json!("sse");
     let runner = Runner::stdio(&[go().into()], &members).await;
@@ -294,4 +295,6 @@ async fn a_tool_that_is_filtered_is_not_seen_on_the_stream() {
     let tools: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!(tools, ["say"], "{listed}");
     assert_eq!(client.call("say", json!({"name": "Ada"})).await, "Hi Ada");
+    let failed = client.fails(json!({"do": "call", "name": "greet", "args": {"name": "Ada"}})).await;
+    assert!(failed["failed"].as_str().unwrap().contains("tool not found"), "{failed}");
 }
