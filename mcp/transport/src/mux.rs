@@ -29,7 +29,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use self::calls::{Call, Calls, Reply};
-use self::handshake::Handshake;
+use self::handshake::{Handshake, INITIALIZED};
 use self::ids::Ids;
 use self::listeners::Listeners;
 use self::queue::{Line, Queue};
@@ -152,6 +152,17 @@ impl Mux {
     /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first.
     pub(crate) async fn greet(self: &Arc<Self>, request: &Bytes) -> Outcome {
         handshake::make(self, request).await
+    }
+
+    /// Makes the handshake with `request` where no client has made it.
+    pub(crate) async fn ensure_greeted(self: &Arc<Self>, request: &'static [u8]) {
+        if self.handshake.request().is_some() {
+            return;
+        }
+        let made = matches!(self.greet(&Bytes::from_static(request)).await, Outcome::Result(_));
+        if made && self.first_initialized() {
+            self.notify(Bytes::from_static(INITIALIZED)).await;
+        }
     }
 
     /// Whether this is the first `notifications/initialized`, the one that reaches the server.

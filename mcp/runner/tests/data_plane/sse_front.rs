@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::stdio::{has_read, kill, node_stdio, read, recorded};
 use crate::stdio_faults::faults;
-use crate::support::{EventStream, Issuer, Runner, SdkClient, Signer, eventually, go, node_server, signal};
+use crate::support::{EventStream, INITIALIZE, Issuer, Runner, SdkClient, Signer, eventually, go, node_server, signal};
 use crate::tool_filter::filter;
 
 fn sse() -> Value {
@@ -93,17 +93,37 @@ async fn a_call_fails_on_the_stream_when_the_process_is_killed_and_the_session_g
 }
 
 #[tokio::test]
+async fn a_client_that_goes_on_without_a_handshake_is_served_by_a_server_that_insists_on_one() {
+    // As after a restart of the proxy: clients open their stream again, and go on. The Go SDK refuses calls before a handshake.
+    let runner = Runner::stdio(&[go().into()], &sse()).await;
+    let mut session = EventStream::open(&runner, &[]).await;
+    session.says(&runner, &call(&json!(1), "greet", &json!({"name": "Ada"}))).await;
+    assert_eq!(session.message().await["result"]["content"][0]["text"], "Hi Ada");
+}
+
+#[tokio::test]
 async fn a_call_that_is_not_answered_in_time_fails_on_the_stream_and_is_cancelled_at_the_process() {
     let directory = TempDir::new().unwrap();
     let record = directory.path().join("read");
     let environment = [("TOOLHIVE_PROXY_REQUEST_TIMEOUT", "2s")];
     let runner = Runner::stdio_with(&faults(&record), &sse(), &environment).await;
     let mut session = EventStream::open(&runner, &[]).await;
+    // Until the process has started, the handshake is not answered in time either.
+    loop {
+        session.says(&runner, INITIALIZE).await;
+        if session.message().await["result"].is_object() {
+            break;
+        }
+    }
     session.says(&runner, &call(&json!("slow"), "deaf", &json!({}))).await;
     let error = json!({"jsonrpc": "2.0", "id": "slow", "error": {"code": -32000, "message": "Timeout"}});
     assert_eq!(session.message().await, error);
-    let methods = ["tools/call", "notifications/cancelled"];
-    has_read(directory.path(), &methods).await;
+    let cancelled = eventually("the cancellation", || async {
+        read(directory.path()).into_iter().find(|line| line["method"] == "notifications/cancelled")
+    })
+    .await;
+    let call = read(directory.path()).into_iter().find(|line| line["method"] == "tools/call").unwrap();
+    assert_eq!(cancelled["params"]["requestId"], call["id"]);
     // However many notifications there are and however few fit, the answer comes, and the session is fine.
     let params = json!({"name": "flood", "_meta": {"progressToken": "mine"}});
     let flood = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string();
@@ -188,11 +208,10 @@ async fn a_session_takes_messages_of_the_principal_alone_that_opened_it() {
     let token = |subject: &str| format!("Bearer {}", signer.sign("ES256", &issuer.claims(subject)));
     let (alice, bob) = (token("alice"), token("bob"));
     let mut session = EventStream::open(&runner, &[("authorization", &alice)]).await;
-    let body = crate::support::INITIALIZE;
-    let foreign = session.post(&runner, &[("authorization", &bob)], body).await;
+    let foreign = session.post(&runner, &[("authorization", &bob)], INITIALIZE).await;
     assert_eq!((foreign.status, &foreign.message()["error"]["code"]), (404, &json!(-32001)), "{foreign:?}");
-    assert_eq!(session.post(&runner, &[], body).await.status, 401);
-    assert_eq!(session.post(&runner, &[("authorization", &alice)], body).await.status, 202);
+    assert_eq!(session.post(&runner, &[], INITIALIZE).await.status, 401);
+    assert_eq!(session.post(&runner, &[("authorization", &alice)], INITIALIZE).await.status, 202);
     assert_eq!(session.message().await["result"]["serverInfo"]["name"], "everything");
 }
 
@@ -217,17 +236,18 @@ async fn a_session_ends_with_its_stream_and_so_do_its_calls_and_subscriptions() 
     let directory = TempDir::new().unwrap();
     let record = directory.path().join("read");
     let runner = Runner::stdio(&faults(&record), &sse()).await;
-    let mut session = EventStream::open(&runner, &[]).await;
+    let mut session = EventStream::initialized(&runner).await;
     let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"demo://a"}}"#;
     session.says(&runner, subscribe).await;
     assert_eq!(session.message().await, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     session.says(&runner, &call(&json!(2), "deaf", &json!({}))).await;
-    has_read(directory.path(), &["resources/subscribe", "tools/call"]).await;
+    let methods = ["initialize", "notifications/initialized", "resources/subscribe", "tools/call"];
+    has_read(directory.path(), &methods).await;
     let messages = session.messages.clone();
     drop(session);
     let methods = eventually("the process to hear of both", || async {
         let lines = read(directory.path());
-        (lines.len() == 4).then(|| lines.iter().map(|line| line["method"].clone()).collect::<Vec<_>>())
+        (lines.len() == 6).then(|| lines.iter().map(|line| line["method"].clone()).collect::<Vec<_>>())
     })
     .await;
     assert!(methods.contains(&json!("notifications/cancelled")), "{methods:?}");

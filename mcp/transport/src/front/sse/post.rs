@@ -24,6 +24,13 @@ use crate::mux::rewrite::Params;
 use crate::mux::{ENDED, Origin, Outcome, Request, Sent, Waiting};
 use crate::sessions::{Sender, not_found};
 
+/// For a client that goes on with its calls after the proxy and the server were replaced: the stream has no word for "initialize again".
+const HANDSHAKE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"#,
+    r#""clientInfo":{"name":"portcullis","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}}}"#
+);
 const NO_RESPONSES: &str =
     "Responses are not accepted: the server's process is shared, and its requests reach no client";
 const MODERN: &str =
@@ -71,6 +78,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
             let answer = if ours {
                 local(Arc::clone(front), Arc::clone(&session.id), owned.clone(), place)
             } else {
+                front.mux.ensure_greeted(HANDSHAKE.as_bytes()).await;
                 let origin = Origin::new(Some(&session.id), sender.client);
                 let request = Request { body: owned.body(), message, params: &params, origin: Some(origin) };
                 call(front, request, place).await
