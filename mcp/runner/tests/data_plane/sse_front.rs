@@ -288,6 +288,29 @@ async fn more_calls_than_a_session_may_have_under_way_are_refused_and_none_is_lo
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_is_told_which_answers_did_not_fit_and_misses_none_silently() {
+    let runner = Runner::stdio(&[go().into()], &sse()).await;
+    let mut session = EventStream::initialized(&runner).await;
+    let large = "x".repeat(4 << 20);
+    for id in 0..10 {
+        session.says(&runner, &call(&json!(id), "greet", &json!({"name": large}))).await;
+    }
+    runner.logged("its client reads too slowly").await;
+    let (mut results, mut errors) = (0, 0);
+    for _ in 0..10 {
+        let answer = session.message().await;
+        match answer["error"]["message"].as_str() {
+            Some(error) => errors += i32::from(error.contains("the answer was dropped")),
+            None => results += i32::from(answer["result"]["content"][0]["text"].as_str().unwrap().len() > large.len()),
+        }
+    }
+    assert!(results > 0 && errors > 0 && results + errors == 10, "{results} results, {errors} errors");
+    // There is room again.
+    session.says(&runner, &call(&json!("small"), "greet", &json!({"name": "Ada"}))).await;
+    assert_eq!(session.message().await["result"]["content"][0]["text"], "Hi Ada");
+}
+
+#[tokio::test]
 async fn a_stream_goes_on_while_the_proxy_ends_until_its_calls_are_answered() {
     let mut runner = Runner::stdio(&["node".into(), node_server().into(), "stdio".into()], &sse()).await;
     let mut idle = EventStream::initialized(&runner).await;
