@@ -5,7 +5,9 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 
 use super::SseConfig;
-use super::request::MESSAGES;
+
+/// The path on which sessions take messages.
+pub(super) const MESSAGES: &str = "/messages";
 
 /// Where `session` takes messages, as the client that sent a request with these `parts` reaches it.
 ///

@@ -7,6 +7,7 @@ use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, text};
 use uuid::Uuid;
 
+use super::endpoint::MESSAGES;
 use super::stream::SessionStream;
 use super::{Front, endpoint, post};
 use crate::front::answer::{events, options};
@@ -15,8 +16,6 @@ use crate::sessions::{Sender, whole};
 
 /// Where a session is opened.
 const STREAM: &str = "/sse";
-/// Where it takes messages.
-pub(super) const MESSAGES: &str = "/messages";
 
 pub(super) async fn handle(front: Arc<Front>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
