@@ -30,6 +30,9 @@ pub struct ProxySettings {
     pub server_name: String,
     /// Transport of the MCP server; told to webhooks whose parameters name none.
     pub transport: String,
+    /// Whether clients hear the answer to a request on the stream of their session, and not in the response to its POST (HTTP with server-sent
+    /// events).
+    pub answers_on_stream: bool,
     /// Where the proxy listens.
     pub address: SocketAddr,
     /// How long the body of a request may take to arrive.
@@ -95,12 +98,13 @@ pub struct BuildError {
 // === impl ProxySettings ===
 
 impl ProxySettings {
-    /// The settings of a proxy that listens at `address`: without names and without a root for files, with the user `local`, half a
-    /// minute for a body, no exempt networks and no secrets.
+    /// The settings of a proxy that listens at `address`: with answers in responses, without names and without a root for files, with the user
+    /// `local`, half a minute for a body, no exempt networks and no secrets.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         Self {
             server_name: String::new(),
             transport: String::new(),
+            answers_on_stream: false,
             address,
             read_timeout: Duration::from_secs(30),
             files_root: None,

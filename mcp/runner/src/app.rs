@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
-use mcp_transport::{Transport, names_hop_by_hop_only, refuse_method};
+use mcp_transport::{DueAnswers, Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::opens_stream;
 use portcullis_listener::{Handler, RequestBody, discard};
 use prometheus_client::metrics::gauge::Gauge;
@@ -52,7 +52,7 @@ impl Handler for App {
 
     async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
         self.metrics.in_flight.inc();
-        let mut serving = Serving { in_flight: self.metrics.in_flight.clone(), drain: None };
+        let mut serving = Serving { in_flight: self.metrics.in_flight.clone(), drain: None, due: None };
         let mut response = if let Some(response) = self.reserved(&request) {
             response
         } else {
@@ -66,6 +66,7 @@ impl Handler for App {
                 () = self.drain.cancelled(), if lasts => text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending"),
             };
             self.metrics.count(response.status());
+            serving.due = response.extensions().get().cloned();
             response
         };
         if self.ending.load(Relaxed) {
@@ -147,6 +148,8 @@ struct Serving {
     in_flight: Gauge,
     /// Ends the answer's body when the proxy drains.
     drain: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// What is to be answered in that body before.
+    due: Option<DueAnswers>,
 }
 
 impl Drop for Serving {
@@ -167,7 +170,9 @@ impl HttpBody for Tracked {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         let frame = Pin::new(&mut this.body).poll_frame(cx);
+        // The body is asked again after each answer, so that the last one is noticed.
         if frame.is_pending()
+            && !this.serving.due.as_ref().is_some_and(DueAnswers::any)
             && let Some(drain) = &mut this.serving.drain
             && drain.as_mut().poll(cx).is_ready()
         {

@@ -10,7 +10,8 @@ use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{
-    Attach, MuxConfig, Pipe, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend,
+    Attach, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable, StreamableConfig,
+    Transport as Backend,
 };
 
 use rustls::crypto::CryptoProvider;
@@ -31,7 +32,40 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 enum Server {
     Http(Box<ProxyConfig>),
-    Stdio(Stdio, StreamableConfig),
+    Stdio(Stdio, Front),
+}
+
+/// What clients speak to a server behind a pipe.
+#[derive(Debug)]
+enum Front {
+    Streamable(StreamableConfig),
+    Sse(SseConfig),
+}
+
+impl Front {
+    fn of(config: &RunConfig, environment: &Environment) -> Self {
+        let mux = MuxConfig::default();
+        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout) };
+        match config.proxy_mode {
+            ProxyMode::StreamableHttp => {
+                let strict_versions = flag(config, "strict_protocol_validation");
+                Self::Streamable(StreamableConfig { strict_versions, mux })
+            }
+            ProxyMode::Sse => Self::Sse(SseConfig {
+                endpoint_prefix: config.endpoint_prefix.clone(),
+                trust_proxy_headers: config.trust_proxy_headers,
+                mux,
+            }),
+        }
+    }
+
+    async fn start(self, pipe: Arc<dyn Pipe>, sessions: Arc<MemorySessions>) -> Result<Box<dyn Backend>, OpenError> {
+        Ok(match self {
+            Self::Streamable(config) => Box::new(Streamable::start(pipe, config, sessions).await?),
+            // A session lives for as long as its stream is open, in the process that holds that.
+            Self::Sse(config) => Box::new(Sse::start(pipe, config).await?),
+        })
+    }
 }
 
 /// Where a server runs that speaks over its standard input and output.
@@ -60,7 +94,7 @@ pub(crate) fn plan(
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
-    if config.transport == Transport::Sse || config.proxy_mode == ProxyMode::Sse {
+    if config.transport == Transport::Sse {
         let field = if config.transport == Transport::Sse { "transport" } else { "proxy_mode" };
         return refuse(
             field,
@@ -90,11 +124,7 @@ pub(crate) fn plan(
         None
     };
     if let Some(stdio) = stdio {
-        let mux = MuxConfig::default();
-        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout) };
-        let strict_versions = flag(config, "strict_protocol_validation");
-        let front = StreamableConfig { strict_versions, mux };
-        return Ok(Plan { session_ttl, server: Server::Stdio(stdio, front) });
+        return Ok(Plan { session_ttl, server: Server::Stdio(stdio, Front::of(config, environment)) });
     }
     let url = match &options.backend {
         Some(url) => url.clone(),
@@ -149,12 +179,12 @@ impl Plan {
         let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
         Ok(match self.server {
             Server::Http(config) => Box::new(Proxy::new(*config, sessions)),
-            Server::Stdio(stdio, config) => {
+            Server::Stdio(stdio, front) => {
                 let pipe: Arc<dyn Pipe> = match stdio {
                     Stdio::Process(process) => Arc::new(process),
                     Stdio::Container { pod } => Arc::new(Attach::to(pod, CONTAINER).await?),
                 };
-                Box::new(Streamable::start(pipe, config, sessions).await?)
+                front.start(pipe, sessions).await?
             }
         })
     }

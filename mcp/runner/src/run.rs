@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
 use mcp_middleware::ProxySettings;
+use mcp_runconfig::ProxyMode;
 use mcp_transport::Closed;
 use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -68,6 +69,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             read_timeout,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
+            answers_on_stream: config.proxy_mode == ProxyMode::Sse,
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),

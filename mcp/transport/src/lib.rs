@@ -1,9 +1,9 @@
 //! What carries MCP between clients and one server.
 //!
-//! A [`Transport`] is what the request gate wraps. There are two: [`Proxy`] stands before a server that speaks streamable HTTP, beside it
+//! A [`Transport`] is what the request gate wraps. There are three: [`Proxy`] stands before a server that speaks streamable HTTP, beside it
 //! or remote, and passes bytes both ways; [`Streamable`] serves streamable HTTP in front of a server that speaks over a [`Pipe`], such as the standard
-//! input and output of a [`Process`] or, by [`Attach`], of a container. A crate of its own can add a transport, or a pipe under the fronts that are here.
-//! Facts: toolhive-runner §1.10, §1.11.
+//! input and output of a [`Process`] or, by [`Attach`], of a container, and [`Sse`] serves the older HTTP with server-sent events there. A crate of
+//! its own can add a transport, or a pipe under the fronts that are here. Facts: toolhive-runner §1.10, §1.11, §1.12.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use mcp_http::BoxService;
 
-pub use front::{Streamable, StreamableConfig};
+pub use front::{DueAnswers, Sse, SseConfig, Streamable, StreamableConfig};
 pub use modern::refuse_method;
 pub use mux::MuxConfig;
 pub use pipe::{Attach, BoxFuture, Closed, End, OpenError, OpenPipe, Pipe, Process};

@@ -13,6 +13,7 @@ mod ids;
 mod listeners;
 mod queue;
 pub(crate) mod rewrite;
+mod running;
 mod subscriptions;
 mod supervisor;
 
@@ -23,26 +24,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_store::Client;
 use mcp_wire::Message as Envelope;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::backlog::Backlog;
 use self::calls::{Call, Calls, Reply};
-use self::handshake::Handshake;
+use self::handshake::{Handshake, INITIALIZED};
 use self::ids::Ids;
 use self::listeners::Listeners;
 use self::queue::{Line, Queue};
 use self::rewrite::{Params, request_line};
 use self::subscriptions::Subscriptions;
-use self::supervisor::Supervisor;
-use crate::pipe::{OpenError, Pipe};
 
-pub(crate) use self::backlog::Message;
+pub(crate) use self::backlog::{Message, Room};
 pub(crate) use self::calls::{ENDED, Origin};
 pub(crate) use self::handshake::Outcome;
-pub(crate) use self::supervisor::State;
+pub(crate) use self::running::Running;
 
 /// How a pipe is shared.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +71,7 @@ pub(crate) struct Mux {
 /// A call that waits. Closed when it is dropped: then nobody waits for it any more.
 ///
 /// In the Modern era leaving is cancelling, so the server is told; in the Legacy era only `notifications/cancelled` is, and the answer
-/// is dropped when it comes. A call that took too long is cancelled in both.
+/// is dropped when it comes. A call that took too long is cancelled in both, and so is one whose session is over.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     mux: Arc<Mux>,
@@ -94,32 +91,6 @@ impl Drop for Waiting {
 }
 
 impl Mux {
-    /// Opens the pipe, unless the server is started elsewhere, and starts the task that keeps it open.
-    pub(crate) async fn start(
-        pipe: Arc<dyn Pipe>,
-        config: MuxConfig,
-        cancel: &CancellationToken,
-        tasks: &TaskTracker,
-    ) -> Result<(Arc<Self>, watch::Receiver<State>), OpenError> {
-        let first = if pipe.is_started_elsewhere() { None } else { Some(pipe.open().await?) };
-        let (queue, lines) = Queue::new();
-        let backlog = Arc::new(Backlog::default());
-        let mux = Arc::new(Self {
-            subscriptions: Subscriptions::default(),
-            listeners: Listeners::new(Arc::clone(&backlog)),
-            answer_timeout: config.answer_timeout,
-            calls: Calls::new(backlog),
-            handshake: Handshake::default(),
-            ids: Ids::new(),
-            queue,
-            tasks: tasks.clone(),
-            answered: AtomicBool::new(false),
-        });
-        let (supervisor, state) = Supervisor::new(pipe, Arc::clone(&mux), lines, cancel.clone());
-        tasks.spawn(supervisor.run(first));
-        Ok((mux, state))
-    }
-
     /// Passes a client's request on; its answer goes to the one who waits on the channel. `None` when the pipe is given up or does not
     /// take it in time.
     pub(crate) async fn call(
@@ -130,6 +101,11 @@ impl Mux {
         let (reply, answer) = oneshot::channel();
         let (waiting, sent) = self.send_call(request, leaving_cancels, Reply::Once(reply)).await;
         (waiting, answer, sent)
+    }
+
+    /// Counts `bytes` that are kept for `client` among what waits for it; `None` when too much does already.
+    pub(crate) fn room(&self, client: &Client, bytes: usize) -> Option<Room> {
+        self.calls.room(client, bytes)
     }
 
     /// As [`Mux::call`], with the notifications about the call before its answer.
@@ -176,6 +152,17 @@ impl Mux {
     /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first.
     pub(crate) async fn greet(self: &Arc<Self>, request: &Bytes) -> Outcome {
         handshake::make(self, request).await
+    }
+
+    /// Makes the handshake with `request` where no client has made it.
+    pub(crate) async fn ensure_greeted(self: &Arc<Self>, request: &'static [u8]) {
+        if self.handshake.request().is_some() {
+            return;
+        }
+        let made = matches!(self.greet(&Bytes::from_static(request)).await, Outcome::Result(_));
+        if made && self.first_initialized() {
+            self.notify(Bytes::from_static(INITIALIZED)).await;
+        }
     }
 
     /// Whether this is the first `notifications/initialized`, the one that reaches the server.

@@ -12,7 +12,11 @@ use mcp_wire::{ErrorBody, OwnedMessage, code, splice};
 use super::names::ToolNames;
 
 /// Refuses calls of tools that clients may not see, and calls renamed ones by the MCP server's name.
-pub(crate) struct ToolCallFilter(ToolNames);
+pub(crate) struct ToolCallFilter {
+    names: ToolNames,
+    /// The status of the answer to a call of a tool that clients may not see.
+    hidden: StatusCode,
+}
 
 /// What becomes of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +33,9 @@ enum Call {
 
 impl ToolCallFilter {
     pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
-        Ok(Self(ToolNames::build(parameters, context)?))
+        // Whoever waits for the answer on a stream reads no more of the response than its status.
+        let hidden = if context.settings.answers_on_stream { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+        Ok(Self { names: ToolNames::build(parameters, context)?, hidden })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
@@ -40,7 +46,7 @@ impl ToolCallFilter {
         };
         let Some(message) = context.message() else { return next.call(request).await };
         let refuse = |status, text| json_error(status, &ErrorBody::new(code::INVALID_PARAMS, text).id(message.id()));
-        match self.0.call(&message) {
+        match self.names.call(&message) {
             Call::Pass => next.call(request).await,
             Call::Replace(body) => match context.replace(request, body.into()) {
                 Ok(request) => next.call(request).await,
@@ -53,7 +59,7 @@ impl ToolCallFilter {
             Call::Hidden(name) => {
                 context.deny(TOOL_CALL_FILTER, format!("there is no tool {name:?} for clients"));
                 if accepts_json(request.headers()) {
-                    refuse(StatusCode::OK, "tool not found")
+                    refuse(self.hidden, "tool not found")
                 } else {
                     let mut response = Response::new(empty());
                     *response.status_mut() = StatusCode::BAD_REQUEST;

@@ -150,7 +150,7 @@ fn fields_without_effect_and_parts_not_built_are_said_and_stop_nothing() {
 
     for (spec, said) in [
         (json!({"image": "x", "transport": "sse"}), Some("spec.transport sse")),
-        (json!({"image": "x", "proxyMode": "sse"}), Some("spec.proxyMode sse")),
+        (json!({"image": "x", "proxyMode": "sse"}), Some("spec.transport stdio inside a cluster")),
         (json!({"image": "x", "transport": "streamable-http", "audit": {"enabled": false}}), None),
     ] {
         let plan = World::of(spec).plan();

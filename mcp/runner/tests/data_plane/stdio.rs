@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::support::{INITIALIZE, Runner, SdkClient, eventually, go, node_server, signal, within};
 
 /// A shell that has everything recorded that `server` reads and then becomes it; its pid is in the file `pid`.
-fn recorded(directory: &Path, server: &str) -> Vec<OsString> {
+pub(crate) fn recorded(directory: &Path, server: &str) -> Vec<OsString> {
     let script = format!(
         "echo $$ > '{dir}/pid'; [ -p '{dir}/in' ] || mkfifo '{dir}/in'; exec 3<&0; tee -a '{dir}/read' <&3 > '{dir}/in' & \
          exec {server} < '{dir}/in' 3<&-",
@@ -19,18 +19,18 @@ fn recorded(directory: &Path, server: &str) -> Vec<OsString> {
     vec!["sh".into(), "-c".into(), script.into()]
 }
 
-fn node_stdio() -> String {
+pub(crate) fn node_stdio() -> String {
     format!("node '{}' stdio", node_server().display())
 }
 
 /// What the process was told so far, line by line.
-fn read(directory: &Path) -> Vec<Value> {
+pub(crate) fn read(directory: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(directory.join("read")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The process has read these methods, and no others. The record may lag behind the answer to the last.
-async fn has_read(directory: &Path, expected: &[&str]) {
+pub(crate) async fn has_read(directory: &Path, expected: &[&str]) {
     let methods = || read(directory).iter().filter_map(|line| Some(line["method"].as_str()?.to_owned())).collect();
     let complete = || {
         let methods: Vec<String> = methods();
@@ -39,7 +39,7 @@ async fn has_read(directory: &Path, expected: &[&str]) {
     assert_eq!(eventually("what the process read", complete).await, expected);
 }
 
-fn kill(directory: &Path) {
+pub(crate) fn kill(directory: &Path) {
     let pid = std::fs::read_to_string(directory.join("pid")).unwrap();
     signal("KILL", pid.trim().parse().unwrap());
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::support::{INITIALIZE, Runner, eventually, modules};
 
-fn faults(record: &Path) -> Vec<OsString> {
+pub(crate) fn faults(record: &Path) -> Vec<OsString> {
     // Says what to install when Node.js is not there.
     modules();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data_plane/faults.mjs");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{INITIALIZE, Recorder, Runner, SdkClient, Server, go, node_server};
 
 /// Shows `shown`, and the tool `real` under the name `say`.
-fn filter(real: &str, shown: &[&str]) -> Value {
+pub(crate) fn filter(real: &str, shown: &[&str]) -> Value {
     let parameters = json!({
         "filter_tools": shown,
         "tools_override": {real: {"name": "say", "description": "Says it."}},

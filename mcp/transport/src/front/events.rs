@@ -18,7 +18,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const RENEWALS: u32 = 10;
 
 /// The frame that carries one message.
-fn frame(message: &[u8]) -> Vec<u8> {
+pub(super) fn frame(message: &[u8]) -> Vec<u8> {
     const HEAD: &[u8] = b"event: message\ndata: ";
     let mut frame = Vec::with_capacity(HEAD.len() + message.len() + 2);
     frame.extend_from_slice(HEAD);
@@ -27,11 +27,11 @@ fn frame(message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Messages of a queue as events, with comments that keep the connection open, until the queue ends. `held` lives as long as
-/// the client listens.
+/// Messages of a queue as events until the queue ends. `held` lives as long as the client listens.
 pub(super) struct Events<T> {
     messages: mpsc::Receiver<Message>,
-    keep_alive: Interval,
+    /// When to send a comment that keeps the connection open. `None` where another stream does, of which this is a part.
+    keep_alive: Option<Interval>,
     deadline: Option<Deadline>,
     held: T,
 }
@@ -59,7 +59,12 @@ impl<T> Events<T> {
     pub(super) fn new(messages: mpsc::Receiver<Message>, deadline: Option<Deadline>, held: T) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { messages, keep_alive, deadline, held }
+        Self { messages, keep_alive: Some(keep_alive), deadline, held }
+    }
+
+    /// The messages about one call, as a part of a stream.
+    pub(super) fn part(messages: mpsc::Receiver<Message>, deadline: Deadline, held: T) -> Self {
+        Self { messages, keep_alive: None, deadline: Some(deadline), held }
     }
 }
 
@@ -86,7 +91,8 @@ impl<T: TimedOut + Unpin> HttpBody for Events<T> {
             this.messages.close();
             return Poll::Ready(Some(Ok(Frame::data(frame(&deadline.last_words).into()))));
         }
-        ready!(this.keep_alive.poll_tick(cx));
+        let Some(keep_alive) = &mut this.keep_alive else { return Poll::Pending };
+        ready!(keep_alive.poll_tick(cx));
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::KEEP_ALIVE.as_bytes())))))
     }
 }

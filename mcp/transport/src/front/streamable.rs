@@ -5,19 +5,14 @@ mod modern;
 mod post;
 mod request;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::{Request, Response};
-use mcp_http::{Body, BoxService};
+use mcp_http::BoxService;
 use mcp_store::SessionStore;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tower::service_fn;
 
+use super::service;
 use crate::Transport;
-use crate::mux::{Mux, MuxConfig, State};
+use crate::mux::{Mux, MuxConfig, Running};
 use crate::pipe::{BoxFuture, Closed, OpenError, Pipe};
 
 /// How a [`Streamable`] is to run.
@@ -42,9 +37,7 @@ struct Front {
 #[derive(Debug)]
 pub struct Streamable {
     front: Arc<Front>,
-    state: watch::Receiver<State>,
-    cancel: CancellationToken,
-    tasks: TaskTracker,
+    running: Running,
 }
 
 impl Streamable {
@@ -57,25 +50,15 @@ impl Streamable {
         config: StreamableConfig,
         sessions: Arc<dyn SessionStore>,
     ) -> Result<Self, OpenError> {
-        let cancel = CancellationToken::new();
-        let tasks = TaskTracker::new();
-        let (mux, state) = Mux::start(pipe, config.mux, &cancel, &tasks).await?;
-        Ok(Self {
-            front: Arc::new(Front { mux, sessions, config, tools: modern::Tools::default() }),
-            state,
-            cancel,
-            tasks,
-        })
+        let running = Running::start(pipe, config.mux).await?;
+        let front = Front { mux: Arc::clone(&running.mux), sessions, config, tools: modern::Tools::default() };
+        Ok(Self { front: Arc::new(front), running })
     }
 }
 
 impl Transport for Streamable {
     fn service(&self) -> BoxService {
-        let front = Arc::clone(&self.front);
-        BoxService::new(service_fn(move |request: Request<Body>| {
-            let front = Arc::clone(&front);
-            async move { Ok::<Response<Body>, Infallible>(request::handle(&front, request).await) }
-        }))
+        service(&self.front, request::handle)
     }
 
     fn sessions(&self) -> usize {
@@ -83,37 +66,14 @@ impl Transport for Streamable {
     }
 
     fn is_running(&self) -> bool {
-        *self.state.borrow() == State::Running
+        self.running.is_running()
     }
 
-    /// Waits until the pipe was given up.
     fn failed(&self) -> BoxFuture<'_, Closed> {
-        let mut state = self.state.clone();
-        Box::pin(async move {
-            let given_up =
-                state.wait_for(|state| matches!(state, State::Failed | State::Deaf)).await.map(|state| *state);
-            match given_up {
-                Ok(State::Deaf) => Closed::Stays,
-                Ok(_) => Closed::Gone,
-                // Ended in another way: that is not a failure.
-                Err(_) => std::future::pending().await,
-            }
-        })
+        self.running.failed()
     }
 
-    /// Closes the input of the server and waits for its end.
     fn shut_down(self: Box<Self>) -> BoxFuture<'static, Closed> {
-        Box::pin(async move {
-            self.cancel.cancel();
-            self.tasks.close();
-            self.tasks.wait().await;
-            if *self.state.borrow() == State::Deaf { Closed::Stays } else { Closed::Gone }
-        })
-    }
-}
-
-impl Drop for Streamable {
-    fn drop(&mut self) {
-        self.cancel.cancel();
+        self.running.shut_down()
     }
 }

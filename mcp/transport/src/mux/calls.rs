@@ -7,7 +7,7 @@ use mcp_store::Client;
 use mcp_wire::{ErrorBody, code};
 use tokio::sync::{mpsc, oneshot};
 
-use super::backlog::{Backlog, Message};
+use super::backlog::{Backlog, Message, Room};
 
 /// How many messages wait for one reader before further notifications to it are dropped.
 pub(super) const QUEUE: usize = 100;
@@ -121,6 +121,10 @@ impl Calls {
             Message { bytes: answer.into(), room: room.flatten() }
         };
         call.deliver(message);
+    }
+
+    pub(super) fn room(&self, client: &Client, bytes: usize) -> Option<Room> {
+        self.backlog.room(client, bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Call>> {

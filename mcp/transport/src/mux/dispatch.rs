@@ -10,6 +10,9 @@ use super::Mux;
 use super::queue::Line;
 use super::rewrite::Params;
 
+/// What a server tells all of its clients.
+const LISTS: [&str; 3] =
+    ["notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/tools/list_changed"];
 /// How much of a line that is no message is shown in the log.
 const SHOWN: usize = 200;
 
@@ -100,8 +103,9 @@ fn notification(mux: &Mux, json: &Bytes, message: &Message<'_>) {
         if let Some(uri) = params.uri {
             mux.listeners.tell(&mux.subscriptions.subscribers(&uri), json);
         }
-    } else if method.ends_with("/list_changed") {
-        mux.listeners.tell_all(json);
+    } else if LISTS.contains(&method) {
+        // Every client hears of it, so nothing in it may be meant for one of them (toolhive-0.63 §4.3).
+        mux.listeners.tell_all(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\"}}").as_bytes());
     } else {
         // `notifications/message` above all: nobody can tell whose log it is.
         tracing::debug!(method, "dropped a notification that cannot be attributed");

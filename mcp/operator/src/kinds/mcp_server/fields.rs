@@ -1,6 +1,6 @@
 //! Fields that this version does not act on.
 
-use mcp_api::v1beta1::{MCPServerSpec, ProxyMode, Transport};
+use mcp_api::v1beta1::{MCPServerSpec, Transport};
 
 use crate::workload::checks::Unsupported;
 
@@ -17,9 +17,8 @@ pub(super) fn unsupported(spec: &MCPServerSpec) -> Unsupported {
 
 /// What this version's runner cannot speak yet, if the spec asks for it.
 fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
-    match (spec.transport, spec.proxy_mode) {
-        (Transport::Sse, _) => Some("spec.transport sse"),
-        (Transport::Stdio, ProxyMode::Sse) => Some("spec.proxyMode sse"),
-        (Transport::Stdio | Transport::StreamableHttp, _) => None,
+    match spec.transport {
+        Transport::Sse => Some("spec.transport sse"),
+        Transport::Stdio | Transport::StreamableHttp => None,
     }
 }

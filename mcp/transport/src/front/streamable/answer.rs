@@ -1,10 +1,10 @@
-//! The answers that the front makes itself, and the form of those it passes on.
+//! The form of the answers that the front passes on.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, HeaderMap};
 use http::{Response, StatusCode};
-use mcp_http::{Body, answer, empty, json};
-use mcp_wire::{ErrorBody, Id, Message, Revision, code};
+use mcp_http::{Body, empty, json};
+use mcp_wire::{Message, Revision, code};
 use serde::Deserialize;
 
 /// Whether an answer goes out as an event stream: where notifications can come before it, or the client takes nothing else.
@@ -23,16 +23,6 @@ pub(super) fn accepted() -> Response<Body> {
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     response
-}
-
-/// A result of the front's own.
-pub(super) fn result(id: Id<'_>, result: &str) -> Bytes {
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", id.raw()).into()
-}
-
-/// An error of the front's own.
-pub(super) fn error(status: StatusCode, code: i64, message: &str, id: Option<Id<'_>>) -> Response<Body> {
-    json(status, ErrorBody::new(code, message).id(id).encode())
 }
 
 /// An answer of the process. In the Modern era the status says what the error is (MCP 2026-07-28, Streamable HTTP).
@@ -56,17 +46,10 @@ pub(super) fn passed_on(message: Bytes, revision: Revision) -> Response<Body> {
     json(status, message)
 }
 
-/// An event stream.
-pub(super) fn events(body: Body) -> Response<Body> {
-    let mut response = answer(StatusCode::OK, HeaderValue::from_static("text/event-stream"), body);
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    response
-}
-
 #[cfg(test)]
 mod tests {
+    use http::header::HeaderValue;
+
     use super::*;
 
     #[test]

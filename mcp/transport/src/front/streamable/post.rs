@@ -6,21 +6,21 @@ use bytes::Bytes;
 use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use mcp_http::{Body, is_type, json, text};
+use mcp_http::{Body, json, text};
 use mcp_store::{Client, SessionRecord};
-use mcp_wire::{ErrorBody, Kind, MODERN_VERSION, Message, MessageError, Revision, classify, code, headers as mcp};
+use mcp_wire::{Kind, MODERN_VERSION, Message, MessageError, Revision, classify, code, headers as mcp};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::answer::{accepted, as_stream, error, events, passed_on, result};
+use super::answer::{accepted, as_stream, passed_on};
 use super::{Front, modern};
+use crate::front::answer::{SILENCE, error, events, failed, result, timed_out};
 use crate::front::events::{Deadline, Events};
+use crate::front::forward;
 use crate::modern::{protocol_version, revision_refusal};
-use crate::mux::rewrite::{Params, line};
+use crate::mux::rewrite::Params;
 use crate::mux::{ENDED, Origin, Outcome, Request, Sent};
-use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable};
-
-const TIMED_OUT: i64 = -32000;
+use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable};
 
 /// A request of a client that was read and let in.
 struct Asked<'a> {
@@ -33,12 +33,9 @@ struct Asked<'a> {
 }
 
 pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Response<Body> {
-    if !is_type(&parts.headers, "application/json") {
-        return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
-    }
-    let owned = match message(&parts.extensions, body).await {
+    let owned = match forward::read(parts, body).await {
         Ok(message) => message,
-        Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
+        Err(refusal) => return refusal,
     };
     let (message, body) = (owned.message(), owned.body());
     let params = match Params::read(message.params()) {
@@ -79,7 +76,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
             Some(method) if revision == Revision::Modern && modern::is_gone(method) => {
                 error(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, "Method not found", message.id())
             }
-            Some("resources/subscribe" | "resources/unsubscribe") => subscription(front, asked).await,
+            Some("resources/subscribe" | "resources/unsubscribe") => subscription(front, &asked).await,
             _ => call(front, parts, asked).await,
         },
     }
@@ -118,52 +115,24 @@ async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response
 }
 
 fn unanswered(asked: &Asked<'_>) -> Response<Body> {
-    let message = "the MCP server's process does not answer";
-    error(StatusCode::BAD_GATEWAY, code::INTERNAL, message, asked.message.id())
+    json(StatusCode::BAD_GATEWAY, failed(SILENCE, asked.message.id()))
 }
 
 async fn notification(front: &Front, asked: &Asked<'_>) -> Response<Body> {
-    let bytes = match asked.message.method() {
-        Some("notifications/initialized") if front.mux.first_initialized() => line(asked.body, &mut []),
-        Some("notifications/cancelled") => {
-            let (Some(request), Some(session)) = (asked.params.request_id, &asked.session) else { return accepted() };
-            let Some(id) = front.mux.find(&session.id, request.get()) else { return accepted() };
-            line(asked.body, &mut [(request.get(), &id)])
-        }
-        // What a client says of requests to it, or of its roots, concerns nobody: the server is never told about a client.
-        Some("notifications/initialized" | "notifications/progress" | "notifications/roots/list_changed") => {
-            return accepted();
-        }
-        _ => line(asked.body, &mut []),
-    };
-    if front.mux.notify(bytes).await == Sent::Queued { accepted() } else { unanswered(asked) }
+    let session = asked.session.as_ref().map(|session| &*session.id);
+    match forward::notification(&front.mux, session, asked.body, asked.message, &asked.params).await {
+        Sent::Queued => accepted(),
+        Sent::Ended | Sent::TooSlow => unanswered(asked),
+    }
 }
 
-async fn subscription(front: &Front, asked: Asked<'_>) -> Response<Body> {
+async fn subscription(front: &Front, asked: &Asked<'_>) -> Response<Body> {
     // Without a session nobody would hear of the resource, and anybody could end what others subscribed to.
     let Some(session) = &asked.session else {
         return error(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, "Mcp-Session-Id is missing", asked.message.id());
     };
-    let Some(uri) = asked.params.uri.clone() else {
-        return error(StatusCode::OK, code::INVALID_PARAMS, "params.uri is missing", asked.message.id());
-    };
-    let subscriptions = &front.mux.subscriptions;
-    let subscribe = asked.message.method() == Some("resources/subscribe");
-    if subscribe {
-        if !subscriptions.has_room(&uri, &session.id) {
-            return error(StatusCode::OK, code::INTERNAL, "too many subscriptions", asked.message.id());
-        }
-        if subscriptions.join(&uri, &session.id) {
-            return local(&asked, "{}");
-        }
-    } else if !subscriptions.part(&uri, &session.id) {
-        return local(&asked, "{}");
-    }
-    let Some(answer) = front.mux.ask(asked.body).await else { return unanswered(&asked) };
-    if subscribe && Message::parse(&answer).is_ok_and(|answer| answer.result().is_some()) {
-        subscriptions.add(&uri, &session.id);
-    }
-    json(StatusCode::OK, answer)
+    let answer = forward::subscription(&front.mux, &session.id, asked.body, asked.message, &asked.params).await;
+    answer.map_or_else(|| unanswered(asked), |answer| json(StatusCode::OK, answer))
 }
 
 async fn call(front: &Front, parts: &Parts, asked: Asked<'_>) -> Response<Body> {
@@ -173,7 +142,7 @@ async fn call(front: &Front, parts: &Parts, asked: Asked<'_>) -> Response<Body> 
     let origin = Origin::new(asked.session.as_ref().map(|session| &*session.id), asked.client);
     let leaving_cancels = asked.revision == Revision::Modern;
     let request = Request { body: asked.body, message: asked.message, params: &asked.params, origin: Some(origin) };
-    let ended = || error(StatusCode::BAD_GATEWAY, code::INTERNAL, ENDED, Some(client_id));
+    let ended = || json(StatusCode::BAD_GATEWAY, failed(ENDED, Some(client_id)));
     let too_slow = || text(StatusCode::GATEWAY_TIMEOUT, "Timeout");
     if as_stream(&parts.headers, progresses || listens) {
         let (waiting, messages, sent) = front.mux.stream(request, leaving_cancels).await;
@@ -182,8 +151,7 @@ async fn call(front: &Front, parts: &Parts, asked: Asked<'_>) -> Response<Body> 
             Sent::Ended => return ended(),
             Sent::TooSlow => return too_slow(),
         }
-        let last_words = ErrorBody::new(TIMED_OUT, "Timeout").id(Some(client_id)).encode();
-        let deadline = (!listens).then(|| Deadline::new(front.mux.answer_timeout, last_words.into()));
+        let deadline = (!listens).then(|| Deadline::new(front.mux.answer_timeout, timed_out(Some(client_id))));
         let body = Body::new(Events::new(messages, deadline, waiting));
         return events(match asked.session {
             Some(session) => {

@@ -7,8 +7,8 @@ use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, empty, text};
 use mcp_wire::headers as mcp;
 
-use super::answer::events;
 use super::{Front, post};
+use crate::front::answer::{events, options};
 use crate::front::events::{Events, NoCall};
 use crate::modern::{not_allowed, protocol_version};
 use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable, whole};
@@ -17,7 +17,7 @@ const PATH: &str = "/mcp";
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-pub(super) async fn handle(front: &Arc<Front>, request: Request<Body>) -> Response<Body> {
+pub(super) async fn handle(front: Arc<Front>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     if parts.uri.path() != PATH {
         return text(StatusCode::NOT_FOUND, "Not Found");
@@ -30,17 +30,12 @@ pub(super) async fn handle(front: &Arc<Front>, request: Request<Body>) -> Respon
     }
     match parts.method {
         Method::POST => match whole(body).await {
-            Ok(body) => post::handle(front, &parts, body).await,
+            Ok(body) => post::handle(&front, &parts, body).await,
             Err(refusal) => refusal,
         },
-        Method::GET => listen(front, &parts).await,
-        Method::DELETE => end(front, &parts).await,
-        Method::OPTIONS => {
-            let mut response = not_allowed(METHODS);
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            *response.body_mut() = empty();
-            response
-        }
+        Method::GET => listen(&front, &parts).await,
+        Method::DELETE => end(&front, &parts).await,
+        Method::OPTIONS => options(METHODS),
         _ => not_allowed(METHODS),
     }
 }

@@ -1,0 +1,175 @@
+//! One message of a client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::BodyDataStream;
+use mcp_http::{Body, json, text};
+use mcp_wire::{
+    ErrorBody, Kind, LEGACY_VERSION, MODERN_VERSION, Message, MessageError, OwnedMessage, Revision, classify, code,
+    headers as mcp,
+};
+
+use super::Front;
+use super::session::{Answer, Place};
+use crate::carriers::Carried;
+use crate::front::answer::{SILENCE, error, failed, result, timed_out};
+use crate::front::events::{Deadline, Events, TimedOut, frame};
+use crate::front::forward;
+use crate::modern::protocol_version;
+use crate::mux::rewrite::Params;
+use crate::mux::{ENDED, Origin, Outcome, Request, Sent, Waiting};
+use crate::sessions::{Sender, not_found};
+
+/// For a client that goes on with its calls after the proxy and the server were replaced: the stream has no word for "initialize again".
+const HANDSHAKE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"#,
+    r#""clientInfo":{"name":"portcullis","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}}}"#
+);
+const NO_RESPONSES: &str =
+    "Responses are not accepted: the server's process is shared, and its requests reach no client";
+const MODERN: &str =
+    "MCP 2026-07-28 is not served over HTTP with server-sent events; use streamable HTTP or an older revision";
+const BUSY: &str =
+    "too many requests of this session or client wait for their answers; read the stream, then send it again";
+
+pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Response<Body> {
+    let owned = match forward::read(parts, body).await {
+        Ok(message) => message,
+        Err(refusal) => return refusal,
+    };
+    let message = owned.message();
+    if !matches!(classify(protocol_version(&parts.headers), message), Ok(Revision::Legacy)) {
+        return modern(message);
+    }
+    if let Err(mismatch) = mcp::check(&parts.headers, message) {
+        return json(StatusCode::BAD_REQUEST, mismatch.body(message.id()));
+    }
+    let params = match Params::read(message.params()) {
+        Ok(params) => params,
+        Err(error) => return json(StatusCode::BAD_REQUEST, MessageError::from(error).body()),
+    };
+    let sender = Sender::of(&parts.extensions);
+    let id = match Carried::by(parts) {
+        Carried::Nothing => return text(StatusCode::BAD_REQUEST, "session_id is missing"),
+        Carried::Id(id) => Some(id),
+        Carried::Conflict => None,
+    };
+    let session = id.zip(sender.principal.as_ref()).and_then(|(id, principal)| front.sessions.find(&id, principal));
+    let Some(session) = session else { return not_found(Some(message)) };
+    match message.kind() {
+        Kind::Response => text(StatusCode::BAD_REQUEST, NO_RESPONSES),
+        Kind::Notification => {
+            match forward::notification(&front.mux, Some(&session.id), owned.body(), message, &params).await {
+                Sent::Queued => accepted(),
+                Sent::Ended | Sent::TooSlow => json(StatusCode::BAD_GATEWAY, failed(SILENCE, None)),
+            }
+        }
+        Kind::Request => {
+            let Asked { ours, kept } = Asked::of(&owned, &params);
+            let Some(place) = session.place(&front.mux, &sender.client, kept) else {
+                return error(StatusCode::TOO_MANY_REQUESTS, code::INTERNAL, BUSY, message.id());
+            };
+            let answer = if ours {
+                local(Arc::clone(front), Arc::clone(&session.id), owned.clone(), place)
+            } else {
+                front.mux.ensure_greeted(HANDSHAKE.as_bytes()).await;
+                let origin = Origin::new(Some(&session.id), sender.client);
+                let request = Request { body: owned.body(), message, params: &params, origin: Some(origin) };
+                call(front, request, place).await
+            };
+            session.answer(answer);
+            accepted()
+        }
+    }
+}
+
+/// What is to be done about a request.
+struct Asked {
+    /// Whether the front answers it, or the multiplexer for all clients.
+    ours: bool,
+    /// How many bytes are kept of it until it is answered.
+    kept: usize,
+}
+
+impl Asked {
+    fn of(request: &OwnedMessage, params: &Params<'_>) -> Self {
+        let ours = matches!(
+            request.method(),
+            Some("initialize" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+        );
+        let id = request.id().map_or(0, |id| id.raw().len());
+        let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map_or(0, |token| token.get().len());
+        // The id is kept for the answer, and for the error when none comes in time.
+        Self { ours, kept: if ours { request.body().len() } else { 2 * id + token } }
+    }
+}
+
+fn accepted() -> Response<Body> {
+    text(StatusCode::ACCEPTED, "Accepted")
+}
+
+/// The stateless era has no streams that outlive a request, so that this transport is not part of it (MCP 2026-07-28, Transports).
+fn modern(message: &Message<'_>) -> Response<Body> {
+    let data = format!("{{\"requested\":\"{MODERN_VERSION}\",\"supported\":[\"{LEGACY_VERSION}\"]}}");
+    let error = ErrorBody::new(code::UNSUPPORTED_VERSION, MODERN).id(message.id()).data(&data);
+    json(StatusCode::BAD_REQUEST, error.encode())
+}
+
+/// The answer to a request that the front answers. What it takes is done when the stream is read.
+fn local(front: Arc<Front>, session: Arc<str>, request: OwnedMessage, place: Place) -> Answer {
+    let answer = async move {
+        let (message, _place) = (request.message(), place);
+        let Some(id) = message.id() else { return Ok(Bytes::new()) };
+        let answer = match message.method() {
+            Some("initialize") => match front.mux.greet(request.body()).await {
+                Outcome::Result(value) => Some(result(id, &value)),
+                Outcome::Refused(answer) => Some(answer),
+                Outcome::Silence => None,
+            },
+            Some("logging/setLevel") => Some(result(id, "{}")),
+            _ => {
+                let params = Params::read_loose(message.params());
+                forward::subscription(&front.mux, &session, request.body(), message, &params).await
+            }
+        };
+        Ok(frame(&answer.unwrap_or_else(|| failed(SILENCE, Some(id)))).into())
+    };
+    stream::once(answer).boxed()
+}
+
+/// The answer to a request that the server answers, after its progress.
+async fn call(front: &Front, request: Request<'_>, place: Place) -> Answer {
+    let id = request.message.id();
+    let (waiting, messages, sent) = front.mux.stream(request, true).await;
+    match sent {
+        Sent::Queued => {
+            let deadline = Deadline::new(front.mux.answer_timeout, timed_out(id));
+            BodyDataStream::new(Events::part(messages, deadline, UnderWay { _waiting: waiting, _place: place })).boxed()
+        }
+        Sent::Ended => unsent(failed(ENDED, id), place),
+        Sent::TooSlow => unsent(timed_out(id), place),
+    }
+}
+
+/// The answer to a request that did not reach the server.
+fn unsent(error: Bytes, place: Place) -> Answer {
+    let answer = async move {
+        let _place = place;
+        Ok(frame(&error).into())
+    };
+    stream::once(answer).boxed()
+}
+
+/// A call that is cancelled when nobody waits for it any more: nobody ever will, since the session is over or the time is.
+struct UnderWay {
+    _waiting: Waiting,
+    _place: Place,
+}
+
+impl TimedOut for UnderWay {}
