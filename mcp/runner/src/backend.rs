@@ -9,7 +9,9 @@ use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
-use mcp_transport::{MuxConfig, Process, Proxy, ProxyConfig, Streamable, StreamableConfig, Transport as Backend};
+use mcp_transport::{
+    MuxConfig, Process, Proxy, ProxyConfig, SseConfig, Streamable, StreamableConfig, Transport as Backend,
+};
 
 use rustls::crypto::CryptoProvider;
 
@@ -43,11 +45,16 @@ pub(crate) fn plan(
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
-    if config.transport == Transport::Sse || config.proxy_mode == ProxyMode::Sse {
-        let field = if config.transport == Transport::Sse { "transport" } else { "proxy_mode" };
+    if config.transport != Transport::Sse && config.proxy_mode == ProxyMode::Sse {
         return refuse(
-            field,
+            "proxy_mode",
             "HTTP with server-sent events (\"sse\") is not built yet; use \"streamable-http\"".to_owned(),
+        );
+    }
+    if config.transport == Transport::Sse && !config.remote_url.is_empty() {
+        return refuse(
+            "transport",
+            "\"sse\" is not built yet for a remote MCP server; use its \"streamable-http\" endpoint".to_owned(),
         );
     }
     if config.scaling_config.as_ref().is_some_and(|scaling| scaling.session_redis.is_some()) {
@@ -98,6 +105,8 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
+    proxy.sse = (config.transport == Transport::Sse)
+        .then(|| SseConfig { prefix: config.endpoint_prefix.clone(), trust_proxy_headers: config.trust_proxy_headers });
     Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
 }
 

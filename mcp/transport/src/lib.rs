@@ -36,7 +36,7 @@ pub use front::{Streamable, StreamableConfig};
 pub use modern::refuse_method;
 pub use mux::MuxConfig;
 pub use pipe::{BoxFuture, End, OpenError, OpenPipe, Pipe, Process};
-pub use proxy::{BackendError, Proxy, ProxyConfig, names_hop_by_hop_only};
+pub use proxy::{BackendError, Proxy, ProxyConfig, SseConfig, names_hop_by_hop_only};
 
 /// Why the server failed a check.
 #[derive(Clone, Debug, PartialEq, Eq)]

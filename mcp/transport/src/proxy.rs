@@ -7,6 +7,7 @@ mod headers;
 mod recovery;
 mod rejoin;
 mod server_url;
+mod sse;
 mod upstream;
 
 use std::convert::Infallible;
@@ -24,6 +25,7 @@ use tower::service_fn;
 
 pub use self::headers::names_hop_by_hop_only;
 use self::recovery::Reopening;
+pub use self::sse::SseConfig;
 use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
@@ -52,6 +54,8 @@ pub struct ProxyConfig {
     pub checked: bool,
     /// Callers log in at this proxy, so where a remote server asks them to log in is not passed on. Default: no.
     pub login: bool,
+    /// The server speaks HTTP+SSE (MCP 2024-11-05). Default: it does not.
+    pub sse: Option<SseConfig>,
 }
 
 impl ProxyConfig {
@@ -64,7 +68,7 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false })
+        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false, sse: None })
     }
 
     /// Defaults for the remote server at `url`, with or without TLS as its scheme says. Connections are made as `how` says, and its `tls` is
@@ -80,7 +84,7 @@ impl ProxyConfig {
             _ => return Err(BackendError::Scheme(url.to_owned())),
         };
         let remote = Some(Connecting { tls, ..how });
-        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false })
+        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false, sse: None })
     }
 }
 
@@ -100,6 +104,7 @@ struct Inner {
     reopening: Reopening,
     stateless: bool,
     checked: bool,
+    sse: Option<SseConfig>,
 }
 
 impl Proxy {
@@ -110,6 +115,7 @@ impl Proxy {
             reopening: Reopening::default(),
             stateless: config.stateless,
             checked: config.checked,
+            sse: config.sse,
             upstream: Upstream::new(&config.backend, config.remote, config.login),
         }))
     }
@@ -159,6 +165,9 @@ impl Inner {
         if parts.method == Method::POST {
             return self.post(parts, body).await;
         }
+        if let Some(sse) = self.sse.as_ref().filter(|_| parts.method == Method::GET) {
+            return self.open_stream(sse, parts).await;
+        }
         let session = match Named::by(&*self.sessions, &parts).await {
             Named::Nothing => None,
             Named::Known(session) => Some(session),
@@ -184,6 +193,14 @@ impl Inner {
             Err(error) => return revision_refusal(&error, message),
         };
         let id = message.id().map(|id| id.raw());
+        if self.sse.is_some() {
+            // Its stream has opened the session, and every message belongs to one.
+            return match Named::by(&*self.sessions, &parts).await {
+                Named::Known(session) => self.forward(parts, body, Some(session), id).await,
+                Named::Nothing | Named::Unknown => not_found(Some(message)),
+                Named::Unavailable => unavailable(),
+            };
+        }
         if message.method() == Some("initialize") {
             name_no_session(&mut parts);
             return self.initialize(parts, body, id).await;
