@@ -149,7 +149,7 @@ fn fields_without_effect_and_parts_not_built_are_said_and_stop_nothing() {
     assert!(plan.events.iter().any(|event| event.reason == "FieldsHaveNoEffect"));
 
     for (spec, said) in [
-        (json!({"image": "x", "transport": "sse"}), Some("spec.transport sse")),
+        (json!({"image": "x", "transport": "sse"}), None),
         (json!({"image": "x", "proxyMode": "sse"}), Some("spec.proxyMode sse")),
         (json!({"image": "x", "transport": "streamable-http", "audit": {"enabled": false}}), None),
     ] {

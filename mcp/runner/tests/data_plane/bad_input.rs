@@ -101,7 +101,6 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &[],
             &["webhooks[1].hmac_secret_ref", "/nowhere/secret"],
         ),
-        ("sse", document("sse", &json!({})), &[], &["transport", "not built", "streamable-http"]),
         ("sse front", document("stdio", &json!({"proxy_mode": "sse"})), &["--", "cat"], &["proxy_mode", "not built"]),
         ("attach", document("stdio", &json!({})), &[], &["transport", "attaching", "-- COMMAND"]),
         (

@@ -6,13 +6,15 @@ import { createInterface } from 'node:readline';
 const require = createRequire(`${process.env.MCP_MODULES}/package.json`);
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { StreamableHTTPClientTransport } = require('@modelcontextprotocol/sdk/client/streamableHttp.js');
+const { SSEClientTransport } = require('@modelcontextprotocol/sdk/client/sse.js');
 const types = require('@modelcontextprotocol/sdk/types.js');
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');
 const client = new Client({ name: 'data-plane-test', version: '1' }, { capabilities: {} });
 const [url, token] = process.argv.slice(2);
 const requestInit = token ? { headers: { authorization: `Bearer ${token}` } } : {};
-const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit });
+const Transport = new URL(url).pathname.endsWith('/sse') ? SSEClientTransport : StreamableHTTPClientTransport;
+const transport = new Transport(new URL(url), { requestInit });
 let abort = new AbortController();
 let started;
 

@@ -25,6 +25,7 @@ mod pods;
 mod recovery;
 mod remote;
 mod remote_streams;
+mod sse;
 mod stdio;
 mod stdio_faults;
 mod stdio_modern;

@@ -18,9 +18,8 @@ pub(super) fn unsupported(spec: &MCPServerSpec) -> Unsupported {
 /// What this version's runner cannot speak yet, if the spec asks for it.
 fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
     match (spec.transport, spec.proxy_mode) {
-        (Transport::Sse, _) => Some("spec.transport sse"),
         (Transport::Stdio, ProxyMode::Sse) => Some("spec.proxyMode sse"),
         (Transport::Stdio, ProxyMode::StreamableHttp) => Some("spec.transport stdio inside a cluster"),
-        (Transport::StreamableHttp, _) => None,
+        (Transport::StreamableHttp | Transport::Sse, _) => None,
     }
 }
