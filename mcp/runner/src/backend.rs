@@ -10,7 +10,7 @@ use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{
-    Attach, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable, StreamableConfig,
+    Attach, ClientUrl, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable, StreamableConfig,
     Transport as Backend,
 };
 
@@ -52,8 +52,7 @@ impl Front {
                 Self::Streamable(StreamableConfig { strict_versions, mux })
             }
             ProxyMode::Sse => Self::Sse(SseConfig {
-                endpoint_prefix: config.endpoint_prefix.clone(),
-                trust_proxy_headers: config.trust_proxy_headers,
+                client_url: client_url(config),
                 mux,
             }),
         }
@@ -94,11 +93,10 @@ pub(crate) fn plan(
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
-    if config.transport == Transport::Sse {
-        let field = if config.transport == Transport::Sse { "transport" } else { "proxy_mode" };
+    if config.transport == Transport::Sse && !config.remote_url.is_empty() {
         return refuse(
-            field,
-            "HTTP with server-sent events (\"sse\") is not built yet; use \"streamable-http\"".to_owned(),
+            "transport",
+            "\"sse\" is not built yet for a remote MCP server; use its \"streamable-http\" endpoint".to_owned(),
         );
     }
     if config.scaling_config.as_ref().is_some_and(|scaling| scaling.session_redis.is_some()) {
@@ -147,6 +145,7 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
+    proxy.sse = (config.transport == Transport::Sse).then(|| client_url(config));
     Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
 }
 
@@ -161,6 +160,10 @@ fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> 
     let tls = https.then(|| ClientTls::default().config(provider)).transpose().map_err(roots)?;
     let how = Connecting { tls, policy: Some(Arc::new(policy)), ..Connecting::default() };
     ProxyConfig::remote(url, how).map_err(|error| error.to_string())
+}
+
+fn client_url(config: &RunConfig) -> ClientUrl {
+    ClientUrl { prefix: config.endpoint_prefix.clone(), trust_proxy_headers: config.trust_proxy_headers }
 }
 
 fn is_remote_login(name: &str) -> bool {

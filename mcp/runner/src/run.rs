@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
 use mcp_middleware::ProxySettings;
-use mcp_runconfig::ProxyMode;
+use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
 use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -69,7 +69,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             read_timeout,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
-            answers_on_stream: config.proxy_mode == ProxyMode::Sse,
+            answers_on_stream: answers_on_stream(&config),
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
@@ -140,6 +140,15 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     // A name server that does not answer keeps a thread busy for longer than Kubernetes waits.
     runtime.shutdown_background();
     result
+}
+
+/// Whether clients expect answers on a stream of the session, and nothing in the response to what they POST.
+fn answers_on_stream(config: &RunConfig) -> bool {
+    match config.transport {
+        Transport::Sse => true,
+        Transport::Stdio => config.proxy_mode == ProxyMode::Sse,
+        Transport::StreamableHttp => false,
+    }
 }
 
 /// The threads that serve clients. All calls of a server behind a pipe go through that one, so that one thread is all they need.

@@ -19,6 +19,7 @@
 //! ```
 
 mod carriers;
+mod client_url;
 mod front;
 mod modern;
 mod mux;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 use mcp_http::BoxService;
 
+pub use client_url::ClientUrl;
 pub use front::{DueAnswers, Sse, SseConfig, Streamable, StreamableConfig};
 pub use modern::refuse_method;
 pub use mux::MuxConfig;

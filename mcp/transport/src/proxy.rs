@@ -7,6 +7,7 @@ mod headers;
 mod recovery;
 mod rejoin;
 mod server_url;
+mod sse;
 mod upstream;
 
 use std::convert::Infallible;
@@ -52,6 +53,8 @@ pub struct ProxyConfig {
     pub checked: bool,
     /// Callers log in at this proxy, so where a remote server asks them to log in is not passed on. Default: no.
     pub login: bool,
+    /// The server speaks HTTP+SSE (MCP 2024-11-05), and its clients reach it like this. Default: it speaks streamable HTTP.
+    pub sse: Option<ClientUrl>,
 }
 
 impl ProxyConfig {
@@ -64,7 +67,7 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false })
+        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false, sse: None })
     }
 
     /// Defaults for the remote server at `url`, with or without TLS as its scheme says. Connections are made as `how` says, and its `tls` is
@@ -80,7 +83,7 @@ impl ProxyConfig {
             _ => return Err(BackendError::Scheme(url.to_owned())),
         };
         let remote = Some(Connecting { tls, ..how });
-        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false })
+        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false, sse: None })
     }
 }
 
@@ -100,6 +103,7 @@ struct Inner {
     reopening: Reopening,
     stateless: bool,
     checked: bool,
+    sse: Option<ClientUrl>,
 }
 
 impl Proxy {
@@ -110,6 +114,7 @@ impl Proxy {
             reopening: Reopening::default(),
             stateless: config.stateless,
             checked: config.checked,
+            sse: config.sse,
             upstream: Upstream::new(&config.backend, config.remote, config.login),
         }))
     }
@@ -159,6 +164,9 @@ impl Inner {
         if parts.method == Method::POST {
             return self.post(parts, body).await;
         }
+        if let Some(sse) = self.sse.as_ref().filter(|_| parts.method == Method::GET) {
+            return self.open_stream(sse, parts).await;
+        }
         let session = match Named::by(&*self.sessions, &parts).await {
             Named::Nothing => None,
             Named::Known(session) => Some(session),
@@ -184,6 +192,14 @@ impl Inner {
             Err(error) => return revision_refusal(&error, message),
         };
         let id = message.id().map(|id| id.raw());
+        if self.sse.is_some() {
+            // Its stream has opened the session, and every message belongs to one.
+            return match Named::by(&*self.sessions, &parts).await {
+                Named::Known(session) => self.forward(parts, body, Some(session), id).await,
+                Named::Nothing | Named::Unknown => not_found(Some(message)),
+                Named::Unavailable => unavailable(),
+            };
+        }
         if message.method() == Some("initialize") {
             name_no_session(&mut parts);
             return self.initialize(parts, body, id).await;

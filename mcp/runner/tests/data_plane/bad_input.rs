@@ -101,7 +101,6 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &[],
             &["webhooks[1].hmac_secret_ref", "/nowhere/secret"],
         ),
-        ("sse", document("sse", &json!({})), &[], &["transport", "not built", "streamable-http"]),
         ("attach", document("stdio", &json!({})), &[], &["cannot reach the MCP server", "in a pod", "KUBECONFIG"]),
         (
             "remote over SSE",

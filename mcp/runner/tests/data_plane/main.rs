@@ -25,6 +25,7 @@ mod pods;
 mod recovery;
 mod remote;
 mod remote_streams;
+mod sse;
 mod sse_front;
 mod stdio;
 mod stdio_faults;

@@ -15,7 +15,7 @@ use mcp_http::BoxService;
 
 use self::session::Sessions;
 use super::service;
-use crate::Transport;
+use crate::{ClientUrl, Transport};
 use crate::mux::{Mux, MuxConfig, Running};
 use crate::pipe::{BoxFuture, Closed, OpenError, Pipe};
 
@@ -24,10 +24,8 @@ pub use self::session::DueAnswers;
 /// How an [`Sse`] is to run.
 #[derive(Clone, Debug, Default)]
 pub struct SseConfig {
-    /// What the path of the URL that clients are told to POST to begins with. Empty: nothing, or what a trusted `X-Forwarded-Prefix` says.
-    pub endpoint_prefix: String,
-    /// Whether `X-Forwarded-Host` and `X-Forwarded-Prefix` say how clients reach the proxy. `X-Forwarded-Proto` always does. Default: no.
-    pub trust_proxy_headers: bool,
+    /// How clients reach the proxy. `X-Forwarded-Proto` is believed in any case.
+    pub client_url: ClientUrl,
     /// The pipe and those who share it.
     pub mux: MuxConfig,
 }

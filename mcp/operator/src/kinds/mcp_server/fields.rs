@@ -1,6 +1,6 @@
 //! Fields that this version does not act on.
 
-use mcp_api::v1beta1::{MCPServerSpec, Transport};
+use mcp_api::v1beta1::MCPServerSpec;
 
 use crate::workload::checks::Unsupported;
 
@@ -12,13 +12,5 @@ pub(super) fn unsupported(spec: &MCPServerSpec) -> Unsupported {
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ];
-    Unsupported::of(&fields, transport_not_built(spec))
-}
-
-/// What this version's runner cannot speak yet, if the spec asks for it.
-fn transport_not_built(spec: &MCPServerSpec) -> Option<&'static str> {
-    match spec.transport {
-        Transport::Sse => Some("spec.transport sse"),
-        Transport::Stdio | Transport::StreamableHttp => None,
-    }
+    Unsupported::of(&fields, None)
 }

@@ -54,6 +54,14 @@ impl Server {
         Self { command, environment, address, watcher: None, pid: 0 }.up().await
     }
 
+    /// npm's `server-everything` over HTTP+SSE.
+    pub(crate) async fn node_sse() -> Self {
+        let address = free_address();
+        let command = vec!["node".into(), node_server().display().to_string(), "sse".into()];
+        let environment = vec![("PORT", address.port().to_string())];
+        Self { command, environment, address, watcher: None, pid: 0 }.up().await
+    }
+
     async fn up(mut self) -> Self {
         self.start().await;
         self

@@ -2,9 +2,9 @@
 
 use http::header::HOST;
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::Authority;
 
-use super::SseConfig;
+use crate::client_url::{ClientUrl, outermost};
 
 /// The path on which sessions take messages.
 pub(super) const MESSAGES: &str = "/messages";
@@ -12,30 +12,17 @@ pub(super) const MESSAGES: &str = "/messages";
 /// Where `session` takes messages, as the client that sent a request with these `parts` reaches it.
 ///
 /// It is absolute, as clients expect; without a usable host it is a path, which a client resolves against the URL that it called.
-pub(super) fn url(config: &SseConfig, parts: &Parts, session: &str) -> String {
-    let header = |name: &str| parts.headers.get(name).and_then(|value| first(value.to_str().ok()?));
-    let trusted = |name: &str| if config.trust_proxy_headers { header(name) } else { None };
+pub(super) fn url(client_url: &ClientUrl, parts: &Parts, session: &str) -> String {
+    let header = |name| outermost(&parts.headers, name);
     let asked = || parts.uri.authority().map(Authority::as_str).or_else(|| header(HOST.as_str()));
-    let host = trusted("x-forwarded-host").or_else(asked).filter(|host| host.parse::<Authority>().is_ok());
-    let prefix = prefix(&config.endpoint_prefix).or_else(|| prefix(trusted("x-forwarded-prefix")?)).unwrap_or_default();
+    let host = client_url.trusted(&parts.headers, "x-forwarded-host").or_else(asked);
+    let host = host.filter(|host| host.parse::<Authority>().is_ok());
+    let prefix = client_url.prefix(&parts.headers);
     let path = format!("{prefix}{MESSAGES}?session_id={session}");
     let Some(host) = host else { return path };
     let https = header("x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     let scheme = if https { "https" } else { "http" };
     format!("{scheme}://{host}{path}")
-}
-
-/// What the outermost of several proxies says.
-fn first(values: &str) -> Option<&str> {
-    values.split(',').next().map(str::trim).filter(|value| !value.is_empty())
-}
-
-/// `text` as the beginning of a path; `None` where it is none.
-fn prefix(text: &str) -> Option<String> {
-    let text = text.trim_matches('/');
-    let prefix = format!("/{text}");
-    let path: PathAndQuery = prefix.parse().ok()?;
-    (!text.is_empty() && path.path() == prefix).then_some(prefix)
 }
 
 #[cfg(test)]
@@ -69,12 +56,11 @@ mod tests {
             (&[("x-forwarded-prefix", "//evil.example")], "", true, "/evil.example/messages?session_id=s"),
             (&[("host", "a"), ("x-forwarded-prefix", "/x?y=z")], "", true, "http://a/messages?session_id=s"),
         ] {
-            let config =
-                SseConfig { endpoint_prefix: prefix.to_owned(), trust_proxy_headers: trusted, ..SseConfig::default() };
+            let client_url = ClientUrl { prefix: prefix.to_owned(), trust_proxy_headers: trusted };
             let request =
                 headers.iter().fold(Request::get("/sse"), |request, (name, value)| request.header(*name, *value));
             let parts = request.body(()).unwrap().into_parts().0;
-            assert_eq!(url(&config, &parts, "s"), expected, "{headers:?}");
+            assert_eq!(url(&client_url, &parts, "s"), expected, "{headers:?}");
         }
     }
 }

@@ -44,7 +44,7 @@ fn open(front: &Arc<Front>, parts: &Parts) -> Response<Body> {
         return text(StatusCode::UNAUTHORIZED, "a session belongs to an issuer's subject, and the token names none");
     };
     let id = Uuid::new_v4().to_string();
-    let endpoint = endpoint::url(&front.config, parts, &id);
+    let endpoint = endpoint::url(&front.config.client_url, parts, &id);
     let Some((session, answers)) = front.sessions.open(&id, principal) else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open");
     };
