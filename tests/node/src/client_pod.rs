@@ -232,3 +232,20 @@ impl Caller {
         std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_client_tells_of_one_call() {
+        let call = |line: &str| serde_json::from_str::<Call>(line).unwrap();
+        let answered = call(r#"{"outcome":"answered","text":"Hi Ada","began":1795456367510,"milliseconds":5}"#);
+        assert_eq!((answered.began, answered.milliseconds), (1_795_456_367_510, 5));
+        assert!(answered.outcome.answers("Hi Ada") && !answered.outcome.answers("Hi Bob"));
+        let refused = call(r#"{"outcome":"refused","code":403,"text":"no","began":1,"milliseconds":5}"#);
+        assert_eq!(refused.outcome, Outcome::Refused { code: 403, text: "no".to_owned() });
+        let lost = call(r#"{"outcome":"lost","text":"gone","began":1,"milliseconds":5}"#);
+        assert_eq!(lost.outcome, Outcome::Lost { text: "gone".to_owned() });
+    }
+}
