@@ -27,24 +27,38 @@ var eras = map[string]string{"legacy": "2025-11-25", "stateless": "2026-07-28"}
 
 // outcome is what one call came to. Answered: the tool's text. Refused: the JSON-RPC error of a gate or server. Lost: nobody answered.
 type outcome struct {
-	Outcome      string `json:"outcome"`
-	Code         int64  `json:"code,omitempty"`
-	Text         string `json:"text"`
-	Milliseconds int64  `json:"milliseconds"`
+	Outcome string `json:"outcome"`
+	Code    int64  `json:"code,omitempty"`
+	Text    string `json:"text"`
+	// When it began, since 1970, and how long it took.
+	Began        int64 `json:"began"`
+	Milliseconds int64 `json:"milliseconds"`
 }
 
 func call(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("call", flag.ContinueOnError)
 	era := flags.String("era", "stateless", "legacy or stateless")
+	transport := flags.String("transport", "streamable", "streamable, or sse, which is of the legacy era only")
+	inspect := flags.String("inspect", "", "call the tool `inspect` with these arguments, a JSON object, and not `greet`")
+	once := flags.Bool("once", false, "make one call and end")
 	token := flags.String("token", "", "file of the bearer token")
 	rate := flags.Int("rate", 1, "calls a second until SIGTERM, each on time whether earlier ones were answered or not")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	if flags.NArg() != 2 || eras[*era] == "" {
-		return fmt.Errorf("usage: pod call [-era legacy|stateless] [-token FILE] [-rate N] URL NAME")
+	sse := *transport == "sse"
+	if flags.NArg() != 2 || eras[*era] == "" || !sse && *transport != "streamable" || sse && *era != "legacy" {
+		return fmt.Errorf("usage: pod call [-era legacy|stateless] [-transport streamable|sse] [-inspect JSON] [-token FILE] [-rate N] [-once] URL NAME")
 	}
-	c := &caller{url: flags.Arg(0), name: flags.Arg(1), revision: eras[*era], token: *token}
+	c := &caller{url: flags.Arg(0), revision: eras[*era], sse: sse, http: &http.Client{Transport: &bearer{file: *token}}}
+	c.params = &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": flags.Arg(1)}}
+	if *inspect != "" {
+		c.params = &mcp.CallToolParams{Name: "inspect", Arguments: json.RawMessage(*inspect)}
+	}
+	if *once {
+		c.once(ctx)
+		return nil
+	}
 	ticks := time.NewTicker(time.Second / time.Duration(*rate))
 	defer ticks.Stop()
 	var calls sync.WaitGroup
@@ -61,7 +75,10 @@ func call(ctx context.Context, arguments []string) error {
 }
 
 type caller struct {
-	url, name, revision, token string
+	url, revision string
+	sse           bool
+	http          *http.Client
+	params        *mcp.CallToolParams
 
 	output sync.Mutex
 	// Sessions that no call uses now.
@@ -73,8 +90,8 @@ func (c *caller) once(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
 	begun := time.Now()
-	text, err := c.greet(ctx)
-	result := outcome{Outcome: "answered", Text: text, Milliseconds: time.Since(begun).Milliseconds()}
+	text, err := c.call(ctx)
+	result := outcome{Outcome: "answered", Text: text, Began: begun.UnixMilli(), Milliseconds: time.Since(begun).Milliseconds()}
 	if err != nil {
 		result.Outcome, result.Text = "lost", err.Error()
 		var refusal *jsonrpc.Error
@@ -87,13 +104,13 @@ func (c *caller) once(ctx context.Context) {
 	_ = json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// greet calls the tool in a session of its own for as long as the call takes. A session whose call failed is not used again.
-func (c *caller) greet(ctx context.Context) (string, error) {
+// call calls the tool in a session of its own for as long as the call takes. A session whose call failed is not used again.
+func (c *caller) call(ctx context.Context) (string, error) {
 	session, err := c.session(ctx)
 	if err != nil {
 		return "", fmt.Errorf("cannot connect: %w", err)
 	}
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": c.name}})
+	result, err := session.CallTool(ctx, c.params)
 	if err != nil {
 		_ = session.Close()
 		return "", err
@@ -120,13 +137,27 @@ func (c *caller) session(ctx context.Context) (*mcp.ClientSession, error) {
 	}
 	c.sessions.Unlock()
 	client := mcp.NewClient(&mcp.Implementation{Name: "pod", Version: "1"}, nil)
-	transport := &mcp.StreamableClientTransport{
+	var transport mcp.Transport = &mcp.StreamableClientTransport{
 		Endpoint:             c.url,
-		HTTPClient:           &http.Client{Transport: &bearer{file: c.token}},
+		HTTPClient:           c.http,
 		MaxRetries:           -1, // A call that is lost counts as lost.
 		DisableStandaloneSSE: true,
 	}
+	if c.sse {
+		transport = lasting{&mcp.SSEClientTransport{Endpoint: c.url, HTTPClient: c.http}}
+	}
 	return client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: c.revision})
+}
+
+// lasting is a transport whose stream outlives the call that it was opened for. Only its opening ends with that call.
+type lasting struct{ mcp.Transport }
+
+func (l lasting) Connect(ctx context.Context) (mcp.Connection, error) {
+	stream, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	opened := context.AfterFunc(ctx, cancel)
+	connection, err := l.Transport.Connect(stream)
+	opened()
+	return connection, err
 }
 
 // bearer shows the token of a file, read again for each request as the kubelet renews it.

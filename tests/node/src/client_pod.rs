@@ -1,6 +1,7 @@
 //! A pod that calls an MCP server again and again, and tells what each call came to.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
@@ -8,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, LogParams};
 use portcullis_testing::{wait_for_object, wait_until};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::Namespace;
@@ -22,8 +23,6 @@ pub enum Outcome {
     Answered {
         /// With this text.
         text: String,
-        /// After this long.
-        milliseconds: u64,
     },
     /// A gate or the server refused it.
     Refused {
@@ -42,16 +41,54 @@ pub enum Outcome {
 impl Outcome {
     /// Whether the tool answered with this text.
     pub fn answers(&self, wanted: &str) -> bool {
-        matches!(self, Self::Answered { text, .. } if text == wanted)
+        matches!(self, Self::Answered { text } if text == wanted)
     }
 }
 
-/// A pod that calls the tool `greet` at a steady rate, whether earlier calls were answered or not.
+/// One call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub struct Call {
+    /// When it began, in milliseconds since 1970.
+    pub began: u64,
+    /// How long it took.
+    pub milliseconds: u64,
+    /// What it came to.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What a client calls, and how.
+#[derive(Clone, Debug)]
+pub struct Calls<'a> {
+    /// The MCP server.
+    pub url: &'a str,
+    /// In whose name: the argument of the tool `greet`.
+    pub greeted: &'a str,
+    /// `legacy` or `stateless`.
+    pub era: &'a str,
+    /// `streamable`, or `sse`, which is of the legacy era only.
+    pub transport: &'a str,
+    /// Calls a second.
+    pub rate: u32,
+    /// Show a token of the ServiceAccount for this audience, as the kubelet mounts it.
+    pub audience: Option<&'a str>,
+    /// Call the tool `inspect` with these arguments, and not `greet`.
+    pub inspect: Option<Value>,
+}
+
+impl<'a> Calls<'a> {
+    /// One a second in the stateless era, to be greeted.
+    pub fn of(url: &'a str, greeted: &'a str) -> Self {
+        Self { url, greeted, era: "stateless", transport: "streamable", rate: 1, audience: None, inspect: None }
+    }
+}
+
+/// A pod that calls a tool at a steady rate, whether earlier calls were answered or not.
 #[derive(Debug)]
 pub struct Caller {
     name: String,
     pods: Api<Pod>,
-    outcomes: Arc<Mutex<Vec<Outcome>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
     following: JoinHandle<()>,
 }
 
@@ -64,15 +101,30 @@ impl Namespace {
         self.caller_as(era, rate, url, greeted, None).await
     }
 
-    /// [`caller`](Self::caller) with a token of its ServiceAccount for this audience, as the kubelet mounts it.
+    /// [`caller`](Self::caller) with a token of its ServiceAccount for this audience.
     ///
     /// # Panics
     /// When the pod does not start.
     pub async fn caller_as(&self, era: &str, rate: u32, url: &str, greeted: &str, audience: Option<&str>) -> Caller {
+        self.call(Calls { era, rate, audience, ..Calls::of(url, greeted) }).await
+    }
+
+    /// Starts a client in a pod.
+    ///
+    /// # Panics
+    /// When the pod does not start.
+    pub async fn call(&self, calls: Calls<'_>) -> Caller {
+        let Calls { url, greeted, era, transport, rate, audience, inspect } = calls;
         let name = format!("client-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
-        let rate = rate.to_string();
-        let token = if audience.is_some() { &["-token", "/token/token"][..] } else { &[] };
-        let arguments = [&["call", "-era", era, "-rate", &rate], token, &[url, greeted]].concat();
+        let (rate, inspect) = (rate.to_string(), inspect.map(|arguments| arguments.to_string()));
+        let mut arguments = vec!["call", "-era", era, "-transport", transport, "-rate", &rate];
+        if audience.is_some() {
+            arguments.extend(["-token", "/token/token"]);
+        }
+        if let Some(inspect) = &inspect {
+            arguments.extend(["-inspect", inspect]);
+        }
+        arguments.extend([url, greeted]);
         let mut client = container("client", POD_IMAGE, &arguments);
         let volumes = audience.map(|audience| {
             let token = json!({ "serviceAccountToken": { "audience": audience, "path": "token" } });
@@ -95,8 +147,8 @@ impl Namespace {
         .await;
         let log = pods.log_stream(&name, &LogParams { follow: true, ..LogParams::default() }).await;
         let mut lines = log.unwrap_or_else(|error| panic!("no log of {name}: {error}")).lines();
-        let outcomes = Arc::new(Mutex::new(Vec::new()));
-        let written = Arc::clone(&outcomes);
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&calls);
         let following = tokio::spawn(async move {
             let mut last = String::new();
             loop {
@@ -105,19 +157,19 @@ impl Namespace {
                     Ok(None) => break,
                     Err(error) => panic!("the client's log broke off after '{last}': {error}"),
                 };
-                let outcome =
+                let call =
                     serde_json::from_str(&line).unwrap_or_else(|error| panic!("the client printed '{line}': {error}"));
-                written.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                written.lock().unwrap_or_else(PoisonError::into_inner).push(call);
                 last = line;
             }
         });
-        Caller { name, pods, outcomes, following }
+        Caller { name, pods, calls, following }
     }
 }
 
 impl Caller {
-    fn seen(&self) -> MutexGuard<'_, Vec<Outcome>> {
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, Vec<Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the first call from now on that comes to what `wanted` accepts.
@@ -125,16 +177,38 @@ impl Caller {
     /// # Panics
     /// When none does in time.
     pub async fn next(&self, what: &str, wanted: impl Fn(&Outcome) -> bool) -> Outcome {
+        self.next_within(DEADLINE, what, wanted).await
+    }
+
+    /// [`next`](Self::next) with a deadline of its own.
+    ///
+    /// # Panics
+    /// When none does in time.
+    pub async fn next_within(&self, deadline: Duration, what: &str, wanted: impl Fn(&Outcome) -> bool) -> Outcome {
         let begun = self.seen().len();
-        wait_until(what, DEADLINE, || async {
-            self.seen().get(begun..)?.iter().find(|outcome| wanted(outcome)).cloned()
+        wait_until(what, deadline, || async {
+            self.seen().get(begun..)?.iter().map(|call| &call.outcome).find(|outcome| wanted(outcome)).cloned()
         })
         .await
     }
 
-    /// What calls came to so far.
+    /// Returns when so many calls in a row, all of them from now on, were answered with this text.
+    ///
+    /// # Panics
+    /// When they are not in time.
+    pub async fn steady(&self, calls: usize, text: &str) {
+        let begun = self.seen().len();
+        wait_until(&format!("{calls} answers '{text}' in a row"), DEADLINE, || async {
+            let seen = self.seen();
+            let last = seen.get(begun.max(seen.len().saturating_sub(calls))..)?;
+            (last.len() == calls && last.iter().all(|call| call.outcome.answers(text))).then_some(())
+        })
+        .await;
+    }
+
+    /// What the calls came to so far.
     pub fn outcomes(&self) -> Vec<Outcome> {
-        self.seen().clone()
+        self.seen().iter().map(|call| call.outcome.clone()).collect()
     }
 
     /// Ends the client when its last call is done, and returns what all calls came to.
@@ -142,11 +216,36 @@ impl Caller {
     /// # Panics
     /// When its log does not end.
     pub async fn finish(self) -> Vec<Outcome> {
+        self.finish_calls().await.into_iter().map(|call| call.outcome).collect()
+    }
+
+    /// [`finish`](Self::finish) with the times of the calls.
+    ///
+    /// # Panics
+    /// When its log does not end.
+    pub async fn finish_calls(self) -> Vec<Call> {
         if let Err(error) = self.pods.delete(&self.name, &DeleteParams::default().grace_period(70)).await {
             panic!("cannot delete {}: {error}", self.name);
         }
         let ended = tokio::time::timeout(DEADLINE, self.following).await;
         ended.unwrap_or_else(|_| panic!("{} does not end", self.name)).unwrap_or_else(|error| panic!("{error}"));
-        std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_client_tells_of_one_call() {
+        let call = |line: &str| serde_json::from_str::<Call>(line).unwrap();
+        let answered = call(r#"{"outcome":"answered","text":"Hi Ada","began":1795456367510,"milliseconds":5}"#);
+        assert_eq!((answered.began, answered.milliseconds), (1_795_456_367_510, 5));
+        assert!(answered.outcome.answers("Hi Ada") && !answered.outcome.answers("Hi Bob"));
+        let refused = call(r#"{"outcome":"refused","code":403,"text":"no","began":1,"milliseconds":5}"#);
+        assert_eq!(refused.outcome, Outcome::Refused { code: 403, text: "no".to_owned() });
+        let lost = call(r#"{"outcome":"lost","text":"gone","began":1,"milliseconds":5}"#);
+        assert_eq!(lost.outcome, Outcome::Lost { text: "gone".to_owned() });
     }
 }

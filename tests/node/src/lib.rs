@@ -9,9 +9,10 @@ mod namespace;
 mod node;
 mod operator;
 
-pub use client_pod::{Caller, Outcome};
+pub use client_pod::{Call, Caller, Calls, Outcome};
 pub use namespace::Namespace;
-pub use node::{DEADLINE, EVERYTHING_IMAGE, KUBECONFIG, Node, POD_IMAGE, kubectl};
+pub use node::{DEADLINE, EVERYTHING_IMAGE, KUBECONFIG, Node, POD_IMAGE, kubectl, kubectl_in};
 pub use operator::{
-    OPERATOR_NAMESPACE, RELEASE, former_chart, helm, install_operator, release, uninstall, uninstall_operator,
+    OPERATOR_NAMESPACE, RELEASE, former_chart, helm, install_operator, operator_pods, reached, release, uninstall,
+    uninstall_operator,
 };

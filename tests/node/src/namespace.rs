@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use portcullis_testing::{apply_manifests, wait_for_object, wait_until};
 use serde_json::{Value, json};
 
-use crate::node::{DEADLINE, container};
+use crate::node::{DEADLINE, container, kubectl_in};
 
 /// A namespace that says what is in it when its test fails, and goes when the test is done.
 pub struct Namespace {
@@ -125,17 +125,7 @@ impl Namespace {
     /// # Panics
     /// When the API server does not tell.
     pub async fn pods(&self, deployment: &str) -> Vec<String> {
-        let read = async {
-            let deployment = self.api::<Deployment>().get(deployment).await?;
-            let labels = deployment.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
-            let selector: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            self.api::<Pod>().list(&ListParams::default().labels(&selector.join(","))).await
-        };
-        let list = read.await.unwrap_or_else(|error| panic!("no pods of {deployment}: {error}"));
-        let staying = list.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        let mut names: Vec<String> = staying.filter_map(|pod| pod.metadata.name).collect();
-        names.sort();
-        names
+        pods_of(&self.client, &self.name, deployment).await
     }
 
     /// Returns a Deployment's pods when they are others than `before`, and they alone serve.
@@ -152,6 +142,24 @@ impl Namespace {
         self.pods(deployment).await
     }
 
+    /// What the proxy in a pod answers to `GET /health`.
+    ///
+    /// # Panics
+    /// When it does not answer 200 with JSON.
+    pub fn health(&self, pod: &str) -> Value {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/health", self.name);
+        let health = kubectl_in(&self.name, &["get", "--raw", &path]);
+        serde_json::from_str(&health).unwrap_or_else(|error| panic!("{pod} says of its health '{health}': {error}"))
+    }
+
+    /// Reads a pod.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn pod(&self, name: &str) -> Pod {
+        self.api().get(name).await.unwrap_or_else(|error| panic!("no pod {name}: {error}"))
+    }
+
     /// What a pod's container has printed.
     ///
     /// # Panics
@@ -161,6 +169,26 @@ impl Namespace {
         let log = pods.logs(pod, &LogParams::default()).await;
         log.unwrap_or_else(|error| panic!("no log of {pod}: {error}"))
     }
+}
+
+/// The names of a Deployment's pods that are not on their way out, sorted.
+///
+/// # Panics
+/// When the API server does not tell.
+pub(crate) async fn pods_of(client: &Client, namespace: &str, deployment: &str) -> Vec<String> {
+    let read = async {
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+        let labels = deployments.get(deployment).await?.spec.and_then(|spec| spec.selector.match_labels);
+        let selector: Vec<String> =
+            labels.unwrap_or_default().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        pods.list(&ListParams::default().labels(&selector.join(","))).await
+    };
+    let list = read.await.unwrap_or_else(|error| panic!("no pods of {deployment}: {error}"));
+    let staying = list.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let mut names: Vec<String> = staying.filter_map(|pod| pod.metadata.name).collect();
+    names.sort();
+    names
 }
 
 impl Drop for Namespace {

@@ -1,6 +1,6 @@
 //! The node that hack/node brings up.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -61,23 +61,41 @@ impl Node {
     /// # Panics
     /// When there are none.
     pub fn kill(&self, pod: &Pod) {
-        let uid = pod.metadata.uid.as_deref().unwrap_or_else(|| panic!("a pod that was not read from the cluster"));
-        let of_pod = |process: &Path| {
-            let [groups, program] =
-                ["cgroup", "comm"].map(|file| std::fs::read_to_string(process.join(file)).unwrap_or_default());
-            groups.contains(uid) && program.trim() != "pause"
-        };
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-        let pids: Vec<_> = processes
-            .filter(|process| of_pod(process))
-            .filter_map(|process| Some(process.file_name()?.to_owned()))
-            .collect();
+        let processes = programs(pod);
+        let pids: Vec<_> = processes.iter().filter_map(|process| process.file_name()).collect();
         let killed = Command::new("kill").arg("-KILL").args(&pids).status();
         assert!(
             !pids.is_empty() && killed.is_ok_and(|status| status.success()),
-            "no processes of pod {uid} to kill: {pids:?}"
+            "no processes of {:?} to kill: {pids:?}",
+            pod.metadata.name
         );
     }
+
+    /// The most memory that a program of the pod's containers has had at once, in KiB; none when none runs.
+    ///
+    /// # Panics
+    /// When the pod was not read from the cluster.
+    pub fn peak_memory(&self, pod: &Pod) -> Option<u64> {
+        // proc_pid_status(5)
+        let peak = |process: &PathBuf| {
+            let status = std::fs::read_to_string(process.join("status")).ok()?;
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+            peak.split_whitespace().next()?.parse().ok()
+        };
+        programs(pod).iter().filter_map(peak).max()
+    }
+}
+
+/// The folders in /proc of the programs of a pod's containers.
+fn programs(pod: &Pod) -> Vec<PathBuf> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_else(|| panic!("a pod that was not read from the cluster"));
+    let of_pod = |process: &PathBuf| {
+        let [groups, program] =
+            ["cgroup", "comm"].map(|file| std::fs::read_to_string(process.join(file)).unwrap_or_default());
+        groups.contains(uid) && program.trim() != "pause"
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    processes.filter(of_pod).collect()
 }
 
 /// kubectl with the node's cluster.
@@ -86,6 +104,14 @@ impl Node {
 /// With what it says when it fails.
 pub fn kubectl(arguments: &[&str]) -> String {
     try_kubectl(arguments).unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
+}
+
+/// [`kubectl`] in a namespace. Meanwhile other tasks of this thread run elsewhere, which needs a runtime of several threads.
+///
+/// # Panics
+/// With what it says when it fails.
+pub fn kubectl_in(namespace: &str, arguments: &[&str]) -> String {
+    tokio::task::block_in_place(|| kubectl(&[&["--namespace", namespace], arguments].concat()))
 }
 
 /// kubectl with the node's cluster: what it prints, or what it says when it fails.

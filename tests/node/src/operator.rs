@@ -7,7 +7,8 @@ use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::node::{DEADLINE, KUBECONFIG, kubectl, try_kubectl};
+use crate::namespace::pods_of;
+use crate::node::{DEADLINE, KUBECONFIG, Node, kubectl, try_kubectl};
 
 /// The release's name, and with it that of the Deployment.
 pub const RELEASE: &str = "mcp-operator";
@@ -102,8 +103,19 @@ pub async fn release(helm: &Helm, verb: &str, name: &str, chart: &Path, values: 
     }
 }
 
+/// The names of the operator's pods.
+///
+/// # Panics
+/// When it is not installed.
+pub async fn operator_pods(node: &Node) -> Vec<String> {
+    pods_of(&node.client, OPERATOR_NAMESPACE, RELEASE).await
+}
+
 /// Returns when an object is refused by a webhook: kube-proxy may take up a Service after its pods are ready.
-async fn reached() {
+///
+/// # Panics
+/// When that does not come about.
+pub async fn reached() {
     let refused = repository("examples/refused/by-webhook.yaml").display().to_string();
     wait_until("the API server to reach the webhooks", DEADLINE, || async {
         let said = try_kubectl(&["create", "--dry-run=server", "--filename", &refused]).err()?;

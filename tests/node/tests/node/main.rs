@@ -1,8 +1,19 @@
 //! What users of a cluster see. `make e2e` brings the node up, loads the images and runs these.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "in a test this is the failure")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "in a test this is the failure"
+)]
 
+mod bad_servers;
+mod features;
 mod login;
 mod node;
+mod overlap;
 mod request_gate;
+mod restart;
 mod rollout;
 mod rotation;
+mod transports;

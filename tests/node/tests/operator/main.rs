@@ -1,8 +1,15 @@
 //! What becomes of the operator itself: installed, upgraded, killed, broken, removed. There is one installation on the node, so one
 //! test runs at a time.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "in a test this is the failure")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "in a test this is the failure"
+)]
 
 mod doctor;
+mod kills;
 mod leader;
 mod lifecycle;
 
