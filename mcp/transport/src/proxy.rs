@@ -28,7 +28,7 @@ use self::recovery::Reopening;
 use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
-use crate::{BoxFuture, FailedCheck, Transport, carriers};
+use crate::{BoxFuture, ClientUrl, FailedCheck, Transport, carriers};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
