@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use mcp_transport::{DueAnswers, Transport, names_hop_by_hop_only, refuse_method}
 use mcp_wire::headers::opens_stream;
 use portcullis_listener::{Handler, RequestBody, discard};
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::health::Health;
@@ -43,8 +45,24 @@ pub(crate) struct App {
     pub(crate) resource: Option<ProtectedResource>,
     /// Set when the proxy is to end: it is not ready, and still serves.
     pub(crate) ending: AtomicBool,
+    /// When the last request came while the proxy is to end.
+    pub(crate) late: Late,
     /// Cancelled when the listener closes: streams end.
     pub(crate) drain: CancellationToken,
+}
+
+/// When a request came last, if one did.
+#[derive(Debug, Default)]
+pub(crate) struct Late(Mutex<Option<Instant>>);
+
+impl Late {
+    pub(crate) fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
 }
 
 impl Handler for App {
@@ -66,6 +84,9 @@ impl Handler for App {
                 () = self.drain.cancelled(), if lasts => text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending"),
             };
             self.metrics.count(response.status());
+            if self.ending.load(Relaxed) {
+                self.late.note();
+            }
             serving.due = response.extensions().get().cloned();
             response
         };

@@ -11,11 +11,12 @@ use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
 use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use crate::RunError;
-use crate::app::App;
+use crate::app::{App, Late};
 use crate::backend::plan;
 use crate::config::{load, login, middleware};
 use crate::diagnostics::{self, Diagnostics};
@@ -30,6 +31,9 @@ const MAX_WORKERS: usize = 8;
 const READ: Duration = Duration::from_secs(30);
 /// How long everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
 const SHUTDOWN: Duration = Duration::from_secs(27);
+/// How long to serve beyond the drain delay while requests come that are no more than [`QUIET`] apart: a Service still leads here.
+const LATE: Duration = Duration::from_secs(3);
+const QUIET: Duration = Duration::from_secs(1);
 /// What is left of that for other things than calls under way: telling those that are cut off, ending the server's
 /// process, leaving the webhooks.
 const REST: Duration = Duration::from_secs(6);
@@ -102,6 +106,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             metrics_elsewhere,
             resource: login.as_ref().map(ProtectedResource::of),
             ending: AtomicBool::new(false),
+            late: Late::default(),
             drain: CancellationToken::new(),
         });
         app.chain.announce();
@@ -113,7 +118,10 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
                 app.ending.store(true, Relaxed);
                 tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
                 // Whoever asks again does not want to wait.
-                let _ = tokio::time::timeout(delay, ending.asked(Duration::ZERO)).await;
+                tokio::select! {
+                    () = unlearn(&app, delay) => {}
+                    _ = ending.asked(Duration::ZERO) => {}
+                }
                 Ok(())
             }
             closed = app.backend.failed() => Err(match closed {
@@ -142,6 +150,19 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     result
 }
 
+/// Waits until clients have learned that this pod is not ready any more: for `delay`, and a little longer while they have not.
+async fn unlearn(app: &App, delay: Duration) {
+    sleep(delay).await;
+    let latest = Instant::now() + LATE;
+    while !delay.is_zero()
+        && let Some(last) = app.late.get()
+        && last.elapsed() < QUIET
+        && Instant::now() < latest
+    {
+        sleep_until((last + QUIET).min(latest)).await;
+    }
+}
+
 /// Whether clients expect answers on a stream of the session, and nothing in the response to what they POST.
 fn answers_on_stream(config: &RunConfig) -> bool {
     match config.transport {
@@ -166,7 +187,7 @@ fn limits(read_timeout: Duration, drain_delay: Duration) -> Limits {
         head: Duration::from_secs(10).min(read_timeout),
         write: Duration::from_mins(1),
         head_bytes: 64 << 10,
-        drain: SHUTDOWN.saturating_sub(drain_delay + REST),
+        drain: SHUTDOWN.saturating_sub(drain_delay + LATE + REST),
         ..Limits::default()
     }
 }

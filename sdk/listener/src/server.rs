@@ -1,6 +1,6 @@
 //! The accept loop, from binding the port to the last answer.
 
-use std::io;
+use std::{io, iter};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,6 +113,15 @@ impl Server {
         let (mut connections, mut reserved, mut places) = (JoinSet::new(), JoinSet::new(), Places::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
         let mut said: Option<Instant> = None;
+        let spawn = |tasks: &mut JoinSet<_>, stream, place| {
+            let config = tls.as_ref().map(|tls| tls.load_full());
+            let handler = Arc::clone(&handler);
+            let serve = move |stream| connection::serve(stream, config, handler, limits, place);
+            match &workers {
+                Some(workers) => workers.spawn(tasks, stream, serve),
+                None => drop(tasks.spawn(serve(stream))),
+            }
+        };
         loop {
             let full = connections.len() >= limits.connections;
             if next.is_some() || !full {
@@ -135,14 +144,8 @@ impl Server {
                 reserved_is_free
             };
             if let Some((stream, peer)) = next.take_if(|_| room(&mut places)) {
-                let config = tls.as_ref().map(|tls| tls.load_full());
-                let (handler, place) = (Arc::clone(&handler), places.take(peer, full));
                 let tasks = if full { &mut reserved } else { &mut connections };
-                let serve = move |stream| connection::serve(stream, config, handler, limits, place);
-                match &workers {
-                    Some(workers) => workers.spawn(tasks, stream, serve),
-                    None => drop(tasks.spawn(serve(stream))),
-                }
+                spawn(tasks, stream, places.take(peer, full));
             }
             open.0.store(connections.len() + reserved.len(), Ordering::Relaxed);
             let ended = tokio::select! {
@@ -163,8 +166,11 @@ impl Server {
                 warn!(?alert, "{MISTRUSTED}");
             }
         }
-        // Who waits for a place is better served elsewhere.
-        drop((listener, next));
+        // Who waits in the kernel's queue may have sent a request, and would be reset with the listener.
+        let room = limits.connections.saturating_sub(connections.len());
+        for (stream, peer) in next.into_iter().chain(queued(listener)).take(room) {
+            spawn(&mut connections, stream, places.take(peer, false));
+        }
         open.0.store(connections.len() + reserved.len(), Ordering::Relaxed);
         info!(connections = connections.len() + reserved.len(), "draining");
         places.tell_all(Told::End);
@@ -196,6 +202,18 @@ async fn all<T: 'static>(tasks: [&mut JoinSet<T>; 2], open: &Connections) {
             open.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Closes the listener, and returns the connections that it had not yet accepted.
+fn queued(listener: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    // It stays one that does not block.
+    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    let accepted = iter::from_fn(|| listener.accept().ok());
+    let ready = accepted.filter_map(|(stream, peer)| {
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, peer))
+    });
+    ready.collect()
 }
 
 /// The next connection. An error here is the process running out of files or a client gone already; neither is a reason

@@ -254,3 +254,19 @@ async fn neither_silence_nor_an_endless_answer_holds_up_the_end() {
     timeout(PATIENCE, serving.ended).await.unwrap().unwrap();
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
+
+/// Its kernel has made the connection, and it does not know that nobody has taken it.
+#[tokio::test]
+async fn a_request_that_waits_to_be_taken_when_the_listener_ends_is_answered() {
+    let serving = serve(Limits::default()).await;
+    // Nothing here lets the listener run before it is to end.
+    let mut early = std::net::TcpStream::connect(serving.address).unwrap();
+    std::io::Write::write_all(&mut early, b"GET / HTTP/1.1\r\nhost: l\r\n\r\n").unwrap();
+    serving.stop.cancel();
+    early.set_nonblocking(true).unwrap();
+    let mut early = TcpStream::from_std(early).unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, early.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    timeout(PATIENCE, serving.ended).await.unwrap().unwrap();
+}

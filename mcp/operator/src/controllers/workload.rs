@@ -12,7 +12,7 @@ use mcp_plan::{
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Phase},
 };
-use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::refusal};
+use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::{ApplyError, refusal}};
 use tokio::time::Instant;
 
 use super::{
@@ -190,6 +190,12 @@ async fn apply<W: Workload>(pass: &Pass<W>, children: &[Child], done: &mut Done)
                 done.failure = Some(ApplyFailure::NameTaken(format!("{} {name}: {refusal}", kind.as_str())));
                 return Ok(());
             }
+            // Its pods would go anyway; once it is gone, it is made anew.
+            Err(error) if keeps_its_strategy(&error) => {
+                remove(pass, &[ChildRef::new(*kind, name)], done).await;
+                done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
+                return Ok(());
+            }
             Err(error @ ControllerError::Child(_)) => {
                 done.failed = Some(error);
                 return Ok(());
@@ -198,6 +204,15 @@ async fn apply<W: Workload>(pass: &Pass<W>, children: &[Child], done: &mut Done)
         }
     }
     Ok(())
+}
+
+/// Whether a Deployment cannot change from `RollingUpdate` to `Recreate`: the API server has filled in how to roll, and no apply removes
+/// what it does not own.
+fn keeps_its_strategy(error: &ControllerError) -> bool {
+    let ControllerError::Child(ApplyError::Refused { source, .. }) = error else { return false };
+    let kube::Error::Api(status) = &**source else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.field == "spec.strategy.rollingUpdate")
 }
 
 /// Deletes those of `absent` that exist and are the workload's.

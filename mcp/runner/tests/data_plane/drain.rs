@@ -44,7 +44,7 @@ async fn call(request: Request<Full<Bytes>>, kept: &mut Option<http1::SendReques
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
     let mut backend = Recorder::start().await;
-    let mut runner = Runner::with_flags(&["--backend", &backend.url(), "--drain-delay", "6s"]).await;
+    let mut runner = Runner::with_flags(&["--backend", &backend.url(), "--drain-delay", "1s"]).await;
     let post = |name: &str| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{name}"}}}}"#);
         runner.build(Method::POST, "/mcp", &[("content-type", "application/json")], &body)
@@ -105,7 +105,7 @@ async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
     assert!(asked.elapsed() < Duration::from_secs(1), "readiness ends at once: {:?}", asked.elapsed());
     assert_eq!(runner.get("/health").await.status, 200, "a proxy that drains is not to be restarted");
     let before = calls.load(Relaxed);
-    // The lag of a Service, which nothing tells the end of.
+    // The lag of a Service, which nothing tells the end of: longer than what was granted, as on a busy node.
     tokio::time::sleep(LAG).await;
     routed.store(false, Relaxed);
     for client in clients {
@@ -113,7 +113,7 @@ async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
     }
     assert!(calls.load(Relaxed) > before + 20, "{} calls after SIGTERM", calls.load(Relaxed) - before);
     assert!(within("the stream to be told", stream.body_mut().frame()).await.is_none(), "a clean end");
-    assert!(asked.elapsed() >= Duration::from_secs(5), "streams end with the listener: {:?}", asked.elapsed());
+    assert!(asked.elapsed() >= LAG, "streams end with the listener: {:?}", asked.elapsed());
     eventually("new connections to be refused", || async { TcpStream::connect(runner.address).await.err() }).await;
     closed.cancel();
     within("the slow call", slow).await.unwrap().expect("a call under way is answered");
