@@ -31,14 +31,21 @@ remap() { # option: it, once for each path
 }
 # With --target, the flags are not those of build scripts and of macros for the compiler, which cannot be static. C sources with a date in them
 # would get this one; the commit's would compile them, and what stands on them, again for each commit.
-binary() { # name, profile
+binaries() { # profile, -p NAME...
+    profile=$1
+    shift
     SOURCE_DATE_EPOCH=0 CARGO_ENCODED_RUSTFLAGS=$(remap --remap-path-prefix=)-Ctarget-feature=+crt-static \
         env "CFLAGS_$(echo "$host" | tr - _)=$(remap -ffile-prefix-map= | tr '\037' ' ')" \
-        cargo build --locked --profile "$2" --target "$host" -p "$1" --bins
+        cargo build --locked --profile "$profile" --target "$host" "$@" --bins
 }
 operator=${IMAGE_PROFILE:-image-operator} runner=${IMAGE_PROFILE:-image}
-binary mcp-operator "$operator"
-binary mcp-runner "$runner"
+if [ "$operator" = "$runner" ]; then
+    # Together, they are compiled with the same features of their dependencies, and those once.
+    binaries "$operator" -p mcp-operator -p mcp-runner
+else
+    binaries "$operator" -p mcp-operator
+    binaries "$runner" -p mcp-runner
+fi
 
 mkdir -p "$images"
 cargo build --quiet --locked -p portcullis-images

@@ -1,7 +1,9 @@
 #!/bin/bash
 # Writes the configuration of the node's programs into its state's folder. Called by up.sh. Usage: configuration.sh FOLDER-OF-BINARIES
+# STREAM_IDLE_TIMEOUT is how long an attachment to a container may be silent; as usual, four hours without it.
 set -euo pipefail
 . "$(dirname "$0")/place.sh"
+idle=${STREAM_IDLE_TIMEOUT:-4h}
 cd $state/config
 binaries=$1
 
@@ -20,6 +22,9 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "localhost/portcullis/pause:1"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_idle_timeout = "$idle"
 
 [plugins."io.containerd.cri.v1.runtime"]
   disable_apparmor = true
@@ -49,6 +54,7 @@ resolvConf: ""
 # Images are loaded by hand: one that is collected is gone.
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
+streamingConnectionIdleTimeout: $idle
 # Mounted Secrets follow within this time, where a minute is usual.
 syncFrequency: 10s
 nodeStatusUpdateFrequency: 5s

@@ -10,7 +10,8 @@ if [ "${1:-}" = --keep ]; then shift; else trap '"$root/hack/node/down.sh"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-"$root/hack/node/up.sh"
+# Attachments that are silent for so long are closed: usually four hours, for which no test waits.
+STREAM_IDLE_TIMEOUT=1m "$root/hack/node/up.sh"
 archives=$("$here/images.sh")
 target=${CARGO_TARGET_DIR:-$root/target}
 # shellcheck disable=SC2086 # A list.

@@ -10,8 +10,8 @@ use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{
-    Attach, ClientUrl, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable, StreamableConfig,
-    Transport as Backend,
+    Attach, ClientUrl, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable,
+    StreamableConfig, Transport as Backend,
 };
 
 use rustls::crypto::CryptoProvider;
@@ -51,10 +51,7 @@ impl Front {
                 let strict_versions = flag(config, "strict_protocol_validation");
                 Self::Streamable(StreamableConfig { strict_versions, mux })
             }
-            ProxyMode::Sse => Self::Sse(SseConfig {
-                client_url: client_url(config),
-                mux,
-            }),
+            ProxyMode::Sse => Self::Sse(SseConfig { client_url: client_url(config), mux }),
         }
     }
 

@@ -16,9 +16,7 @@ impl ClientUrl {
     /// What stands before the path of a request with these headers: nothing, or a path that begins with a slash and ends without one. What
     /// is no path counts as nothing.
     pub(crate) fn prefix(&self, headers: &HeaderMap) -> String {
-        as_prefix(&self.prefix)
-            .or_else(|| as_prefix(self.trusted(headers, "x-forwarded-prefix")?))
-            .unwrap_or_default()
+        as_prefix(&self.prefix).or_else(|| as_prefix(self.trusted(headers, "x-forwarded-prefix")?)).unwrap_or_default()
     }
 
     /// What a header of a proxy before this one says, if those are trusted.

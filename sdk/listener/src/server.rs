@@ -1,10 +1,10 @@
 //! The accept loop, from binding the port to the last answer.
 
-use std::{io, iter};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use std::{io, iter};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;

@@ -12,7 +12,10 @@ use mcp_plan::{
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Phase},
 };
-use portcullis::controller::{Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store, apply::{ApplyError, refusal}};
+use portcullis::controller::{
+    Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store,
+    apply::{ApplyError, refusal},
+};
 use tokio::time::Instant;
 
 use super::{

@@ -16,6 +16,7 @@ mod offline;
 mod oidc_config;
 mod ownership;
 mod policy;
+mod proxy_rights;
 mod recorder;
 mod remote_proxy;
 mod repair;

@@ -15,9 +15,9 @@ use mcp_http::BoxService;
 
 use self::session::Sessions;
 use super::service;
-use crate::{ClientUrl, Transport};
 use crate::mux::{Mux, MuxConfig, Running};
 use crate::pipe::{BoxFuture, Closed, OpenError, Pipe};
+use crate::{ClientUrl, Transport};
 
 pub use self::session::DueAnswers;
 

@@ -9,6 +9,7 @@
 
 mod bad_servers;
 mod features;
+mod idle;
 mod login;
 mod node;
 mod overlap;

@@ -1,0 +1,31 @@
+//! Attachments that nobody speaks on. The node closes them after a minute (`run.sh`), others after four hours.
+
+use std::time::Duration;
+
+use portcullis_node::greeter::{self, STDIO};
+use portcullis_node::{Calls, Node, install_operator};
+use serde_json::json;
+
+/// Longer than the node lets an attachment be silent.
+const SILENCE: Duration = Duration::from_secs(80);
+
+// P2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stdio_server_that_nobody_called_for_long_answers_the_next_call() {
+    let node = Node::running().await;
+    install_operator().await;
+    let namespace = node.namespace("idle").await;
+    let url = greeter::start_on(&namespace, &STDIO, json!({})).await;
+    for era in STDIO.eras {
+        let calls = Calls { era, ..Calls::of(&url, "Ada") };
+        let caller = namespace.call(calls.clone()).await;
+        caller.steady(3, "Hi Ada").await;
+        caller.finish().await;
+        // The time itself is what is tested.
+        tokio::time::sleep(SILENCE).await;
+        let caller = namespace.call(calls.clone()).await;
+        caller.steady(3, "Hi Ada").await;
+        let outcomes = caller.finish().await;
+        println!("after {SILENCE:?} of silence, {era}: {:?}", outcomes.first());
+    }
+}
