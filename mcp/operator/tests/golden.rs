@@ -73,7 +73,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 46] = [
+const DIFFERENCES: [(&str, &str); 48] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -123,6 +123,8 @@ const DIFFERENCES: [(&str, &str); 46] = [
     ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
     ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
     ("- Deployment/remote: metadata.annotations[toolhive.stacklok.io/podtemplatespec-hash] = *", TEMPLATE_HASH),
+    ("+ Deployment/*: spec.strategy.type = \"Recreate\"", ONE_OWNER),
+    ("+ StatefulSet/*: spec.template.spec.containers[mcp].stdinOnce = true", ONE_OWNER),
 ];
 
 const GENERATION: &str = "it fences outdated runners off the workload; here the operator owns the workload, and an edit \
@@ -145,6 +147,7 @@ const RESOURCE: &str =
     "the default names the Service that there is; clients compare it with the address that they called";
 const TEMPLATE_HASH: &str =
     "a changed template is a changed document, which is applied as it is: nothing is compared by a hash";
+const ONE_OWNER: &str = "two proxies of a stdio server would read each other's answers: one goes before the next comes, and takes the server's process with it";
 const CONFIG_HASH: &str = "hash values are opaque";
 
 #[test]
