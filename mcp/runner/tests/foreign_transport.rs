@@ -139,20 +139,25 @@ async fn two_proxies_on_one_server_do_not_use_the_same_ids_for_their_calls() {
 struct Elsewhere {
     started: tokio::sync::Notify,
     deaf: bool,
+    /// How long an attachment lasts that nothing comes from.
+    lasts: Option<Duration>,
 }
 
-struct Deaf(#[expect(dead_code, reason = "it keeps its end of the pipe open")] DuplexStream);
+/// Keeps its end of the pipe open.
+struct Deaf(#[expect(dead_code, reason = "see above")] DuplexStream, Option<Duration>);
 
 impl Pipe for Elsewhere {
     fn open(&self) -> BoxFuture<'_, Result<OpenPipe, OpenError>> {
         Box::pin(async {
             self.started.notified().await;
+            // It goes on.
+            self.started.notify_one();
             if !self.deaf {
                 return Local { ids: Arc::default() }.open().await;
             }
             let (ours, theirs) = tokio::io::duplex(64 << 10);
             let (read, write) = tokio::io::split(ours);
-            Ok(OpenPipe { read: Box::new(read), write: Box::new(write), end: Box::new(Deaf(theirs)) })
+            Ok(OpenPipe { read: Box::new(read), write: Box::new(write), end: Box::new(Deaf(theirs, self.lasts)) })
         })
     }
 
@@ -163,11 +168,17 @@ impl Pipe for Elsewhere {
 
 impl End for Deaf {
     fn ended(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        let lasts = self.1;
+        Box::pin(async move {
+            match lasts {
+                Some(lasts) => tokio::time::sleep(lasts).await,
+                None => std::future::pending().await,
+            }
+        })
     }
 
-    fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, Closed> {
-        Box::pin(async { Closed::Stays })
+    fn close(self: Box<Self>, why: &'static str) -> BoxFuture<'static, Closed> {
+        Box::pin(async move { if why == "of itself" { Closed::Gone } else { Closed::Stays } })
     }
 }
 
@@ -191,14 +202,24 @@ async fn a_call_waits_for_a_server_that_somebody_else_starts() {
 /// Its input was closed by a proxy before this one, which nobody can see.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_nothing_and_does_not_end_with_its_input_is_given_up_for_its_operator_to_replace() {
-    let pipe = Arc::new(Elsewhere { deaf: true, ..Elsewhere::default() });
-    pipe.started.notify_one();
-    let front = front(pipe).await;
-    let (head, _) = post(&chain(), &front, None, INITIALIZE).await;
-    assert_eq!(head.status().as_u16(), 502);
-    assert_eq!(front.failed().await, Closed::Stays);
-    // Nobody waits for it any more.
-    let (head, _) = post(&chain(), &front, None, INITIALIZE).await;
-    assert_ne!(head.status().as_u16(), 200);
-    assert_eq!(Box::new(front).shut_down().await, Closed::Stays);
+    // The node may close attachments that are silent.
+    for lasts in [None, Some(Duration::from_secs(65))] {
+        let pipe = Arc::new(Elsewhere { deaf: true, lasts, ..Elsewhere::default() });
+        pipe.started.notify_one();
+        let front = front(pipe).await;
+        let calls = async {
+            loop {
+                let (head, _) = post(&chain(), &front, None, INITIALIZE).await;
+                assert_eq!(head.status().as_u16(), 502);
+            }
+        };
+        tokio::select! {
+            () = calls => {}
+            closed = front.failed() => assert_eq!(closed, Closed::Stays),
+        }
+        // Nobody waits for it any more.
+        let (head, _) = post(&chain(), &front, None, INITIALIZE).await;
+        assert_ne!(head.status().as_u16(), 200);
+        assert_eq!(Box::new(front).shut_down().await, Closed::Stays);
+    }
 }

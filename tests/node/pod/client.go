@@ -28,7 +28,7 @@ var eras = map[string]string{"legacy": "2025-11-25", "stateless": "2026-07-28"}
 // outcome is what one call came to. Answered: the tool's text. Refused: the JSON-RPC error of a gate or server. Lost: nobody answered.
 type outcome struct {
 	Outcome string `json:"outcome"`
-	Code    int64  `json:"code,omitempty"`
+	Code    int64  `json:"code"`
 	Text    string `json:"text"`
 	// When it began, since 1970, and how long it took.
 	Began        int64 `json:"began"`

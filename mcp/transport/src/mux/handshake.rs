@@ -1,10 +1,14 @@
 //! The handshake is made once per process and serves every client.
+//!
+//! A process of both eras may refuse the handshake of the Legacy era because a request of the Modern one came first: the Go SDK's says that
+//! it was initialized. Then what it says of itself in the Modern era is the result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mcp_wire::Message;
+use mcp_wire::{MODERN_VERSION, Message};
+use serde_json::{Value, json};
 
 use super::Mux;
 
@@ -43,11 +47,15 @@ impl Handshake {
 
     /// Keeps the result of an answer to `request`; `None` when the answer is an error.
     pub(super) fn keep(&self, request: &Bytes, answer: &[u8]) -> Option<Arc<str>> {
-        let result: Arc<str> = Message::parse(answer).ok()?.result()?.get().into();
+        let result = Message::parse(answer).ok()?.result()?.get().into();
+        Some(self.keep_result(request, result))
+    }
+
+    fn keep_result(&self, request: &Bytes, result: Arc<str>) -> Arc<str> {
         // A copy: the request is a slice of what was read from the client.
         let made = Made { request: Bytes::copy_from_slice(request), result: Arc::clone(&result) };
         *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
-        Some(result)
+        result
     }
 
     /// The `initialize` that a new process is to be greeted with.
@@ -80,10 +88,69 @@ pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes) -> Outcome {
         match asking.ask(&request).await {
             Some(answer) => match asking.handshake.keep(&request, &answer) {
                 Some(result) => Outcome::Result(result),
-                None => Outcome::Refused(answer),
+                None => match discover(&asking, &request).await {
+                    Some(result) => Outcome::Result(asking.handshake.keep_result(&request, result.into())),
+                    None => Outcome::Refused(answer),
+                },
             },
             None => Outcome::Silence,
         }
     });
     task.await.unwrap_or(Outcome::Silence)
+}
+
+/// The result for `request`, an `initialize`, of a process that is asked in the Modern era what it is. `None` where it does not know that era, or no other.
+async fn discover(mux: &Mux, request: &Bytes) -> Option<String> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
+    let answer = mux.ask(&discover.to_string().into()).await?;
+    let discovered: Value = serde_json::from_str(Message::parse(&answer).ok()?.result()?.get()).ok()?;
+    let params: Value = serde_json::from_str(Message::parse(request).ok()?.params()?.get()).ok()?;
+    as_result(&params, &discovered).map(|result| result.to_string())
+}
+
+/// What was `discovered`, as the answer to an `initialize` with these `params`.
+fn as_result(params: &Value, discovered: &Value) -> Option<Value> {
+    let versions = discovered["supportedVersions"].as_array()?.iter().filter_map(Value::as_str);
+    let legacy: Vec<&str> = versions.filter(|version| *version < MODERN_VERSION).collect();
+    let wanted = params["protocolVersion"].as_str().filter(|wanted| legacy.contains(wanted));
+    let version = wanted.or_else(|| legacy.iter().copied().max())?;
+    let named = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"];
+    let server = if named.is_object() { named.clone() } else { json!({ "name": "unknown", "version": "" }) };
+    let mut result =
+        json!({ "protocolVersion": version, "capabilities": discovered["capabilities"], "serverInfo": server });
+    if let Some(instructions) = discovered["instructions"].as_str() {
+        result["instructions"] = instructions.into();
+    }
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_of_both_eras_says_of_itself_is_a_handshake_and_of_one_era_is_none() {
+        let both = json!({
+            "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18"], "capabilities": {"tools": {}}, "instructions": "ask",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}},
+        });
+        for (wanted, version) in
+            [("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25"), ("2026-07-28", "2025-11-25")]
+        {
+            let result = as_result(&json!({"protocolVersion": wanted}), &both).unwrap();
+            let expected = json!({
+                "protocolVersion": version, "capabilities": {"tools": {}}, "instructions": "ask", "serverInfo": {"name": "s", "version": "1"},
+            });
+            assert_eq!(result, expected);
+        }
+        let modern = json!({"supportedVersions": ["2026-07-28"], "capabilities": {}});
+        assert_eq!(as_result(&json!({}), &modern), None);
+        let nameless = json!({"supportedVersions": ["2025-11-25"], "capabilities": {}});
+        assert_eq!(as_result(&json!({}), &nameless).unwrap()["serverInfo"]["name"], "unknown");
+    }
 }

@@ -8,7 +8,7 @@ use mcp_wire::Message;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Call, Reply};
@@ -59,6 +59,8 @@ pub(super) struct Supervisor {
     lines: mpsc::UnboundedReceiver<Queued>,
     state: watch::Sender<State>,
     cancel: CancellationToken,
+    /// How long the server was asked and silent since its last answer, over all pipes: one that never answers may be detached in between.
+    silent: Duration,
 }
 
 impl Supervisor {
@@ -70,7 +72,7 @@ impl Supervisor {
     ) -> (Self, watch::Receiver<State>) {
         let (state, watched) =
             watch::channel(if pipe.is_started_elsewhere() { State::Restarting } else { State::Running });
-        (Self { pipe, mux, lines, state, cancel }, watched)
+        (Self { pipe, mux, lines, state, cancel, silent: Duration::ZERO }, watched)
     }
 
     /// Begins with the pipe that is open, if one is.
@@ -97,7 +99,11 @@ impl Supervisor {
                 Err(error) => tracing::error!(%error, "the MCP server's process cannot be started again"),
             }
             self.mux.calls.fail_all();
-            failures = if self.mux.take_answered() { 1 } else { failures + 1 };
+            if self.mux.take_answered() {
+                (failures, self.silent) = (1, Duration::ZERO);
+            } else {
+                failures += 1;
+            }
             if failures >= MAX_FAILURES && !self.pipe.is_started_elsewhere() {
                 tracing::error!(starts = failures, "gave up on the MCP server's process: it ends without answering");
                 // From here on every call fails at once: the queue has no reader.
@@ -124,6 +130,7 @@ impl Supervisor {
         let patience = if elsewhere { PATIENCE_ELSEWHERE } else { PATIENCE };
         let (asked, first_asked) = oneshot::channel();
         let OpenPipe { read, write, mut end } = open;
+        let mut asked_at = None;
         let mut reader = JoinSet::new();
         let mux = Arc::clone(&self.mux);
         reader.spawn(async move { lines::read(read, MAX_LINE, |line| dispatch::line(&mux, &line)).await });
@@ -132,8 +139,9 @@ impl Supervisor {
             () = end.ended() => "of itself",
             _ = reader.join_next() => "after it closed its output",
             () = talk(write, &self.mux, &mut self.lines, Talk { state: &self.state, patience, elsewhere, asked }) => "after it took no more input",
-            () = silence(first_asked, &self.mux, patience), if elsewhere => "as it answers nothing",
+            () = silence(first_asked, &mut asked_at, &self.mux, patience.saturating_sub(self.silent)), if elsewhere => "as it answers nothing",
         };
+        self.silent += asked_at.map(|at: Instant| at.elapsed()).unwrap_or_default();
         self.state.send_replace(State::Restarting);
         // `talk` is gone and with it the input of the server, which asks it to end.
         let closed = end.close(why).await;
@@ -143,15 +151,13 @@ impl Supervisor {
     }
 }
 
-/// Returns when the server has answered nothing for as long as `patience`, after it was asked for the first time.
-async fn silence(asked: oneshot::Receiver<()>, mux: &Mux, patience: Duration) {
+/// Returns when the server has answered nothing for as long as `patience`, after it was asked for the first time; notes when that was.
+async fn silence(asked: oneshot::Receiver<()>, asked_at: &mut Option<Instant>, mux: &Mux, patience: Duration) {
     if asked.await.is_ok() {
+        *asked_at = Some(Instant::now());
         sleep(patience).await;
         if !mux.has_answered() {
-            return tracing::warn!(
-                ?patience,
-                "the MCP server answers nothing: it does not start, or its input was closed"
-            );
+            return tracing::warn!("the MCP server answers nothing: it does not start, or its input was closed");
         }
     }
     std::future::pending().await
@@ -170,12 +176,17 @@ struct Talk<'a> {
 
 /// Greets a server that takes the place of another, then writes to it what is asked. Returns when it takes no more.
 async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, how: Talk<'_>) {
+    let mut asked = Some(how.asked);
+    if mux.handshake.request().is_some()
+        && let Some(asked) = asked.take()
+    {
+        let _ = asked.send(());
+    }
     match timeout(how.patience, greet(&mut input, mux)).await {
         Ok(Ok(())) => how.state.send_replace(State::Running),
         Ok(Err(problem)) => return tracing::warn!(problem, "the MCP server's process cannot be greeted"),
         Err(_) => return tracing::warn!("the MCP server's process does not answer the handshake"),
     };
-    let mut asked = Some(how.asked);
     let mut batch = Vec::with_capacity(BATCH);
     let mut buffer = BytesMut::new();
     loop {
