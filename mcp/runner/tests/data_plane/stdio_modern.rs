@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Runner;
+use crate::support::{Runner, go};
 
 const META: &str =
     r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -53,4 +53,27 @@ async fn subscriptions_of_the_legacy_era_are_no_methods_of_the_modern_one() {
         let answer = runner.post(&headers, &request(method, r#","uri":"file:///a""#)).await;
         assert_eq!((answer.status, &answer.message()["error"]["code"]), (404, &json!(-32601)), "{answer:?}");
     }
+}
+
+/// A process of the Go SDK takes the first request of the Modern era for a handshake, and refuses another.
+#[tokio::test]
+async fn a_process_that_a_modern_client_used_first_serves_legacy_clients_too() {
+    let runner = Runner::stdio(&[go().into()], &json!({})).await;
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+    let listed = runner.post(&headers, &request("tools/list", "")).await;
+    assert!(listed.message()["result"]["tools"].is_array(), "{listed:?}");
+
+    let initialize = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-06-18",
+        "capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let opened = runner.post(&[], initialize).await;
+    let answer = opened.message();
+    assert_eq!((&answer["id"], &answer["result"]["protocolVersion"]), (&json!(7), &json!("2025-06-18")), "{opened:?}");
+    assert!(answer["result"]["capabilities"]["tools"].is_object(), "{opened:?}");
+    assert!(answer["result"]["serverInfo"]["name"].is_string(), "{opened:?}");
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    let legacy = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", "2025-06-18")];
+    let initialized = runner.post(&legacy, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    assert_eq!(initialized.status, 202, "{initialized:?}");
+    let again = runner.post(&legacy, r#"{"jsonrpc":"2.0","id":8,"method":"tools/list"}"#).await;
+    assert_eq!(again.message()["result"]["tools"], listed.message()["result"]["tools"], "{again:?}");
 }
