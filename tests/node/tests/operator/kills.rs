@@ -1,13 +1,15 @@
 //! What a kill costs: pods are deleted one after another under clients of every era, for each transport. With `--nocapture`, the tests
 //! print a row of a table for each: transport, era, kill, failed calls, the longest time without an answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use jiff::Timestamp;
-use portcullis_node::greeter::{self, NAME, Route, SSE, STDIO, STDIO_BEHIND_SSE, STREAMABLE};
+use portcullis_node::greeter::{self, NAME, ROUTES, Route};
 use portcullis_node::{
-    Call, Calls, Namespace, Node, OPERATOR_NAMESPACE, Outcome, POD_IMAGE, RELEASE, install_operator, kubectl_in,
-    operator_pods, reached,
+    Call, Caller, Calls, Namespace, Node, OPERATOR_NAMESPACE, Outcome, POD_IMAGE, RELEASE, install_operator,
+    kubectl_in, operator_pods, reached,
 };
 use serde_json::json;
 
@@ -45,19 +47,14 @@ fn now() -> u64 {
 }
 
 impl Step {
-    /// Does it, and returns when what went has been replaced.
-    async fn carry_out(self, node: &Node, namespace: &Namespace) {
+    /// Does it to a server, and returns when what went has been replaced. The operator is [everybody's](delete_operator).
+    async fn carry_out(self, namespace: &Namespace) {
         let proxy = format!("deployment/{NAME}");
         let server = format!("statefulset/{NAME}");
         let kubectl = |arguments: &[&str]| kubectl_in(&namespace.name, arguments);
         let rolled_out = || kubectl(&["rollout", "status", &server, "--timeout=2m"]);
         match self {
-            Self::DeleteOperator => {
-                delete(OPERATOR_NAMESPACE, &operator_pods(node).await);
-                let operator = format!("deployment/{RELEASE}");
-                kubectl_in(OPERATOR_NAMESPACE, &["rollout", "status", &operator, "--timeout=2m"]);
-                reached().await;
-            }
+            Self::DeleteOperator => {}
             Self::DeleteProxy | Self::DeleteWebhook => {
                 let deployment = if matches!(self, Self::DeleteProxy) { NAME } else { WEBHOOK };
                 let pods = namespace.pods(deployment).await;
@@ -81,6 +78,14 @@ impl Step {
     }
 }
 
+/// Deletes the operator's pods, and returns when others answer in their place.
+async fn delete_operator(node: &Node) {
+    delete(OPERATOR_NAMESPACE, &operator_pods(node).await);
+    let operator = format!("deployment/{RELEASE}");
+    kubectl_in(OPERATOR_NAMESPACE, &["rollout", "status", &operator, "--timeout=2m"]);
+    reached().await;
+}
+
 /// Deletes pods, and returns when they are gone.
 fn delete(namespace: &str, pods: &[String]) {
     let arguments: Vec<&str> =
@@ -100,76 +105,90 @@ fn cost(calls: &[Call], from: u64, to: u64) -> (usize, usize, Duration) {
     (failed, begun.len(), Duration::from_millis(gaps.max().unwrap_or_default()))
 }
 
-async fn kill_one_after_another(route: Route) {
-    let _alone = alone().await;
-    let node = Node::running().await;
-    install_operator().await;
-    let namespace = node.namespace("kills").await;
-    let healthy = json!({ "httpGet": { "path": "/healthz", "port": 8443, "scheme": "HTTPS" } });
-    namespace.serve(WEBHOOK, POD_IMAGE, &["webhook", "-listen", ":8443"], 8443, healthy).await;
-    namespace
-        .apply([json!({
-            "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig", "metadata": { "name": WEBHOOK },
-            "spec": { "validating": [{
-                "name": WEBHOOK, "url": format!("https://{WEBHOOK}.{}.svc.cluster.local:8443/mutate", namespace.name),
-                "failurePolicy": "fail", "tlsConfig": { "insecureSkipVerify": true },
-            }] },
-        })])
-        .await;
-    let url = greeter::start_on(&namespace, &route, json!({ "webhookConfigRef": { "name": WEBHOOK } })).await;
-    let mut callers = Vec::new();
-    for &era in route.eras {
-        let name = format!("{}-{era}", route.name);
-        let calls = Calls { era, transport: route.client, rate: 10, ..Calls::of(&url, &name) };
-        callers.push((era, format!("Hi {name}"), namespace.call(calls).await));
-    }
-    for (_, answer, caller) in &callers {
-        caller.steady(20, answer).await;
+/// A server on a route, its webhook, and a client of each era that calls it.
+struct Called {
+    route: Route,
+    namespace: Namespace,
+    callers: Vec<(&'static str, String, Caller)>,
+}
+
+impl Called {
+    async fn start(node: &Node, route: Route) -> Self {
+        let namespace = node.namespace("kills").await;
+        let healthy = json!({ "httpGet": { "path": "/healthz", "port": 8443, "scheme": "HTTPS" } });
+        namespace.serve(WEBHOOK, POD_IMAGE, &["webhook", "-listen", ":8443"], 8443, healthy).await;
+        namespace
+            .apply([json!({
+                "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig", "metadata": { "name": WEBHOOK },
+                "spec": { "validating": [{
+                    "name": WEBHOOK, "url": format!("https://{WEBHOOK}.{}.svc.cluster.local:8443/mutate", namespace.name),
+                    "failurePolicy": "fail", "tlsConfig": { "insecureSkipVerify": true },
+                }] },
+            })])
+            .await;
+        let url = greeter::start_on(&namespace, &route, json!({ "webhookConfigRef": { "name": WEBHOOK } })).await;
+        let mut callers = Vec::new();
+        for &era in route.eras {
+            let name = format!("{}-{era}", route.name);
+            let calls = Calls { era, transport: route.client, rate: 10, ..Calls::of(&url, &name) };
+            callers.push((era, format!("Hi {name}"), namespace.call(calls).await));
+        }
+        Self { route, namespace, callers }
     }
 
-    let mut times = Vec::new();
-    for step in STEPS {
-        times.push(now());
-        step.carry_out(&node, &namespace).await;
-        // Nobody helps.
-        for (_, answer, caller) in &callers {
+    /// Returns when every client is answered again and again. Nobody helps.
+    async fn steady(&self) {
+        for (_, answer, caller) in &self.callers {
             caller.steady(20, answer).await;
         }
     }
-    times.push(now());
 
-    for (era, answer, caller) in callers {
-        let calls = caller.finish_calls().await;
-        for (step, time) in STEPS.iter().zip(times.windows(2)) {
-            let (failed, begun, gap) = cost(&calls, time[0], time[1]);
-            println!("| {} | {era} | {step:?} | {failed} of {begun} | {:.1} s |", route.name, gap.as_secs_f64());
-            assert!(gap < GAP, "{era}: no answer for {gap:?} after {step:?}");
+    /// Prints what each step cost, and holds it to its bounds.
+    async fn finish(self, times: &[u64]) {
+        for (era, answer, caller) in self.callers {
+            let calls = caller.finish_calls().await;
+            for (step, time) in STEPS.iter().zip(times.windows(2)) {
+                let (failed, begun, gap) = cost(&calls, time[0], time[1]);
+                println!(
+                    "| {} | {era} | {step:?} | {failed} of {begun} | {:.1} s |",
+                    self.route.name,
+                    gap.as_secs_f64()
+                );
+                assert!(gap < GAP, "{era}: no answer for {gap:?} after {step:?}");
+            }
+            let foreign = |call: &&Call| matches!(&call.outcome, Outcome::Answered { text } if *text != answer);
+            let foreign = calls.iter().find(foreign);
+            assert_eq!(foreign, None, "the client of '{answer}' got an answer that is not its own");
         }
-        let foreign = calls.iter().find(|call| matches!(&call.outcome, Outcome::Answered { text } if *text != answer));
-        assert_eq!(foreign, None, "the client of '{answer}' got an answer that is not its own");
     }
 }
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_over_streamable_http_go_on_after_each_kill_without_help() {
-    kill_one_after_another(STREAMABLE).await;
-}
-
-// P2
-#[tokio::test(flavor = "multi_thread")]
-async fn calls_of_a_stdio_server_go_on_after_each_kill_without_help() {
-    kill_one_after_another(STDIO).await;
-}
-
-// P2
-#[tokio::test(flavor = "multi_thread")]
-async fn calls_over_sse_go_on_after_each_kill_without_help() {
-    kill_one_after_another(SSE).await;
-}
-
-// P2
-#[tokio::test(flavor = "multi_thread")]
-async fn calls_of_a_stdio_server_over_sse_go_on_after_each_kill_without_help() {
-    kill_one_after_another(STDIO_BEHIND_SSE).await;
+async fn calls_over_every_transport_go_on_after_each_kill_without_help() {
+    let _alone = alone().await;
+    let node = Node::running().await;
+    install_operator().await;
+    let called: Vec<Called> = join_all(ROUTES.map(|route| Called::start(&node, route))).await;
+    let called: Vec<Arc<Called>> = called.into_iter().map(Arc::new).collect();
+    join_all(called.iter().map(|called| called.steady())).await;
+    let mut times = Vec::new();
+    for step in STEPS {
+        times.push(now());
+        if let Step::DeleteOperator = step {
+            delete_operator(&node).await;
+        } else {
+            let steps = called.iter().cloned();
+            // kubectl blocks.
+            let steps = steps.map(|called| tokio::spawn(async move { step.carry_out(&called.namespace).await }));
+            for step in join_all(steps).await {
+                step.unwrap();
+            }
+        }
+        join_all(called.iter().map(|called| called.steady())).await;
+    }
+    times.push(now());
+    for called in called {
+        Arc::into_inner(called).unwrap().finish(&times).await;
+    }
 }
