@@ -21,5 +21,5 @@ if [ "$what" = demo ]; then
     "$target/debug/demo" node
 else
     # With the whole workspace, as 'make test' has compiled it: alone, dependencies would have other features and be built again.
-    cargo test --workspace --features portcullis-node/node --test node --test operator -- "$@"
+    cargo test --workspace --features portcullis-node/node --test node --test operator -- --test-threads=4 "$@"
 fi

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use portcullis_benches::proxy::caller::{self, Client, Load};
 use portcullis_benches::proxy::figures::{Round, Row, table};
@@ -23,6 +23,8 @@ const RUNNER: &str = "runner";
 const BASELINE: &str = "baseline";
 const RELAY: &str = "a relay of bytes";
 const WITH_LOGIN: &str = "runner, login";
+const OVER_SSE: &str = "runner, over SSE";
+const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
 /// The CPU on which latencies are taken.
 const FIRST: &str = "0";
@@ -41,7 +43,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "legacy"])]
     only: Vec<What>,
     /// How to write the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -59,6 +61,10 @@ enum What {
     Stdio,
     Webhooks,
     Login,
+    /// HTTP with server-sent events beside streamable HTTP
+    Legacy,
+    /// A server in a pod of the cluster of KUBECONFIG; tests/node/run.sh bench
+    Attach,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -112,6 +118,8 @@ enum Role {
         #[arg(long)]
         token: Option<String>,
         #[arg(long)]
+        sse: bool,
+        #[arg(long)]
         webhooks: Option<PathBuf>,
         #[arg(long, value_enum, default_value = "bytes")]
         client: Client,
@@ -130,10 +138,11 @@ async fn main() -> Result<()> {
             relay::serve(listen, backend, certificate.as_deref()).await
         }
         Some(Role::Webhooks { listen, folder }) => webhooks::serve(listen, &folder).await,
-        Some(Role::Call { address, sessions, calls, workload, watched, token, webhooks, client }) => {
+        Some(Role::Call { address, sessions, calls, workload, watched, token, sse, webhooks, client }) => {
             let load = Load { sessions, calls };
             let measured = match webhooks {
                 Some(folder) => caller::call_webhooks(address, &folder, client, load).await?,
+                None if sse => caller::call_over_sse(address, workload, load, watched).await?,
                 None => caller::call(address, workload, load, watched, token.as_deref()).await?,
             };
             println!("{}", serde_json::to_string(&measured)?);
@@ -158,12 +167,14 @@ struct Target {
     process: Option<Listening>,
     /// What its callers show.
     token: Option<String>,
+    /// Whether callers speak HTTP with server-sent events.
+    sse: bool,
     row: Vec<Round>,
 }
 
 impl Target {
     fn of(name: &'static str, process: Listening) -> Self {
-        Self { name, address: process.address, process: Some(process), token: None, row: Vec::new() }
+        Self { name, address: process.address, process: Some(process), token: None, sse: false, row: Vec::new() }
     }
 
     async fn end(self, workload: &'static str) -> Result<Row> {
@@ -188,6 +199,8 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Stdio => run.stdio().await?,
             What::Webhooks => run.webhooks().await?,
             What::Login => run.login().await?,
+            What::Legacy => run.legacy().await?,
+            What::Attach => run.attach().await?,
         };
         if flags.output == Output::Table {
             println!("{}\n", taken.text);
@@ -241,10 +254,10 @@ impl Run {
         let watched = target.process.as_ref().map(Listening::pid).transpose()?;
         let all: Vec<u32> = servers.iter().copied().chain(watched).chain([std::process::id()]).collect();
         proc::move_to(FIRST, &all)?;
-        let token = target.token.as_deref();
-        let one = call(target.address, workload, one, watched, token).await?;
+        let (token, sse) = (target.token.as_deref(), target.sse);
+        let one = call(target.address, workload, one, watched, token, sse).await?;
         proc::move_to(&self.cpus, &all)?;
-        let several = call(target.address, workload, several, watched, token).await?;
+        let several = call(target.address, workload, several, watched, token, sse).await?;
         Ok(Round { one, several })
     }
 
@@ -253,8 +266,14 @@ impl Run {
         let folder = self.folder.path();
         let peer = peers::binary("reverse-proxy")?;
         let server = Listening::backend(folder, 0).await?;
-        let mut targets =
-            vec![Target { name: DIRECT, address: server.address, process: None, token: None, row: Vec::new() }];
+        let mut targets = vec![Target {
+            name: DIRECT,
+            address: server.address,
+            process: None,
+            token: None,
+            sse: false,
+            row: Vec::new(),
+        }];
         targets.extend(self.runners(&Behind::Http(server.address)).await?);
         targets.push(Target::of(RELAY, Listening::relay(folder, server.address).await?));
         targets.push(Target::of(PEER, Listening::reverse_proxy(folder, &peer, server.address).await?));
@@ -266,7 +285,7 @@ impl Run {
 
     async fn stdio(&self) -> Result<Taken> {
         eprintln!("stdio");
-        let targets = self.runners(&stdio_server()?).await?;
+        let targets = self.runners(&Behind::Stdio(stdio_server()?)).await?;
         let load = [Load { sessions: 1, calls: 1500 }, Load { sessions: 32, calls: 600 }];
         let rows = self.take("stdio", targets, &[], Workload::Json, load).await?;
         Taken::new("stdio, 32 sessions", rows)
@@ -295,7 +314,7 @@ impl Run {
         for target in targets {
             rows.push(target.end(name).await?);
         }
-        let order = [DIRECT, RELAY, RUNNER, WITH_LOGIN, BASELINE, PEER];
+        let order = [DIRECT, RELAY, RUNNER, WITH_LOGIN, OVER_SSE, ATTACHED, BASELINE, PEER];
         rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
         Ok(rows)
     }
@@ -320,6 +339,38 @@ impl Run {
         let text = table("a JWT with every call", &[without, with], Some(without), with, None);
         let text = format!("{text}\na call with a JWT takes {times} times the CPU of one without login");
         Ok(Taken { rows, text })
+    }
+
+    /// Two ways of this build's runner, in turn.
+    async fn beside(&self, title: &str, ways: [(&'static str, Behind, bool); 2], servers: &[u32]) -> Result<Taken> {
+        eprintln!("{title}");
+        let path = binary("mcp-runner")?;
+        let mut targets = Vec::new();
+        for (name, behind, sse) in ways {
+            let runner = Listening::runner(self.folder.path(), &path, &behind, &[]).await?;
+            targets.push(Target { sse, ..Target::of(name, runner) });
+        }
+        let load = [Load { sessions: 1, calls: 1500 }, Load { sessions: 32, calls: 600 }];
+        let rows = self.take("beside", targets, servers, Workload::Json, load).await?;
+        let [usual, other] = rows.as_slice() else { bail!("a row is missing") };
+        let text = table(title, &[usual, other], Some(usual), other, Some(usual));
+        Ok(Taken { rows, text })
+    }
+
+    async fn legacy(&self) -> Result<Taken> {
+        let stdio = stdio_server()?;
+        let ways = [(RUNNER, Behind::Stdio(stdio.clone()), false), (OVER_SSE, Behind::StdioOverSse(stdio), true)];
+        let front = self.beside("stdio, over SSE", ways, &[]).await?;
+        let server = Listening::backend(self.folder.path(), 0).await?;
+        let ways = [(RUNNER, Behind::Http(server.address), false), (OVER_SSE, Behind::Sse(server.address), true)];
+        let proxy = self.beside("a server that speaks SSE", ways, &[server.pid()?]).await?;
+        server.stop().await?;
+        Ok(Taken { text: format!("{}\n\n{}", front.text, proxy.text), rows: [front.rows, proxy.rows].concat() })
+    }
+
+    async fn attach(&self) -> Result<Taken> {
+        let ways = [(RUNNER, Behind::Stdio(stdio_server()?), false), (ATTACHED, Behind::Attached, false)];
+        self.beside("stdio, attached", ways, &[]).await
     }
 
     /// What two webhooks add, beside the same two HTTPS calls alone.

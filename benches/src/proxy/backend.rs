@@ -1,12 +1,13 @@
-//! An MCP server that answers at once, over streamable HTTP or standard input and output.
+//! An MCP server that answers at once: over streamable HTTP, HTTP with server-sent events, or standard input and output.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::http::SESSION;
 use super::workload::{EVENTS, result};
@@ -91,14 +93,14 @@ pub fn serve_stdio(instructions: usize) -> Result<()> {
     Ok(())
 }
 
-/// Serves streamable HTTP at `address` for ever.
+/// Serves streamable HTTP, and HTTP with server-sent events, at `address` for ever.
 pub async fn serve_http(address: SocketAddr, instructions: usize) -> Result<()> {
     let listener = tokio::net::TcpSocket::new_v4()?;
     listener.set_reuseaddr(true)?;
     listener.bind(address)?;
     // Streams are opened by the thousand.
     let listener: TcpListener = listener.listen(8192)?;
-    let sessions = Arc::new(AtomicU64::new(0));
+    let sessions = Arc::new(Sessions::default());
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -108,11 +110,43 @@ pub async fn serve_http(address: SocketAddr, instructions: usize) -> Result<()> 
     }
 }
 
+/// Sessions that were opened.
+#[derive(Default)]
+struct Sessions {
+    count: AtomicU64,
+    /// The streams of those over HTTP with server-sent events, by the query of the URL to POST to.
+    streams: Mutex<HashMap<String, UnboundedSender<String>>>,
+}
+
+impl Sessions {
+    fn streams(&self) -> MutexGuard<'_, HashMap<String, UnboundedSender<String>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream whose first event says where to POST.
+    fn open(&self) -> Answer {
+        let (send, answers) = unbounded_channel();
+        let query = format!("session_id={}", self.count.fetch_add(1, Relaxed));
+        let endpoint = Bytes::from(format!("event: endpoint\ndata: /messages?{query}\n\n"));
+        self.streams().insert(query, send);
+        let first = stream::once(std::future::ready(Ok(Frame::data(endpoint))));
+        let answers = stream::unfold(answers, async |mut answers: UnboundedReceiver<String>| {
+            let answer = answers.recv().await?;
+            Some((event(&answer), answers))
+        });
+        events(StreamBody::new(futures::StreamExt::chain(first, answers)))
+    }
+}
+
 async fn answer(
     request: Request<Incoming>,
-    sessions: Arc<AtomicU64>,
+    sessions: Arc<Sessions>,
     instructions: usize,
 ) -> Result<Answer, hyper::Error> {
+    if request.uri().path() == "/sse" {
+        return Ok(sessions.open());
+    }
+    let on_stream = request.uri().query().and_then(|query| sessions.streams().get(query).cloned());
     if request.method() == Method::GET {
         let silence = stream::once(std::future::ready(event(r#"{"jsonrpc":"2.0","method":"notifications/hello"}"#)));
         return Ok(events(StreamBody::new(futures::StreamExt::chain(silence, stream::pending()))));
@@ -123,6 +157,11 @@ async fn answer(
     };
     let Some(id) = message.id else { return Ok(plain(StatusCode::ACCEPTED, String::new())) };
     let result = reply(&message, id.get(), instructions);
+    if let Some(stream) = on_stream {
+        // A client that is gone needs no answer.
+        let _ = stream.send(result);
+        return Ok(plain(StatusCode::ACCEPTED, String::new()));
+    }
     let mut answer = match (&*message.method, &*message.params.name) {
         ("tools/call", "sse") => events(StreamBody::new(stream::iter([event(&result)]))),
         ("tools/call", "long") => long(),
@@ -130,7 +169,7 @@ async fn answer(
         _ => plain(StatusCode::OK, result),
     };
     if message.method == "initialize" {
-        let session = format!("{:016x}-bench", sessions.fetch_add(1, Relaxed));
+        let session = format!("{:016x}-bench", sessions.count.fetch_add(1, Relaxed));
         answer.headers_mut().insert(SESSION, HeaderValue::try_from(session).unwrap_or(HeaderValue::from_static("?")));
     }
     Ok(answer)

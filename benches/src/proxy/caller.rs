@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::http::{Connection, post};
+use super::sse::SseSession;
 use super::webhooks::{self, Signed};
 use super::workload::Workload;
 use crate::proc::ThreadTimes;
@@ -27,7 +28,8 @@ use crate::webhook::client;
 
 /// The request that opens a session.
 pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+/// What a client says when it has the answer to [`INITIALIZE`].
+pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// What one run of calls measured. Times are in milliseconds.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -65,6 +67,17 @@ pub async fn call(
         Session::open_over(connection, address, &headers).await
     });
     let sessions = try_join_all(sessions).await?;
+    measure(sessions, load.calls, watched, async |session, id| session.call(workload, id).await).await
+}
+
+/// [`call`] over HTTP with server-sent events.
+pub async fn call_over_sse(
+    address: SocketAddr,
+    workload: Workload,
+    load: Load,
+    watched: Option<u32>,
+) -> Result<Measured> {
+    let sessions = try_join_all((0..load.sessions).map(|_| SseSession::open(address))).await?;
     measure(sessions, load.calls, watched, async |session, id| session.call(workload, id).await).await
 }
 

@@ -15,7 +15,7 @@ pub struct Round {
 }
 
 /// A proxy's rounds for one workload.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Name of the workload.
     pub workload: &'static str,
@@ -76,7 +76,7 @@ pub fn table(title: &str, rows: &[&Row], without: Option<&Row>, ours: &Row, base
         lines.push(line(row.proxy, cells));
     }
     if let Some(baseline) = baseline {
-        lines.push(line("runner / baseline", ratios(ours, baseline, without)));
+        lines.push(line(&format!("{} / {}", ours.proxy, baseline.proxy), ratios(ours, baseline, without)));
     }
     lines.join("\n")
 }

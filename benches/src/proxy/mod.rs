@@ -8,5 +8,6 @@ pub mod login;
 pub mod processes;
 pub mod relay;
 pub mod remote;
+pub mod sse;
 pub mod webhooks;
 pub mod workload;

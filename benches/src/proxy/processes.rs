@@ -80,7 +80,12 @@ impl Listening {
     }
 
     async fn guarded(folder: &Path, path: &Path, behind: &Behind, auth: &Value, middleware: &[Value]) -> Result<Self> {
-        let transport = if matches!(behind, Behind::Stdio(_)) { "stdio" } else { "streamable-http" };
+        let (transport, mode) = match behind {
+            Behind::Http(_) | Behind::Remote(_) => ("streamable-http", "streamable-http"),
+            Behind::Sse(_) => ("sse", "sse"),
+            Behind::Stdio(_) | Behind::Attached => ("stdio", "streamable-http"),
+            Behind::StdioOverSse(_) => ("stdio", "sse"),
+        };
         let mut chain = vec![
             json!({ "type": "bodylimit", "parameters": { "max_bytes": 8_388_608 } }),
             json!({ "type": "auth", "parameters": auth }),
@@ -90,7 +95,7 @@ impl Listening {
         chain.push(json!({ "type": "recovery", "parameters": null }));
         let mut config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": "bench", "transport": transport,
             "host": "127.0.0.1", "port": 8080, "target_port": 8080, "permission_profile": null,
-            "proxy_mode": "streamable-http", "middleware_configs": chain });
+            "proxy_mode": mode, "middleware_configs": chain });
         if let Behind::Remote(server) = behind {
             config["remote_url"] = format!("https://localhost:{}/mcp", server.port()).into();
         }
@@ -105,11 +110,13 @@ impl Listening {
             command.args(["--allow-endpoint-cidr", "127.0.0.0/8"]);
         }
         match behind {
-            Behind::Http(backend) => command.args(["--backend", &format!("http://{backend}")]),
+            Behind::Http(backend) | Behind::Sse(backend) => command.args(["--backend", &format!("http://{backend}")]),
             Behind::Remote(_) => command
                 .args(["--allow-endpoint-cidr", "127.0.0.0/8,::1/128"])
                 .env("SSL_CERT_FILE", folder.join(super::webhooks::CA)),
-            Behind::Stdio(server) => command.arg("--").args(server),
+            Behind::Stdio(server) | Behind::StdioOverSse(server) => command.arg("--").args(server),
+            // The cluster is the one of KUBECONFIG.
+            Behind::Attached => &mut command,
         };
         let mut process = Process::start(&name, folder, command)?;
         ready(&mut process, address, "/health").await?;
@@ -136,11 +143,17 @@ pub enum Behind {
     Remote(SocketAddr),
     /// A command.
     Stdio(Vec<OsString>),
+    /// A command, for clients of HTTP with server-sent events.
+    StdioOverSse(Vec<OsString>),
+    /// A server at an address that speaks HTTP with server-sent events.
+    Sse(SocketAddr),
+    /// The container `mcp` of the pod `bench-0`.
+    Attached,
 }
 
 /// The command of the MCP server that speaks over standard input and output.
-pub fn stdio_server() -> Result<Behind> {
-    Ok(Behind::Stdio(vec![binary("proxy")?.into(), "backend".into()]))
+pub fn stdio_server() -> Result<Vec<OsString>> {
+    Ok(vec![binary("proxy")?.into(), "backend".into()])
 }
 
 /// Starts a caller, with `token` where there is one, and waits for what it measured.
@@ -150,10 +163,12 @@ pub async fn call(
     load: Load,
     watched: Option<u32>,
     token: Option<&str>,
+    sse: bool,
 ) -> Result<Measured> {
     let mut arguments = vec!["--workload".to_owned(), workload.tool().to_owned()];
     arguments.extend(watched.into_iter().flat_map(|pid| ["--watched".to_owned(), pid.to_string()]));
     arguments.extend(token.into_iter().flat_map(|token| ["--token".to_owned(), token.to_owned()]));
+    arguments.extend(sse.then(|| "--sse".to_owned()));
     caller(address, load, arguments.into_iter().map(OsString::from).collect()).await
 }
 
