@@ -5,7 +5,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::support::{INITIALIZE, Recorder, Runner, SdkClient, Server, eventually, within};
+use crate::support::{INITIALIZE, Issuer, Recorder, Runner, SdkClient, Server, Signer, eventually, within};
 
 async fn runner(backend: &str, members: &Value) -> Runner {
     Runner::start("sse", members, &["--backend".into(), backend.into()], &[]).await
@@ -64,7 +64,9 @@ async fn a_client_neither_sees_nor_calls_a_tool_that_is_filtered_out() {
     let call =
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get-sum","arguments":{"a":1,"b":2}}}"#;
     let denied = runner.request(Method::POST, &url, &[("content-type", "application/json")], call).await;
-    assert!(denied.body.contains("tool not found"), "{} {}", denied.status, denied.body);
+    // An error status: a client does not wait for an answer on the stream then.
+    assert_eq!(denied.status, 400, "{}", denied.body);
+    assert!(denied.body.contains("tool not found"), "{}", denied.body);
 }
 
 #[tokio::test]
@@ -107,4 +109,59 @@ async fn a_stream_whose_endpoint_names_no_session_is_never_shown() {
     };
     let (answer, _open) = tokio::join!(answer, serve);
     assert_eq!(answer.status, 502, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn comments_keep_the_stream_of_a_client_open_and_its_end_is_the_servers() {
+    let mut server = Recorder::start().await;
+    let runner = runner(&server.url(), &json!({})).await;
+    let ((mut client, _), mut request) = tokio::join!(open(&runner), async {
+        let mut request = server.next().await;
+        request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
+        request.part("event: endpoint\ndata: /message?sessionId=x\n\n").await;
+        request
+    });
+    for (said, shown) in [
+        (": ping - 1\r\n\r\n", ": keep-alive\n\n"),
+        ("data: {}\nid: 7\n\n", "id: 7\ndata: {}\n\n"),
+        (":\n", ": keep-alive\n\n"),
+    ] {
+        request.part(said).await;
+        let frame = within("what the client sees", client.body_mut().frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), shown);
+    }
+    drop(client);
+    within("the server's stream to end", request.left()).await;
+}
+
+#[tokio::test]
+async fn a_session_takes_messages_of_the_login_alone_that_opened_it() {
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let mut server = Recorder::start().await;
+    let flags = ["--backend", &server.url(), "--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
+    let runner = Runner::start("sse", &json!({"oidc_config": issuer.login(&json!({}))}), &flags, &[]).await;
+    let [alice, bob] = ["alice", "bob"].map(|name| format!("Bearer {}", signer.sign("ES256", &issuer.claims(name))));
+    let get = runner.build(Method::GET, "/sse", &[("authorization", &alice)], "");
+    let (stream, _request) = tokio::join!(runner.send(get), async {
+        let mut request = server.next().await;
+        request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
+        request.part("event: endpoint\ndata: /message?sessionId=x\n\n").await;
+        request
+    });
+    assert_eq!(stream.status(), 200);
+    let says = |who: Option<&str>| {
+        let headers: Vec<_> = who.into_iter().map(|who| ("authorization", who)).collect();
+        let all = [&[("content-type", "application/json")], headers.as_slice()].concat();
+        runner.send(runner.build(Method::POST, "/message?sessionId=x", &all, INITIALIZE))
+    };
+    assert_eq!(says(Some(&bob)).await.status(), 404);
+    assert_eq!(says(None).await.status(), 401);
+    // The next that the server hears is alice: nobody else's message reached it.
+    let (accepted, ()) = tokio::join!(says(Some(&alice)), async {
+        let mut request = server.next().await;
+        assert!(request.head.starts_with("POST /message?sessionId=x"), "{}", request.head);
+        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+    });
+    assert_eq!(accepted.status(), 202);
 }

@@ -14,7 +14,7 @@ use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, is_type, text};
 use mcp_store::{SessionRecord, SessionStore};
-use mcp_wire::sse::{Decoder, Event};
+use mcp_wire::sse::{Decoder, Event, KEEP_ALIVE};
 
 use self::endpoint::Base;
 use super::{Inner, name_no_session, refusal};
@@ -177,6 +177,10 @@ impl HttpBody for Begun {
             let text = stream.shown(events);
             if !text.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+            }
+            // A comment, which keeps the stream open for those between, comes alone. Between events another one harms nobody.
+            if piece.starts_with(b":") {
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(KEEP_ALIVE.as_bytes())))));
             }
         }
     }
