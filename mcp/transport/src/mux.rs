@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_store::Client;
-use mcp_wire::Message as Envelope;
+use mcp_wire::{Message as Envelope, Revision};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -149,9 +149,10 @@ impl Mux {
         self.calls.find(session, id).map(|number| self.ids.text(number))
     }
 
-    /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first.
-    pub(crate) async fn greet(self: &Arc<Self>, request: &Bytes) -> Outcome {
-        handshake::make(self, request).await
+    /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first. A client of the Modern era, which has no
+    /// handshake, is told what the server says to that.
+    pub(crate) async fn greet(self: &Arc<Self>, request: &Bytes, era: Revision) -> Outcome {
+        handshake::make(self, request, era).await
     }
 
     /// Makes the handshake with `request` where no client has made it.
@@ -159,7 +160,7 @@ impl Mux {
         if self.handshake.request().is_some() {
             return;
         }
-        let made = matches!(self.greet(&Bytes::from_static(request)).await, Outcome::Result(_));
+        let made = matches!(self.greet(&Bytes::from_static(request), Revision::Legacy).await, Outcome::Result(_));
         if made && self.first_initialized() {
             self.notify(Bytes::from_static(INITIALIZED)).await;
         }

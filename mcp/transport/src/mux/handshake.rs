@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mcp_wire::{MODERN_VERSION, Message};
+use mcp_wire::{MODERN_VERSION, Message, Revision};
 use serde_json::{Value, json};
 
 use super::Mux;
@@ -75,7 +75,7 @@ impl Handshake {
 
 /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first. A client that leaves does
 /// not undo it: the process was asked.
-pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes) -> Outcome {
+pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes, era: Revision) -> Outcome {
     if let Some(made) = mux.handshake.made() {
         return Outcome::Result(made.result);
     }
@@ -88,6 +88,7 @@ pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes) -> Outcome {
         match asking.ask(&request).await {
             Some(answer) => match asking.handshake.keep(&request, &answer) {
                 Some(result) => Outcome::Result(result),
+                None if era == Revision::Modern => Outcome::Refused(answer),
                 None => match discover(&asking, &request).await {
                     Some(result) => Outcome::Result(asking.handshake.keep_result(&request, result.into())),
                     None => Outcome::Refused(answer),

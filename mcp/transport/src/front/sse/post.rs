@@ -127,7 +127,7 @@ fn local(front: Arc<Front>, session: Arc<str>, request: OwnedMessage, place: Pla
         let (message, _place) = (request.message(), place);
         let Some(id) = message.id() else { return Ok(Bytes::new()) };
         let answer = match message.method() {
-            Some("initialize") => match front.mux.greet(request.body()).await {
+            Some("initialize") => match front.mux.greet(request.body(), Revision::Legacy).await {
                 Outcome::Result(value) => Some(result(id, &value)),
                 Outcome::Refused(answer) => Some(answer),
                 Outcome::Silence => None,

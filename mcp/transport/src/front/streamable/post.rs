@@ -88,7 +88,9 @@ fn local(asked: &Asked<'_>, value: &str) -> Response<Body> {
 }
 
 async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
-    match front.mux.greet(asked.body).await {
+    let modern = protocol_version(&parts.headers) == Some(MODERN_VERSION);
+    let era = if modern { Revision::Modern } else { Revision::Legacy };
+    match front.mux.greet(asked.body, era).await {
         Outcome::Result(value) => {
             let id = Uuid::new_v4().to_string();
             let mut response = local(asked, &value);
@@ -106,10 +108,7 @@ async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response
             }
             response
         }
-        Outcome::Refused(answer) => {
-            let modern = protocol_version(&parts.headers) == Some(MODERN_VERSION);
-            passed_on(answer, if modern { Revision::Modern } else { Revision::Legacy })
-        }
+        Outcome::Refused(answer) => passed_on(answer, era),
         Outcome::Silence => unanswered(asked),
     }
 }
