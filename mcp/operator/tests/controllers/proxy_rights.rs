@@ -107,7 +107,7 @@ async fn a_proxy_may_attach_to_its_own_server_and_create_nothing() {
     }
     // Its own: there is nothing to attach to on no node, which it would not be told without the right.
     for method in [Method::GET, Method::POST] {
-        let code = tried(&proxy, method.clone(), &format!("{core}/pods/talks-0/{attached}"), &json!({})).await;
-        assert!(code != 403 && code >= 400, "{method}: {code}");
+        let answer = tried(&proxy, method.clone(), &format!("{core}/pods/talks-0/{attached}"), &json!({})).await;
+        assert!(answer != 403 && answer >= 400, "{method}: {answer}");
     }
 }

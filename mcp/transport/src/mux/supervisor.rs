@@ -79,12 +79,13 @@ impl Supervisor {
     pub(super) async fn run(mut self, mut next: Option<OpenPipe>) {
         let mut failures = 0;
         loop {
-            let open = match next.take() {
-                Some(open) => Ok(open),
-                None => tokio::select! {
+            let open = if let Some(open) = next.take() {
+                Ok(open)
+            } else {
+                tokio::select! {
                     open = self.pipe.open() => open,
                     () = self.cancel.cancelled() => return self.end(State::Stopped),
-                },
+                }
             };
             match open {
                 Ok(open) => {
@@ -157,10 +158,11 @@ async fn silence(asked: oneshot::Receiver<()>, asked_at: &mut Option<Instant>, m
         *asked_at = Some(Instant::now());
         sleep(patience).await;
         if !mux.has_answered() {
-            return tracing::warn!("the MCP server answers nothing: it does not start, or its input was closed");
+            tracing::warn!("the MCP server answers nothing: it does not start, or its input was closed");
+            return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// How to talk to a server.

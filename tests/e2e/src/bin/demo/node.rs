@@ -72,7 +72,7 @@ fn login() -> Value {
 
 fn tell(outcome: &Outcome) {
     shown(&match outcome {
-        Outcome::Answered { text, milliseconds } => format!("the tool answers '{text}', after {milliseconds} ms"),
+        Outcome::Answered { text } => format!("the tool answers '{text}'"),
         Outcome::Refused { code, text } => format!("denied: JSON-RPC error {code}, '{text}'"),
         Outcome::Lost { text } => format!("refused: {text}"),
     });
