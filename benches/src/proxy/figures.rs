@@ -83,7 +83,8 @@ pub fn table(title: &str, rows: &[&Row], without: Option<&Row>, ours: &Row, base
 
 /// Our figures divided by the baseline's.
 fn ratios(ours: &Row, baseline: &Row, without: Option<&Row>) -> [String; 7] {
-    let divided = |a: Option<f64>, b: Option<f64>| shown(a.zip(b).map(|(a, b)| a / b), 2);
+    // The row that others add to adds nothing to itself.
+    let divided = |a: Option<f64>, b: Option<f64>| shown(a.zip(b).filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b), 2);
     let of = |figure: fn(&Round) -> Option<f64>| divided(ours.median(figure), baseline.median(figure));
     let added = |figure: fn(&Round) -> f64| {
         let of = |row: &Row| without.and_then(|without| row.added(without, figure));
