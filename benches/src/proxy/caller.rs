@@ -19,17 +19,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::http::{Connection, post};
+use super::http::{Connection, INITIALIZE, INITIALIZED, post};
 use super::sse::SseSession;
 use super::webhooks::{self, Signed};
 use super::workload::Workload;
 use crate::proc::ThreadTimes;
 use crate::webhook::client;
-
-/// The request that opens a session.
-pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-/// What a client says when it has the answer to [`INITIALIZE`].
-pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// What one run of calls measured. Times are in milliseconds.
 #[derive(Clone, Debug, Deserialize, Serialize)]

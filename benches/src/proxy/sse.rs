@@ -7,8 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::BytesMut;
 use futures::future::try_join;
 
-use super::caller::{INITIALIZE, INITIALIZED};
-use super::http::{Connection, Head, get};
+use super::http::{Connection, Head, INITIALIZE, INITIALIZED, get};
 use super::workload::Workload;
 
 /// An open session.
