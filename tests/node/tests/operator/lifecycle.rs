@@ -24,6 +24,12 @@ async fn a_server_serves_through_upgrade_and_rollback_and_nothing_stays_but_what
     let (node, helm) = (Node::running().await, helm());
     // Another test's installation.
     uninstall_operator();
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(node.client.clone());
+    wait_until("the namespaces of other tests to be gone", DEADLINE, || async {
+        let all = namespaces.list(&ListParams::default()).await.unwrap().items;
+        all.iter().all(|namespace| namespace.metadata.deletion_timestamp.is_none()).then_some(())
+    })
+    .await;
     let before = inventory(node.client.clone()).await;
 
     for name in [CRDS, OPERATOR] {
