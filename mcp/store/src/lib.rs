@@ -68,19 +68,23 @@ pub struct SessionRecord {
     /// The body of the client's `initialize`, with which the session can be opened anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Box<str>>,
+    /// The path and query at which the MCP server takes the session's messages, where it has said so (HTTP with server-sent events).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Box<str>>,
 }
 
 impl SessionRecord {
     /// A record with nothing but its owner.
     pub fn new(id: &str, principal: Principal) -> Self {
-        Self { id: id.into(), principal, backend_id: None, backend_address: None, handshake: None }
+        Self { id: id.into(), principal, backend_id: None, backend_address: None, handshake: None, messages: None }
     }
 
     /// What the record takes in memory, about: its strings and what a store needs to find them.
     fn weight(&self) -> usize {
         const BOOKKEEPING: usize = 512;
         let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        BOOKKEEPING + self.id.len() + self.principal.0.len() + length(&self.backend_id) + length(&self.handshake)
+        let optional = [&self.backend_id, &self.handshake, &self.messages].map(length);
+        BOOKKEEPING + self.id.len() + self.principal.0.len() + optional.iter().sum::<usize>()
     }
 }
 

@@ -271,6 +271,8 @@ impl Inner {
             name_session(&mut outgoing, &session);
         }
         outgoing.to = session.backend_address;
+        // Whatever path the client calls: the session takes messages where the server said, and nowhere else.
+        outgoing.place = session.messages.as_ref().and_then(|place| place.parse().ok());
         match self.send(&mut outgoing, &session, id).await {
             Ok((mut response, _)) => {
                 let over = response.status().is_success() || response.status() == StatusCode::NOT_FOUND;
@@ -299,7 +301,7 @@ impl Inner {
     fn outgoing(&self, mut parts: Parts, body: Bytes) -> Outgoing {
         let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
         headers::prepare(&mut parts.headers, &parts.uri, client, self.upstream.remote_scheme());
-        Outgoing { method: parts.method, target: parts.uri, headers: parts.headers, body, to: None }
+        Outgoing { method: parts.method, target: parts.uri, place: None, headers: parts.headers, body, to: None }
     }
 
     /// Sends a session's request to the address that opened the session. Where that has lost it, or is gone, the session is opened anew and

@@ -194,7 +194,8 @@ async fn open(
     }
     accept_answers(&mut headers);
     let target = carriers::rename(&like.target, None).unwrap_or_else(|| like.target.clone());
-    let post = |headers, body, to| Outgoing { method: Method::POST, target: target.clone(), headers, body, to };
+    let post =
+        |headers, body, to| Outgoing { method: Method::POST, target: target.clone(), place: None, headers, body, to };
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);

@@ -49,8 +49,24 @@ impl ServerUrl {
         if path.is_none() && self.query.is_none() {
             return Some(target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
         }
-        let mut text = path.unwrap_or_else(|| target.path()).to_owned();
-        let theirs = target.query().map(|query| self.without_own(query)).filter(|query| !query.is_empty());
+        self.with_own(path.unwrap_or_else(|| target.path()), target.query())
+    }
+
+    /// Path and query of a place that the server itself has named.
+    pub(super) fn named(&self, place: &Uri) -> Option<PathAndQuery> {
+        self.with_own(place.path(), place.query())
+    }
+
+    /// The same as a client is shown it: what the server's URL adds to each request may be a secret.
+    pub(super) fn for_clients(&self, place: &Uri) -> String {
+        let query = place.query().map(|query| self.without_own(query)).filter(|query| !query.is_empty());
+        query.map_or_else(|| place.path().to_owned(), |query| format!("{}?{query}", place.path()))
+    }
+
+    /// `path` with the query of the server's URL, and then what of `query` has other names.
+    fn with_own(&self, path: &str, query: Option<&str>) -> Option<PathAndQuery> {
+        let mut text = path.to_owned();
+        let theirs = query.map(|query| self.without_own(query)).filter(|query| !query.is_empty());
         for (mark, query) in
             ['?', '&'].into_iter().zip([self.query.as_deref(), theirs.as_deref()].into_iter().flatten())
         {
@@ -103,6 +119,20 @@ mod tests {
         ] {
             let path = url(backend).target(&Uri::from_static(target)).unwrap();
             assert_eq!(path.to_string(), expected, "{backend} {target}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_the_server_names_keeps_its_path_and_clients_do_not_see_the_servers_own_query() {
+        for (backend, place, at_server, for_clients) in [
+            ("http://b:1", "/m?sessionId=x", "/m?sessionId=x", "/m?sessionId=x"),
+            ("http://b:1/sse?k=v", "/m?sessionId=x", "/m?k=v&sessionId=x", "/m?sessionId=x"),
+            ("http://b:1/sse?k=v", "/m?k=v&sessionId=x", "/m?k=v&sessionId=x", "/m?sessionId=x"),
+            ("http://b:1/sse?k=v", "/m?K=w", "/m?k=v", "/m"),
+        ] {
+            let (url, place) = (url(backend), Uri::from_static(place));
+            assert_eq!(url.named(&place).unwrap(), at_server, "{backend} {place}");
+            assert_eq!(url.for_clients(&place), for_clients, "{backend} {place}");
         }
     }
 

@@ -67,8 +67,10 @@ impl UpstreamError {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) method: Method,
-    /// The client's target; its path and query are used.
+    /// The client's target; its path and query are used, unless there is a `place`.
     pub(super) target: Uri,
+    /// The path and query that the server itself has named.
+    pub(super) place: Option<PathAndQuery>,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     /// The address that has to answer. `None`: any of the server's.
@@ -107,6 +109,10 @@ impl Upstream {
         }
     }
 
+    pub(super) fn url(&self) -> &ServerUrl {
+        &self.url
+    }
+
     /// What a remote server is told of the scheme that it is called by.
     pub(super) fn remote_scheme(&self) -> Option<&str> {
         self.remote.then(|| self.url.scheme())
@@ -123,7 +129,8 @@ impl Upstream {
     }
 
     async fn follow(&self, outgoing: &Outgoing) -> Result<Answer, UpstreamError> {
-        let mut path = self.url.target(&outgoing.target).ok_or(UpstreamError::TooLong)?;
+        let place = outgoing.place.clone().or_else(|| self.url.target(&outgoing.target));
+        let mut path = place.ok_or(UpstreamError::TooLong)?;
         for _ in 0..=MAX_REDIRECTS {
             let (response, from) = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Uri};
 
+use super::super::server_url::ServerUrl;
 use crate::ClientUrl;
 use crate::carriers::Carried;
 
@@ -24,32 +26,70 @@ impl Base {
     }
 }
 
-/// The session's id and the URL for the client, when the server at `stream` tells its client to POST to `url`. `None` where it names no session,
-/// or no place at the server: the stream must end.
-pub(super) fn read(url: &str, stream: &Uri, base: &Base) -> Option<(String, String)> {
-    let path = if url.starts_with("http://") || url.starts_with("https://") {
-        let uri: Uri = url.parse().ok()?;
-        // The client comes through this proxy, whatever name the server knows itself by.
-        local(uri.path_and_query()?.as_str())?
-    } else if url.starts_with('/') {
-        local(url)?
-    } else {
-        let folder = stream.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-        local(&format!("{folder}/{url}"))?
-    };
-    let (parts, ()) = Request::get(&path).body(()).ok()?.into_parts();
-    let id = match Carried::by(&parts) {
-        Carried::Id(id) if !id.is_empty() => Cow::into_owned(id),
-        _ => return None,
-    };
-    Some((id, format!("{}{path}", base.0)))
+/// Where a session takes messages.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    pub(super) id: String,
+    /// Path and query at the server.
+    pub(super) place: PathAndQuery,
+    /// The URL for the client.
+    pub(super) shown: String,
 }
 
-/// `path` as a path and query of one host. No client may read another host into it: `//host` is one, and browsers take a backslash for a slash.
-fn local(path: &str) -> Option<Uri> {
-    let uri: Uri = path.parse().ok()?;
-    (path.starts_with('/') && !path.starts_with("//") && !path.contains('\\') && uri.authority().is_none())
+impl Endpoint {
+    /// What is meant when the `server`, in a stream at the path `stream` of it, tells its client to POST to `url`. `None` where that names no
+    /// session, or no place at the server: the stream must end.
+    pub(super) fn read(url: &str, stream: &str, server: &ServerUrl, base: &Base) -> Option<Self> {
+        let place = if url.starts_with("http://") || url.starts_with("https://") {
+            let uri: Uri = url.parse().ok()?;
+            // The client comes through this proxy, whatever name the server knows itself by.
+            local(uri.path_and_query()?.as_str())?
+        } else if url.starts_with('/') {
+            local(url)?
+        } else if url.starts_with('?') {
+            local(&format!("{stream}{url}"))?
+        } else {
+            let folder = stream.rsplit_once('/').map_or("", |(folder, _)| folder);
+            local(&format!("{folder}/{url}"))?
+        };
+        let shown = server.for_clients(&place);
+        let (parts, ()) = Request::get(&shown).body(()).ok()?.into_parts();
+        let id = match Carried::by(&parts) {
+            Carried::Id(id) if !id.is_empty() => Cow::into_owned(id),
+            _ => return None,
+        };
+        Some(Self { id, place: server.named(&place)?, shown: format!("{}{shown}", base.0) })
+    }
+}
+
+/// `text` as a path and query of one host. No client may read another host into it: `//host` is one, and browsers take a backslash for a slash.
+fn local(text: &str) -> Option<Uri> {
+    let (path, query) = text.find('?').map_or((text, ""), |at| text.split_at(at));
+    let text = without_dots(path) + query;
+    let uri: Uri = text.parse().ok()?;
+    (text.starts_with('/') && !text.starts_with("//") && !text.contains('\\') && uri.authority().is_none())
         .then_some(uri)
+}
+
+/// `path` without `.` and `..`, which clients resolve before they send it (RFC 3986 §5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut left = Vec::new();
+    let mut segments = path.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        match segment {
+            "." => {}
+            // The first one is what stands before the first slash.
+            ".." => left.truncate(left.len().saturating_sub(1).max(1)),
+            _ => {
+                left.push(segment);
+                continue;
+            }
+        }
+        if segments.peek().is_none() {
+            left.push("");
+        }
+    }
+    left.join("/")
 }
 
 #[cfg(test)]
@@ -58,25 +98,43 @@ mod tests {
 
     use super::*;
 
+    fn read(url: &str, server: &'static str, base: &Base) -> Option<Endpoint> {
+        Endpoint::read(url, "/v1/sse", &ServerUrl::of(&Uri::from_static(server)), base)
+    }
+
     #[test]
     fn an_endpoint_names_its_session_and_leads_to_the_proxy_alone() {
         for (url, expected) in [
             ("/messages?sessionId=x", Some("/messages?sessionId=x")),
             ("/messages/?session_id=x&a=b", Some("/messages/?session_id=x&a=b")),
             ("messages?sessionid=x", Some("/v1/messages?sessionid=x")),
-            ("?sessionid=x", Some("/v1/?sessionid=x")),
+            ("./messages?sessionid=x", Some("/v1/messages?sessionid=x")),
+            ("../messages?sessionid=x", Some("/messages?sessionid=x")),
+            ("/a/../../b/?sessionId=x/../y", None),
+            ("/a/../../b/.?a=/../y&sessionId=x", Some("/b/?a=/../y&sessionId=x")),
+            ("?sessionid=x", Some("/v1/sse?sessionid=x")),
             ("http://10.0.0.1:80/messages?sessionId=x", Some("/messages?sessionId=x")),
             ("/messages", None),
             ("/messages?sessionId=", None),
             ("/messages?sessionId=x&session_id=y", None),
             ("//evil/messages?sessionId=x", None),
+            ("/a/..//evil?sessionId=x", None),
             ("http://10.0.0.1//evil?sessionId=x", None),
             ("/\\evil?sessionId=x", None),
             ("ftp://h/messages\n?sessionId=x", None),
         ] {
-            let read = read(url, &Uri::from_static("/v1/sse"), &Base::default());
-            assert_eq!(read, expected.map(|url| ("x".to_owned(), url.to_owned())), "{url}");
+            let read = read(url, "http://b", &Base::default()).filter(|read| read.id == "x");
+            assert_eq!(read.as_ref().map(|read| &*read.shown), expected, "{url}");
+            assert_eq!(read.as_ref().map(|read| read.place.as_str()), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn the_query_of_the_servers_url_goes_to_the_server_and_is_not_shown() {
+        let base = Base("/gateway".to_owned());
+        let read = read("messages?key=v&sessionId=x", "https://b/v1/sse?key=v", &base).unwrap();
+        assert_eq!((&*read.id, read.place.as_str()), ("x", "/v1/messages?key=v&sessionId=x"));
+        assert_eq!(read.shown, "/gateway/v1/messages?sessionId=x");
     }
 
     #[test]
