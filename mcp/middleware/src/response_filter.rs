@@ -20,6 +20,8 @@ use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use mcp_http::{Body, ReadError, Share, json, read};
 use mcp_wire::{ErrorBody, OwnedMessage, code};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use self::content::Content;
 use self::events::{FilteredEvents, filter_events};
@@ -76,7 +78,7 @@ where
 /// What a client is told in place of a message that is withheld.
 #[derive(Clone, Debug)]
 struct Withheld {
-    /// The request's id as JSON text.
+    /// The id of the request that opened the answer, as JSON text.
     id: Option<Arc<str>>,
 }
 
@@ -84,6 +86,21 @@ impl Withheld {
     fn body(&self, reason: &str) -> Vec<u8> {
         tracing::warn!(reason, "withheld an answer of the MCP server that cannot be filtered");
         ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
+    }
+
+    /// In place of `message`. On a stream that no request with an id has opened, that is the answer to another one, whose sender waits for it there.
+    fn in_place_of(&self, message: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            id: &'a RawValue,
+        }
+        let answered = || {
+            let Answer { id } = serde_json::from_str(message).ok()?;
+            let id = id.get();
+            id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()).then(|| id.into())
+        };
+        Self { id: self.id.clone().or_else(answered) }
     }
 }
 

@@ -221,7 +221,10 @@ fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -
         Verdict::Pass if breaks || has_lone_return(&raw) => event.encode().into(),
         Verdict::Pass => raw,
         Verdict::Replace(data) => Event { data: Some(data), ..event }.encode().into(),
-        Verdict::Withhold(reason) => error_event(event, withheld, reason),
+        Verdict::Withhold(reason) => {
+            let withheld = withheld.in_place_of(data);
+            error_event(event, &withheld, reason)
+        }
     }
 }
 

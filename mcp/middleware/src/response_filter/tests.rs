@@ -146,6 +146,28 @@ fn an_event_is_filtered_alone_and_the_others_keep_their_bytes() {
     }
 }
 
+#[test]
+fn a_call_is_not_left_without_an_answer_when_that_is_withheld_of_a_stream_of_many() {
+    for (data, id) in [
+        (r#"{"id":"a b","result":"secret"}"#, Some(r#""id":"a b","#)),
+        (r#"{"result":"secret","id":-7}"#, Some(r#""id":-7,"#)),
+        (r#"{"id":null,"result":"secret"}"#, None),
+        (r#"{"id":{},"result":"secret"}"#, None),
+        (r#"{"id":1,"id":2,"result":"secret"}"#, None),
+        (r#"{"id":1,"result":"secret"#, None),
+    ] {
+        let stream = Bytes::from(format!("event: message\ndata: {data}\n\n"));
+        let shown = filter_events(&Words, &stream, &Withheld { id: None });
+        let shown = String::from_utf8(shown.to_vec()).unwrap();
+        assert!(shown.starts_with("event: message\n") && shown.contains("-32603"), "{data}: {shown}");
+        assert!(!shown.contains("secret") && id.is_none_or(|id| shown.contains(id)), "{data}: {shown}");
+        assert!(
+            id.is_some() || ![r#""id":1"#, r#""id":2"#, r#""id":{"#].iter().any(|id| shown.contains(id)),
+            "{shown}"
+        );
+    }
+}
+
 /// Whether the filter withholds each of these streams, or what it makes of it.
 fn assert_streams(cases: &[(&str, Option<&str>)]) {
     for (stream, expected) in cases {
