@@ -90,12 +90,6 @@ pub(crate) fn plan(
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
-    if config.transport == Transport::Sse && !config.remote_url.is_empty() {
-        return refuse(
-            "transport",
-            "\"sse\" is not built yet for a remote MCP server; use its \"streamable-http\" endpoint".to_owned(),
-        );
-    }
     if config.scaling_config.as_ref().is_some_and(|scaling| scaling.session_redis.is_some()) {
         return refuse(
             "scaling_config.session_redis",
@@ -121,6 +115,7 @@ pub(crate) fn plan(
     if let Some(stdio) = stdio {
         return Ok(Plan { session_ttl, server: Server::Stdio(stdio, Front::of(config, environment)) });
     }
+    let sse = (config.transport == Transport::Sse).then(|| client_url(config));
     let url = match &options.backend {
         Some(url) => url.clone(),
         None if !config.remote_url.is_empty() => {
@@ -133,6 +128,7 @@ pub(crate) fn plan(
             proxy.stateless = config.stateless;
             proxy.checked = environment.remote_health_checks;
             proxy.login = login;
+            proxy.sse = sse;
             return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
         }
         None if config.target_port == 0 => {
@@ -142,7 +138,7 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
-    proxy.sse = (config.transport == Transport::Sse).then(|| client_url(config));
+    proxy.sse = sse;
     Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
 }
 

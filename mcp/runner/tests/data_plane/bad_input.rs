@@ -103,10 +103,10 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ),
         ("attach", document("stdio", &json!({})), &[], &["cannot reach the MCP server", "in a pod", "KUBECONFIG"]),
         (
-            "remote over SSE",
-            document("sse", &json!({"remote_url": "https://far.example"})),
+            "remote over SSE on this machine",
+            document("sse", &json!({"remote_url": "https://127.0.0.1/sse"})),
             &[],
-            &["transport", "not built"],
+            &["remote_url", "127.0.0.1"],
         ),
         ("remote, no URL", http(json!({"remote_url": "far.example/mcp"})), &[], &["remote_url: is not a URL"]),
         (

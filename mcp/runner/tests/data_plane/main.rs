@@ -24,6 +24,7 @@ mod places;
 mod pods;
 mod recovery;
 mod remote;
+mod remote_sse;
 mod remote_streams;
 mod sse;
 mod sse_front;
