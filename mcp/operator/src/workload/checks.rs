@@ -12,26 +12,12 @@ use super::{Findings, Workload};
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
-/// Condition: the proxy cannot speak what is asked for (`True` is the warning). Present only while that is so.
-pub const TRANSPORT_UNSUPPORTED: &str = "TransportUnsupported";
 /// Condition: replicas share their sessions as asked. Present only while they cannot.
 const SESSION_STORAGE_READY: &str = "SessionStorageReady";
 
-/// What a spec asks for and this version does not do.
-#[derive(Clone, Debug, Default)]
-pub struct Unsupported {
-    /// Fields that are set and change nothing. None of them guards anything.
-    pub fields: Vec<&'static str>,
-    /// What the proxy cannot speak.
-    pub transport: Option<&'static str>,
-}
-
-impl Unsupported {
-    /// Of `fields`, and whether they are set, those that are.
-    pub fn of(fields: &[(&'static str, bool)], transport: Option<&'static str>) -> Self {
-        let fields = fields.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
-        Self { fields: fields.collect(), transport }
-    }
+/// Of `fields` that change nothing in this version, and whether they are set, those that are. None of them guards anything.
+pub fn set_fields(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
+    fields.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
 }
 
 /// `spec.podTemplateSpec`, which is merged into the pods whose own container is called `container`.
@@ -71,30 +57,18 @@ pub fn sessions(replicas: Option<i32>, storage: Option<&SessionStorage>, finding
     }
 }
 
-/// What the spec asks for and this version does not do.
-pub fn unsupported(unsupported: &Unsupported, findings: &mut Findings<'_>) {
-    let Unsupported { fields, transport } = unsupported;
+/// The fields that are set and change nothing.
+pub fn unsupported(fields: &[&'static str], findings: &mut Findings<'_>) {
     if !fields.is_empty() {
         let message = format!("{} has no effect in this version", fields.join(", "));
         findings.conditions.set(UNSUPPORTED_FIELDS, true, "FieldsHaveNoEffect", message);
     }
-    if let Some(what) = transport {
-        let message = format!("the proxy of this version does not speak {what}; its pods will not become ready");
-        findings.conditions.set(TRANSPORT_UNSUPPORTED, true, "TransportNotBuilt", message);
-    }
 }
 
 /// The same as warnings at `kubectl apply`, and the guards that this version cannot enforce.
-pub fn warnings<W: Workload>(workload: &W, unsupported: Unsupported, settings: &Settings) -> Vec<String> {
+pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], settings: &Settings) -> Vec<String> {
     let RequestedGuards { configs, unbuilt } = workload.guards();
     let unbuilt = configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field).chain(unbuilt);
-    let mut warnings: Vec<String> =
-        unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy")).collect();
-    let Unsupported { fields, transport } = unsupported;
-    warnings.extend(fields.into_iter().map(|field| format!("{field} has no effect in this version")));
-    warnings.extend(
-        transport
-            .map(|what| format!("the proxy of this version does not speak {what}: its pods will not become ready")),
-    );
-    warnings
+    let unbuilt = unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"));
+    unbuilt.chain(unsupported.iter().map(|field| format!("{field} has no effect in this version"))).collect()
 }

@@ -501,3 +501,12 @@ fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
     clear.workload.spec.remote_url = "http://mcp.example.com".into();
     assert!(clear.workload.warnings(&clear.settings)[0].contains("clear text"));
 }
+
+#[test]
+fn a_remote_server_that_speaks_sse_is_served_without_a_warning() {
+    let world = World::with(json!({"transport": "sse"}));
+    let plan = world.plan();
+    let document = plan.document();
+    assert_eq!((&document["transport"], &document["proxy_mode"]), (&json!("sse"), &json!("sse")));
+    assert_eq!(world.workload.warnings(&world.settings), Vec::<String>::new());
+}

@@ -2,15 +2,14 @@
 
 use mcp_api::v1beta1::MCPServerSpec;
 
-use crate::workload::checks::Unsupported;
+use crate::workload::checks;
 
-/// What the spec asks for and this version does not do. None of the fields guards anything.
-pub(super) fn unsupported(spec: &MCPServerSpec) -> Unsupported {
-    let fields = [
+/// The fields that are set and change nothing in this version. None of them guards anything.
+pub(super) fn unsupported(spec: &MCPServerSpec) -> Vec<&'static str> {
+    checks::set_fields(&[
         ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
         ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
-    ];
-    Unsupported::of(&fields, None)
+    ])
 }

@@ -63,7 +63,7 @@ impl Subject for MCPServer {
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
-        let mut warnings = workload::checks::warnings(self, fields::unsupported(spec), settings);
+        let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         if backend::uses_host_network(spec) {
             warnings.push(
@@ -86,7 +86,6 @@ impl Workload for MCPServer {
         condition::STDIO_REPLICA_CAPPED,
         condition::SESSION_STORAGE_WARNING,
         workload::checks::UNSUPPORTED_FIELDS,
-        workload::checks::TRANSPORT_UNSUPPORTED,
         checks::SECRET_REFS_VALIDATED,
     ];
     const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube::Resource as _;
 use mcp_api::{
     names::{condition, reason},
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxySpec, MCPToolConfig, RemoteTransport},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxySpec, MCPToolConfig},
 };
 use mcp_plan::{
     problem::{Problem, sentences},
@@ -17,10 +17,7 @@ use mcp_plan::{
 };
 
 use super::{headers, rules};
-use crate::workload::{
-    Block, Findings,
-    checks::{self, Unsupported},
-};
+use crate::workload::{Block, Findings, checks};
 
 pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
     let spec = &proxy.spec;
@@ -41,19 +38,14 @@ pub(super) fn refusal(Block { condition, message, .. }: &Block) -> String {
     format!("Failed to handle {handled}: {message}")
 }
 
-/// What the spec asks for and this version does not do. None of the fields guards anything.
-pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Unsupported {
-    let fields = [
+/// The fields that are set and change nothing in this version. None of them guards anything.
+pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Vec<&'static str> {
+    checks::set_fields(&[
         ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
         ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
-    ];
-    let transport = match spec.transport {
-        RemoteTransport::Sse => Some("spec.transport sse"),
-        RemoteTransport::StreamableHttp => None,
-    };
-    Unsupported::of(&fields, transport)
+    ])
 }
 
 /// The user's template for the proxy's pods, read; none where there is none.

@@ -52,7 +52,7 @@ impl Subject for MCPRemoteProxy {
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
-        let mut warnings = workload::checks::warnings(self, checks::unsupported(spec), settings);
+        let mut warnings = workload::checks::warnings(self, &checks::unsupported(spec), settings);
         warnings.extend(checks::template_notes(spec));
         if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
             warnings.push(
@@ -67,11 +67,8 @@ impl Workload for MCPRemoteProxy {
     const APP: &'static str = label::APP_MCP_REMOTE_PROXY;
     const NOUN: &'static str = "Remote proxy";
     const READY: [&'static str; 2] = [reason::DEPLOYMENT_READY, reason::DEPLOYMENT_NOT_READY];
-    const WARNINGS: &'static [&'static str] = &[
-        condition::SESSION_STORAGE_WARNING,
-        workload::checks::UNSUPPORTED_FIELDS,
-        workload::checks::TRANSPORT_UNSUPPORTED,
-    ];
+    const WARNINGS: &'static [&'static str] =
+        &[condition::SESSION_STORAGE_WARNING, workload::checks::UNSUPPORTED_FIELDS];
     const CHILDREN: &'static [ChildKind] = &[
         ChildKind::ConfigMap,
         ChildKind::Service,
