@@ -101,7 +101,7 @@ impl Parts {
         if self.event == State::Held {
             let is_empty = matches!(self.held.last(), None | Some(b'\r' | b'\n'));
             self.held.push(end);
-            return is_empty.then(|| self.end_event()).flatten();
+            return is_empty.then(|| self.end_event());
         }
         if !self.passes && names_endpoint(&self.held) {
             if self.event == State::HasData {
@@ -121,18 +121,18 @@ impl Parts {
     }
 
     /// What became of the event that was held.
-    fn end_event(&mut self) -> Option<Part> {
+    fn end_event(&mut self) -> Part {
         let held = std::mem::take(&mut self.held);
         let event = Decoder::new(usize::MAX).push(&held).ok().and_then(|mut events| events.pop());
         match event {
             // Comments before the first event.
-            None => Some(Part::Pass(held)),
+            None => Part::Pass(held),
             // Some readers drop all space around it.
             Some(event) if event.event.as_deref().is_some_and(|name| name.trim() == "endpoint") => {
                 self.event = State::Open;
-                Some(Part::Endpoint(Event { event: Some("endpoint".to_owned()), ..event }))
+                Part::Endpoint(Event { event: Some("endpoint".to_owned()), ..event })
             }
-            Some(_) => Some(Part::Broken("its first event, or one that names several types, is no endpoint event")),
+            Some(_) => Part::Broken("its first event, or one that names several types, is no endpoint event"),
         }
     }
 }
