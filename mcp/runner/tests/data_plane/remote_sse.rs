@@ -82,7 +82,8 @@ async fn behind_a_login_a_remote_server_has_no_say_in_where_callers_log_in() {
     let issuer = Issuer::start(vec![signer.clone()]).await;
     let runner = runner(&front, "/sse", &json!({"oidc_config": issuer.login(&json!({}))})).await;
     let token = format!("Bearer {}", signer.sign("ES256", &issuer.claims("alice")));
-    let get = runner.request(Method::GET, "/sse", &[("authorization", &token)], "");
+    let headers = [("authorization", &*token)];
+    let get = runner.request(Method::GET, "/sse", &headers, "");
     let (answer, ()) = tokio::join!(get, async {
         let challenge = "www-authenticate: Bearer resource_metadata=\"https://evil.example/\"\r\n";
         backend.next().await.json("401 Unauthorized", challenge, "{}").await;
