@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo on-node test lint generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
+.PHONY: help demo on-node built test lint generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -33,7 +33,13 @@ on-node:
 	@hack/images/build.sh
 
 # Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
-test: ## Every test: unit, control plane, data plane, end to end
+test: built ## Every test: unit, control plane, data plane, end to end
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --no-fail-fast
+
+# Most tests wait for processes and clusters for most of their time.
+TEST_THREADS = $(shell echo $$(($$(nproc) * 2)))
+
+built:
 	@hack/prerequisites.sh test
 	@hack/control-plane/build.sh
 	@hack/cert-manager/build.sh
@@ -41,7 +47,6 @@ test: ## Every test: unit, control plane, data plane, end to end
 	@hack/mcp-servers/build.sh all
 	@hack/identity-providers/build.sh all
 	cargo build --workspace --bins --examples --tests
-	cargo test --workspace --no-fail-fast
 
 lint: ## Formatting, clippy and rustdoc, warnings as errors
 	@hack/prerequisites.sh lint
