@@ -16,6 +16,9 @@ pub struct Shared {
     /// Always written, though nobody sent it.
     #[serde(default)]
     pub pull_always: bool,
+    /// The same.
+    #[serde(default)]
+    pub container_min_port_number: u16,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -73,6 +76,8 @@ fn a_default_that_is_written_does_not_hide_a_member_that_is_passed_over() {
     for spec in [
         json!({ "image": "i", "new": 1 }),
         json!({ "image": "i", "pullAlways": true, "targets": [{ "port": 1, "new": 1 }, { "path": "/" }] }),
+        // As long as a member that is written by default, with the same first and last eight letters.
+        json!({ "containerMaxPortNumber": 8080, "pullAlways": true, "targets": [{ "path": "/", "strict": true }] }),
         json!({ "image": "i", "new": { "a": null }, "targets": [{ "path": "/" }, { "path": "/", "strict": true }] }),
     ] {
         let v2 = convert(&engine(), &object(&spec), "v2");
