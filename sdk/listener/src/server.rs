@@ -110,6 +110,8 @@ impl Server {
         stop: CancellationToken,
     ) {
         let Self { listener, limits, open, workers } = self;
+        // A process has several: for webhooks, probes and metrics.
+        let address = listener.local_addr().ok().map(|address| address.to_string());
         let (mut connections, mut reserved, mut places) = (JoinSet::new(), JoinSet::new(), Places::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
         let mut said: Option<Instant> = None;
@@ -172,7 +174,7 @@ impl Server {
             spawn(&mut connections, stream, places.take(peer, false));
         }
         open.0.store(connections.len() + reserved.len(), Ordering::Relaxed);
-        info!(connections = connections.len() + reserved.len(), "draining");
+        info!(address, connections = connections.len() + reserved.len(), "draining");
         places.tell_all(Told::End);
         if timeout(limits.drain, all([&mut connections, &mut reserved], &open)).await.is_err() {
             let connections_left = connections.len() + reserved.len();
@@ -184,7 +186,7 @@ impl Server {
             }
         }
         open.0.store(0, Ordering::Relaxed);
-        info!("listener is drained");
+        info!(address, "listener is drained");
     }
 }
 

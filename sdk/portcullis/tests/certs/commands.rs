@@ -76,6 +76,10 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
     place.fill(&[("ca.crt", "damaged")]).await;
     let shown = place.shown(&[]).await;
     assert_eq!(shown["problems"][0], "ca.crt beside the certificate is not the bundle of the stored CAs", "{shown:#}");
+    assert!(shown.get("phase").is_none(), "{shown:#}");
+    place.fill(&[("tls.crt", "damaged")]).await;
+    let said = place.fails(&["show"]).await;
+    assert_eq!(said, "error: something is wrong with the certificates or where they are published: see above\n");
     place.says(&["ensure"]).await;
     assert!(place.shown(&[]).await.get("problems").is_none());
 }

@@ -62,8 +62,13 @@ impl Installation {
     }
 
     async fn shown(&self, arguments: &[&str]) -> Value {
-        let text = self.says(&[&["show", "--output", "json"], arguments].concat()).await;
-        serde_json::from_str(&text).unwrap()
+        let Output { status, stdout, stderr } = self.certs(&[&["show", "--output", "json"], arguments].concat()).await;
+        let shown: Value = serde_json::from_slice(&stdout).unwrap();
+        let sound = shown.get("problems").is_none()
+            && shown["published"].as_array().unwrap().iter().all(|entry| entry.get("problem").is_none());
+        let code = if sound { 0 } else { 1 };
+        assert_eq!(status.code(), Some(code), "{shown:#}{}", String::from_utf8_lossy(&stderr));
+        shown
     }
 
     fn secrets(&self) -> Api<Secret> {

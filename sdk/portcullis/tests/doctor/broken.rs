@@ -338,12 +338,12 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         ),
         variant(
             "Service without the port",
-            vec![service(cluster_ip(8443))],
+            vec![service(cluster_ip(1))],
             &[("W4", "FAIL", "has no port", "shop generate operator")],
         ),
         variant(
             "Service without endpoints",
-            vec![service(cluster_ip(9443))],
+            vec![service(cluster_ip(clinic.port))],
             &[("C2", "FAIL", "has no ready endpoints (its selector is app=shop)", "get pods -l 'app=shop'"), ("C1", "FAIL", "no ready operator pod", "generate operator")],
         ),
         variant(

@@ -1,6 +1,6 @@
 //! An installation that is well, and the means to break it and to mend it.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -24,8 +24,10 @@ pub(crate) struct Clinic {
     pub(crate) namespace: String,
     /// A namespace of its users.
     pub(crate) team: String,
-    /// Where the operator listens, on port 9443: an address of this machine that nobody else uses.
+    /// Where the operator listens: an address of this machine that nobody else uses.
     pub(crate) address: Ipv4Addr,
+    /// And a port of it. The usual one, 9443, may be taken on every address.
+    pub(crate) port: u16,
     /// What `generate operator` prints.
     pub(crate) manifests: Vec<Value>,
     /// The owner of the cluster.
@@ -100,7 +102,9 @@ impl Clinic {
         // All of 127.0.0.0/8 is this machine.
         let [one, two, three] = uuid_bytes();
         let address = Ipv4Addr::new(127, one.max(2), two, three.max(2));
-        let place = ["--namespace", &namespace, "--service-port", "9443"];
+        let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
+        let service_port = port.to_string();
+        let place = ["--namespace", &namespace, "--service-port", &service_port];
         let manifests = generate(&[&["operator", "--image", "shop:1"], &place[..]].concat()).await;
         let (inside, everywhere): (Vec<_>, Vec<_>) =
             manifests.iter().cloned().partition(|one| INSIDE.contains(&one["kind"].as_str().unwrap()));
@@ -120,11 +124,12 @@ impl Clinic {
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &namespace, rules: &here }];
         let operator = cluster.user_with("operator", &grants).await;
         let kubeconfig = operator.kubeconfig.to_str().unwrap().to_owned();
-        let bind = format!("{address}:9443");
+        let bind = format!("{address}:{port}");
         let running = run(&[&place[..], &["--bind", &bind, "--kubeconfig", &kubeconfig]].concat()).await;
         let admin_kubeconfig = cluster.kubeconfig_path().to_str().unwrap().to_owned();
         let admin = cluster.admin();
-        let clinic = Self { cluster, namespace, team, address, manifests, admin, admin_kubeconfig, operator, running };
+        let clinic =
+            Self { cluster, namespace, team, address, port, manifests, admin, admin_kubeconfig, operator, running };
         clinic.freeze().await;
         clinic
     }
@@ -139,12 +144,14 @@ impl Clinic {
         for name in ["shop-0", "shop-1"] {
             let mut pod = deployment["spec"]["template"].clone();
             pod["metadata"]["name"] = json!(name);
+            let ports = pod["spec"]["containers"][0]["ports"].as_array_mut().unwrap();
+            ports.iter_mut().find(|port| port["name"] == "webhooks").unwrap()["containerPort"] = json!(self.port);
             self.create(POD, pod).await;
             self.ready(name, "True").await;
         }
         let endpoint = json!({ "addresses": ["10.1.2.3"], "conditions": { "ready": true } });
         let metadata = json!({ "name": "shop-webhook", "labels": { "kubernetes.io/service-name": "shop-webhook" } });
-        let ports = json!([{ "name": "webhooks", "port": 9443 }]);
+        let ports = json!([{ "name": "webhooks", "port": self.port }]);
         let slice = json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": [endpoint], "ports": ports });
         self.create(SLICE, slice).await;
     }
@@ -166,7 +173,7 @@ impl Clinic {
 
     /// The flags of this installation.
     pub(crate) fn place(&self) -> Vec<String> {
-        ["--namespace", &self.namespace, "--service-port", "9443"].map(str::to_owned).to_vec()
+        ["--namespace", &self.namespace, "--service-port", &self.port.to_string()].map(str::to_owned).to_vec()
     }
 
     /// What `doctor` says.

@@ -122,6 +122,17 @@ async fn a_folder_that_cannot_be_written_is_named() {
     assert_eq!(said, format!("error: cannot read {below}: Not a directory (os error 20)\n"));
 }
 
+#[tokio::test]
+async fn nobody_waits_for_a_pipe_in_the_place_of_a_manifest() {
+    let home = tempfile::tempdir().unwrap();
+    let (out, pipe) = (home.path().to_str().unwrap(), home.path().join("rbac.yaml"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for more in [&[][..], &["--check"]] {
+        let said = fails(&[&["generate", "rbac", "--out", out], more].concat(), 1).await;
+        assert_eq!(said, format!("error: {} is no file: move it away, or give another --out\n", pipe.display()));
+    }
+}
+
 // A `kustomization.yaml` or an `rbac.yaml` is soon somebody's own.
 #[tokio::test]
 async fn a_file_that_it_did_not_write_is_not_overwritten_and_then_none_is() {

@@ -54,7 +54,7 @@ pub(super) enum Certs<A: clap::Args> {
         #[command(flatten)]
         args: A,
     },
-    /// Show what is stored and what is published
+    /// Show what is stored and what is published; exit with 1 if something is wrong with it
     Show {
         #[command(flatten)]
         flags: CertsFlags,
@@ -145,7 +145,12 @@ pub(super) async fn perform<A: clap::Args>(
             say(&match output {
                 Output::Text => shown.to_string(),
                 Output::Json => serde_json::to_string_pretty(&shown)? + "\n",
-            })
+            })?;
+            anyhow::ensure!(
+                shown.is_sound(),
+                "something is wrong with the certificates or where they are published: see above"
+            );
+            Ok(())
         }
     }
 }

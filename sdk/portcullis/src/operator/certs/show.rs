@@ -19,6 +19,7 @@ pub(super) struct Shown {
     /// What is wrong with what is stored, and what to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    /// How far a rotation is; nothing where something is wrong with what is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
     certificates: Vec<Shape>,
@@ -93,6 +94,11 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
 }
 
 impl Shown {
+    /// Whether there is nothing to mend.
+    pub(super) fn is_sound(&self) -> bool {
+        self.problems.is_empty() && self.published.iter().all(|entry| entry.problem.is_none())
+    }
+
     fn stored(&mut self, stored: &Stored, (no_ca, no_pair): &(Option<String>, Option<String>)) {
         let gone = |name: &String| format!("Secret {name} does not exist");
         match &stored.leaf {
@@ -114,6 +120,7 @@ impl Shown {
         }
         self.problems.extend(stored.damage.iter().cloned());
         if !self.problems.is_empty() {
+            self.phase = None;
             self.problems.push("'certs ensure' makes and repairs what is missing".to_owned());
         }
     }

@@ -34,6 +34,10 @@ pub(super) fn deliver(
     if folder.is_file() {
         return Err(GenerateError::NoFolder(folder.clone()));
     }
+    // Reading a pipe would wait for somebody who writes to it.
+    if let Some(path) = files.iter().map(|file| folder.join(&file.name)).find(|path| path.exists() && !path.is_file()) {
+        return Err(GenerateError::NoFile(path));
+    }
     let stale = stale(folder, heads, files)?;
     if is_of_another(folder, operator, heads, files)? {
         return Err(GenerateError::Kustomization(folder.clone()));

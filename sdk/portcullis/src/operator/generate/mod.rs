@@ -172,6 +172,9 @@ pub(super) enum GenerateError {
     /// Where the files should go, there is one.
     #[error("--out {} is a file: give a folder", .0.display())]
     NoFolder(PathBuf),
+    /// A folder, a pipe or a device is where a file should go.
+    #[error("{} is no file: move it away, or give another --out", .0.display())]
+    NoFile(PathBuf),
     /// Files of others are where these should go.
     #[error(
         "{} holds what 'generate' of this operator did not write: {}; move it away, or give another --out",
