@@ -32,13 +32,13 @@ on-node:
 	@hack/helm/build.sh
 	@hack/images/build.sh
 
-# Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
 test: built ## Every test: unit, control plane, data plane, end to end
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --no-fail-fast
 
 # Most tests wait for processes and clusters for most of their time.
-TEST_THREADS = $(shell echo $$(($$(nproc) * 2)))
+TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 
+# Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
 built:
 	@hack/prerequisites.sh test
 	@hack/control-plane/build.sh

@@ -209,7 +209,7 @@ async fn a_new_process_is_greeted_and_told_of_subscriptions_before_anything_else
     std::fs::write(directory.path().join("read"), "").unwrap();
     kill(directory.path());
     // From here on calls wait for the next process; those that come before fail with the one that ended.
-    runner.logged("starting the MCP server's process again").await;
+    runner.logged("opening it again after a pause").await;
     let ping = r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#;
     assert_eq!(runner.post(&[("mcp-session-id", &two)], ping).await.message()["result"], json!({}));
     post(&two, "resources/unsubscribe", uri).await;

@@ -112,7 +112,7 @@ impl Supervisor {
                 return;
             }
             let pause = (RESTART_PAUSE * 2_u32.saturating_pow(failures - 1)).min(MAX_PAUSE);
-            tracing::warn!(?pause, "starting the MCP server's process again after a pause");
+            tracing::warn!(?pause, "the connection to the MCP server ended; opening it again after a pause");
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.cancel.cancelled() => return self.end(State::Stopped),
@@ -186,8 +186,8 @@ async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Q
     }
     match timeout(how.patience, greet(&mut input, mux)).await {
         Ok(Ok(())) => how.state.send_replace(State::Running),
-        Ok(Err(problem)) => return tracing::warn!(problem, "the MCP server's process cannot be greeted"),
-        Err(_) => return tracing::warn!("the MCP server's process does not answer the handshake"),
+        Ok(Err(problem)) => return tracing::warn!(problem, "the handshake with the MCP server failed"),
+        Err(_) => return tracing::warn!("the MCP server does not answer the handshake"),
     };
     let mut batch = Vec::with_capacity(BATCH);
     let mut buffer = BytesMut::new();

@@ -36,6 +36,12 @@ impl Inner {
         parts.headers.remove(ACCEPT_ENCODING);
         let sender = Sender::of(&parts.extensions);
         let base = Base::of(client_url, &parts.headers);
+        let Some(principal) = sender.principal else {
+            return text(
+                StatusCode::UNAUTHORIZED,
+                "a session belongs to an issuer's subject, and the token names none",
+            );
+        };
         let Some(stream) = self.upstream.url().target(&parts.uri) else {
             return refusal(&UpstreamError::TooLong, None);
         };
@@ -48,20 +54,26 @@ impl Inner {
             return response;
         }
         response.headers_mut().remove(CONTENT_LENGTH);
-        let readable = !response.headers().contains_key(CONTENT_ENCODING);
-        let Some(principal) = sender.principal.filter(|_| readable) else { return no_session() };
+        if response.headers().contains_key(CONTENT_ENCODING) {
+            return no_session("the stream is compressed");
+        }
         let (head, body) = response.into_parts();
         let first = tokio::time::timeout(ENDPOINT_TIMEOUT, first_endpoint(body)).await;
-        let Some(First { named, rest, parts, body }) = first.ok().flatten() else { return no_session() };
+        let Ok(first) = first else { return no_session("no endpoint came in time") };
+        let Some(First { named, rest, parts, body }) = first else {
+            return no_session("the stream does not begin with an endpoint");
+        };
         let endpoint = Endpoint::read(&named, stream.path(), self.upstream.url(), &base);
-        let Some(Endpoint { id, place, shown }) = endpoint else { return no_session() };
+        let Some(Endpoint { id, place, shown }) = endpoint else {
+            return no_session("its endpoint is no URL that names a session");
+        };
         let mut record = SessionRecord::new(&id, principal);
         record.backend_address = from;
         record.messages = Some(place.as_str().into());
         let record = Arc::new(record);
         match self.sessions.insert(SessionRecord::clone(&record), &sender.client).await {
             Ok(Some(_)) => {}
-            Ok(None) => return no_session(),
+            Ok(None) => return no_session("the session belongs to another stream"),
             Err(error) => {
                 tracing::error!(%error, "cannot keep a session");
                 return unavailable();
@@ -76,8 +88,8 @@ impl Inner {
     }
 }
 
-fn no_session() -> Response<Body> {
-    tracing::warn!("the MCP server opened no session of its own on its stream; the stream is closed");
+fn no_session(reason: &'static str) -> Response<Body> {
+    tracing::warn!(reason, "closed the stream of the MCP server: it opened no session of its own");
     text(StatusCode::BAD_GATEWAY, "the MCP server opened no session of its own")
 }
 

@@ -432,7 +432,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
                 another(clinic, "shop-validating-team", "shop-webhook", only(namespace)),
                 lease(clinic, "pod-a", Timestamp::now() - HOUR),
             ],
-            &[("L1", "FAIL", "lost its lease 60 min ago; cluster-wide has resumed, but shop-validating-team still calls it", "kubectl delete")],
+            &[("L1", "FAIL", " min ago; cluster-wide has resumed, but shop-validating-team still calls it", "kubectl delete")],
         ),
         variant(
             "Lease without a configuration",

@@ -11,7 +11,7 @@ const SILENCE: Duration = Duration::from_secs(80);
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stdio_server_that_nobody_called_for_long_answers_the_next_call() {
+async fn a_stdio_server_that_nobody_called_for_long_answers_again() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("idle").await;

@@ -1,5 +1,5 @@
-//! What a kill costs: pods are deleted one after another under clients of every era, for each transport. With `--nocapture`, the tests
-//! print a row of a table for each: transport, era, kill, failed calls, the longest time without an answer.
+//! What a kill costs: pods are deleted one after another under clients of every era and transport at once. With `--nocapture`, the
+//! test prints a row of a table for each: transport, era, kill, failed calls, the longest time without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
