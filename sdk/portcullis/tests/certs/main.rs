@@ -66,7 +66,7 @@ impl Installation {
         let shown: Value = serde_json::from_slice(&stdout).unwrap();
         let sound = shown.get("problems").is_none()
             && shown["published"].as_array().unwrap().iter().all(|entry| entry.get("problem").is_none());
-        let code = if sound { 0 } else { 1 };
+        let code = i32::from(!sound);
         assert_eq!(status.code(), Some(code), "{shown:#}{}", String::from_utf8_lossy(&stderr));
         shown
     }
