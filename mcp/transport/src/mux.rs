@@ -90,6 +90,18 @@ impl Drop for Waiting {
     }
 }
 
+/// A call of the multiplexer's own.
+struct Open<'a> {
+    calls: &'a Calls,
+    number: u64,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.calls.close(self.number);
+    }
+}
+
 impl Mux {
     /// Passes a client's request on; its answer goes to the one who waits on the channel. `None` when the pipe is given up or does not
     /// take it in time.
@@ -180,12 +192,13 @@ impl Mux {
         let bytes = request_line(body, &message, &params, &self.ids.text(number));
         let call = Call { id: message.id()?.raw().into(), token: None, origin: None, reply: Reply::Once(reply) };
         self.calls.open(number, call);
+        // Whoever asks may leave before the answer.
+        let _open = Open { calls: &self.calls, number };
         let asked = async {
             self.queue.send(Line { bytes, call: Some(number) }).await.then_some(())?;
             answer.await.ok()
         };
         let answer = timeout(self.answer_timeout, asked).await.ok().flatten();
-        self.calls.close(number);
         answer.map(Message::into_bytes)
     }
 

@@ -63,9 +63,9 @@ impl Handshake {
         self.made().map(|made| made.request)
     }
 
-    /// Whether this is the first `notifications/initialized`, the one that reaches the process.
+    /// Whether this is the first `notifications/initialized` after a handshake, the one that reaches the process.
     pub(super) fn first_initialized(&self) -> bool {
-        !self.initialized.swap(true, Ordering::Relaxed)
+        self.request().is_some() && !self.initialized.swap(true, Ordering::Relaxed)
     }
 
     pub(super) fn is_initialized(&self) -> bool {
