@@ -46,9 +46,10 @@ impl Inner {
             return refusal(&UpstreamError::TooLong, None);
         };
         let outgoing = self.outgoing(parts, Bytes::new());
-        let (mut response, from) = match self.upstream.send(&outgoing).await {
-            Ok(answer) => answer,
-            Err(error) => return refusal(&error, None),
+        let (mut response, from) = match tokio::time::timeout(ENDPOINT_TIMEOUT, self.upstream.send(&outgoing)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return refusal(&error, None),
+            Err(_) => return text(StatusCode::GATEWAY_TIMEOUT, "the MCP server did not answer in time"),
         };
         if !is_type(response.headers(), "text/event-stream") {
             return response;

@@ -62,9 +62,13 @@ impl Endpoint {
     }
 }
 
-/// `text` as a path and query of one host. No client may read another host into it: `//host` is one, and browsers take a backslash for a slash.
+/// `text` as a path and query of one host. No client may read another host into it, or a place above: `//host` is one, browsers take a backslash for
+/// a slash, and `%2e` for a dot that [`without_dots`] has not seen.
 fn local(text: &str) -> Option<Uri> {
     let (path, query) = text.find('?').map_or((text, ""), |at| text.split_at(at));
+    if path.to_ascii_lowercase().contains("%2e") {
+        return None;
+    }
     let text = without_dots(path) + query;
     let uri: Uri = text.parse().ok()?;
     (text.starts_with('/') && !text.starts_with("//") && !text.contains('\\') && uri.authority().is_none())
@@ -120,6 +124,8 @@ mod tests {
             ("//evil/messages?sessionId=x", None),
             ("/a/..//evil?sessionId=x", None),
             ("http://10.0.0.1//evil?sessionId=x", None),
+            ("/%2e%2E/other/messages?sessionId=x", None),
+            (".%2e/messages?sessionId=x", None),
             ("/\\evil?sessionId=x", None),
             ("ftp://h/messages\n?sessionId=x", None),
         ] {

@@ -3,7 +3,7 @@
 use mcp_wire::sse::{Decoder, Event};
 
 /// The most that is held of a stream: an `endpoint` event, or a line that names the type of an event.
-const MAX_HELD: usize = 64 << 10;
+const MAX_HELD: usize = 8 << 10;
 
 /// What came of a stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Parts {
                 }
             }
             if self.held.len() > MAX_HELD {
-                part = Some(Part::Broken("an endpoint event, or the type of an event, is longer than 64 KiB"));
+                part = Some(Part::Broken("an endpoint event, or the type of an event, is longer than 8 KiB"));
             }
             if let Some(part) = part {
                 if matches!(part, Part::Broken(_)) {
@@ -125,8 +125,8 @@ impl Parts {
         let held = std::mem::take(&mut self.held);
         let event = Decoder::new(usize::MAX).push(&held).ok().and_then(|mut events| events.pop());
         match event {
-            // Comments before the first event.
-            None => Part::Pass(held),
+            // Comments before the first event, or what says nothing but how to open the stream again.
+            None | Some(Event { event: None, data: None, .. }) => Part::Pass(held),
             // Some readers drop all space around it.
             Some(event) if event.event.as_deref().is_some_and(|name| name.trim() == "endpoint") => {
                 self.event = State::Open;
@@ -206,7 +206,7 @@ mod tests {
             (": hello\n\n:\n\nevent: endpoint\ndata: /m\n\n", ": hello\n\n:\n\n</m>"),
             ("data: /m\nid: 1\nevent: endpoint\n\n", "</m>"),
             ("event: message\ndata: {}\n\nevent: endpoint\ndata: /m\n\n", "!"),
-            ("retry: 5\n\nevent: endpoint\ndata: /m\n\n", "!"),
+            ("retry: 5\n\nevent: endpoint\ndata: /m\n\n", "retry: 5\n\n</m>"),
         ] {
             for size in [1, 5, 1000] {
                 assert_eq!(shown(stream, size), expected, "{stream:?} in pieces of {size}");
