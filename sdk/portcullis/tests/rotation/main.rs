@@ -23,7 +23,7 @@ use load::{FULL, QUARTER};
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// What takes hours, in seconds.
-const QUICK: Times = Times { settle: Duration::from_millis(2500), drain: Duration::from_secs(1) };
+const QUICK: Times = Times { settle: Duration::from_secs(4), drain: Duration::from_secs(2) };
 
 async fn a_whole_rotation(what: &str, skews: [i64; 2], every: Duration) {
     let installation = Installation::new(skews, QUICK).await;
@@ -51,7 +51,7 @@ async fn a_ca_is_rotated_by_replicas_whose_clocks_are_five_minutes_off_on_either
 // D3: what is stored says where a rotation stands, so any process can go on with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admission() {
-    /// Boundaries that lie within one rotation, so far apart that a replica is back before the next.
+    /// Boundaries that lie within one rotation, so far apart that a replica is mostly back before the next.
     type Boundary = (&'static str, fn(&Seen, &Seen) -> bool);
     const ROTATIONS: [&[Boundary]; 3] = [
         &[
@@ -74,13 +74,25 @@ async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admissi
     let begun = Instant::now();
     let mut victim = 0;
     for boundaries in ROTATIONS {
-        let before = installation.rotate().await;
-        for (what, reached) in boundaries {
-            installation.until(what, |now| reached(&before, now)).await;
-            installation.kill(victim, &load).await;
-            victim = 1 - victim;
+        let mut ahead = boundaries.iter();
+        let mut rotations = 0;
+        while !ahead.as_slice().is_empty() {
+            rotations += 1;
+            assert!(rotations < 5, "each rotation was over before {}", ahead.as_slice()[0].0);
+            let before = installation.rotate().await;
+            let ended = |now: &Seen| now.leaf != before.leaf && now.at_rest();
+            while let Some((what, reached)) = ahead.as_slice().first() {
+                let seen = installation.until(what, |now| reached(&before, now) || ended(now)).await;
+                // A busy machine starts a replica so slowly that the next boundary goes by: the next rotation has it, too.
+                if !reached(&before, &seen) {
+                    break;
+                }
+                installation.kill(victim, &load).await;
+                victim = 1 - victim;
+                ahead.next();
+            }
+            installation.until("the end", ended).await;
         }
-        installation.until("the end", |now| now.leaf != before.leaf && now.at_rest()).await;
     }
-    installation.judge("three rotations with eight kills", load, &[late], begun).await;
+    installation.judge("eight kills at boundaries of rotations", load, &[late], begun).await;
 }
