@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the programs of the node (kubelet, container runtime, network plugins, DNS server) at the versions that the go.mod files pin,
+# Builds the programs of the node (kubelet, container runtime, network plugins, DNS server and so on) at the versions that the go.mod files pin,
 # and the two images that the node itself needs, into ${XDG_CACHE_HOME:-$HOME/.cache}/portcullis/node/STATE, once per machine and state of the pins.
 # Usage: build.sh          builds what is missing; needs no root
 #        build.sh where    prints the folder and builds nothing
@@ -32,6 +32,7 @@ kube-proxy $pins k8s.io/kubernetes/cmd/kube-proxy half-a-minute $version
 kube-scheduler $pins k8s.io/kubernetes/cmd/kube-scheduler half-a-minute $version
 kubectl $pins k8s.io/kubernetes/cmd/kubectl one-minute $version
 coredns $here/coredns . two-minutes
+network-policies $here/policies . a-few-seconds
 pause $here/pause . a-few-seconds
 PROGRAMS
 "$here/../images/pack.sh" localhost/portcullis/pause:1 "$cache/pause.tar" "$cache/pause"

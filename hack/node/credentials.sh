@@ -37,4 +37,5 @@ user ../admin.kubeconfig admin system:masters
 user ../config/controller-manager.kubeconfig system:kube-controller-manager
 user ../config/scheduler.kubeconfig system:kube-scheduler
 user ../config/proxy.kubeconfig system:kube-proxy
+user ../config/policies.kubeconfig network-policies
 user ../config/kubelet.kubeconfig system:node:$node system:nodes

@@ -53,6 +53,8 @@ until kubectl --kubeconfig admin.kubeconfig --request-timeout=5s get --raw /read
 done
 run kube-controller-manager "$control_plane/kube-controller-manager" --kubeconfig=config/controller-manager.kubeconfig --leader-elect=false --secure-port=0 \
     --service-account-private-key-file=pki/accounts.key --root-ca-file=pki/ca.crt --use-service-account-credentials=true --allocate-node-cidrs=false
+kubectl --kubeconfig admin.kubeconfig apply --server-side -f "$here/policies.yaml" >/dev/null
+run network-policies network-policies --kubeconfig=config/policies.kubeconfig
 run kube-scheduler kube-scheduler --kubeconfig=config/scheduler.kubeconfig --leader-elect=false --secure-port=0
 run kube-proxy kube-proxy --config=config/proxy.yaml
 run kubelet kubelet --config=config/kubelet.yaml --kubeconfig=config/kubelet.kubeconfig --hostname-override=$node --node-ip=$node_address

@@ -9,7 +9,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/place.sh"
 if [ "$(id -u)" -ne 0 ]; then
     fail "a node needs root: it makes namespaces (network, mounts, processes), cgroups named '$cgroup', a network link named '$link' with routes
-to $pods and $services, and writes to $state. It changes no setting of the kernel and nothing else of the host's; 'make node-down' removes it all. Run
+to $pods and $services, and writes to $state. It changes no setting of the kernel and nothing else of the host's, but loads the module
+br_netfilter where that is missing; 'make node-down' removes it all but the module. Run
   sudo env PATH=\"\$PATH\" XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache} $0
 or, for 'make e2e', put the same before make."
 fi
@@ -92,6 +93,8 @@ for range in $pods $services; do
 done
 
 wait_for 90 "the API server" kubectl get --raw /readyz
+enforced() { nsenter --target "$(holder)" --net nft list table ip network-policies; }
+wait_for 90 "NetworkPolicies are enforced" enforced
 wait_for 30 "the container runtime" "$here/load-image.sh" "$binaries/pause.tar" "$binaries/coredns.tar"
 kubectl apply --server-side -f "$here/dns.yaml" >/dev/null
 wait_for 90 "the node is Ready" ready

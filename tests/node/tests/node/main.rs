@@ -11,6 +11,7 @@ mod bad_servers;
 mod features;
 mod idle;
 mod login;
+mod network;
 mod node;
 mod overlap;
 mod request_gate;

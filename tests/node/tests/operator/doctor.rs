@@ -2,14 +2,35 @@
 
 use std::process::Command;
 
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
 use portcullis_charts::{OPERATOR, chart, operator};
-use portcullis_node::{DEADLINE, KUBECONFIG, OPERATOR_NAMESPACE, RELEASE, helm, install_operator, kubectl, release};
+use portcullis_node::{
+    DEADLINE, KUBECONFIG, OPERATOR_NAMESPACE, POD_IMAGE, RELEASE, helm, install_operator, kubectl, release,
+};
+use portcullis_pki::Ca;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::alone;
 
 type Break<'a> = &'a dyn Fn() -> String;
+
+/// A bundle of an authority that nobody here has to do with.
+fn foreign_bundle() -> ByteString {
+    let (now, hour) = (Timestamp::now(), SignedDuration::from_hours(1));
+    ByteString(Ca::generate("somebody else", now - hour, now + hour).unwrap().cert_pem().to_owned().into_bytes())
+}
+
+/// Puts the bundle into every webhook of the operator.
+fn publish(bundle: &ByteString) -> String {
+    let configuration = format!("validatingwebhookconfiguration/{RELEASE}-validating");
+    let webhooks = kubectl(&["get", &configuration, "--output", "jsonpath={.webhooks[*].name}"]);
+    let operation =
+        |index| json!({ "op": "replace", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": bundle });
+    let patch: Vec<Value> = (0..webhooks.split_whitespace().count()).map(operation).collect();
+    kubectl(&["patch", &configuration, "--type", "json", "--patch", &json!(patch).to_string()])
+}
 
 /// The ids of the checks that failed or warn, and everything that was found.
 fn doctor() -> (Vec<String>, Value) {
@@ -41,28 +62,39 @@ async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() 
     };
     let ports =
         |target: &str| json!({ "spec": { "ports": [{ "name": "webhooks", "port": 443, "targetPort": target }] } });
-    let breaks: [(&str, Break<'_>, &[&str]); 5] = [
-        ("no pod", &|| in_operators(&["scale", &deployment, "--replicas=0"]), &["C1", "C2"]),
+    // The Deployment keeps pods that are ready until others are: first there are none.
+    let run_instead = |container: Value| {
+        patch(&deployment, &json!({ "spec": { "replicas": 0 } }));
+        in_operators(&["wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=mcp-operator", "--timeout=1m"]);
+        let spec = json!({ "replicas": 2, "template": { "spec": { "containers": [container] } } });
+        in_operators(&["patch", &deployment, "--type", "strategic", "--patch", &json!({ "spec": spec }).to_string()])
+    };
+    let breaks: [(&str, Break<'_>, &[&str]); 6] = [
+        (
+            "an argument that nobody knows",
+            &|| run_instead(json!({ "name": "operator", "args": ["run", "--unknown"] })),
+            &["C1", "C2", "C8"],
+        ),
         (
             "an image that is not there",
-            &|| {
-                patch(&deployment, &json!({ "spec": { "replicas": 0 } }));
-                in_operators(&[
-                    "wait",
-                    "--for=delete",
-                    "pod",
-                    "-l",
-                    "app.kubernetes.io/name=mcp-operator",
-                    "--timeout=1m",
-                ]);
-                in_operators(&["set", "image", &deployment, "operator=localhost/portcullis/none:0"]);
-                patch(&deployment, &json!({ "spec": { "replicas": 2 } }))
-            },
+            &|| run_instead(json!({ "name": "operator", "image": "localhost/portcullis/none:0" })),
             &["C1"],
+        ),
+        (
+            "another program in place of the operator, and a bundle that vouches for nobody who serves",
+            &|| {
+                run_instead(json!({
+                    "name": "operator", "image": POD_IMAGE, "args": ["webhook", "-listen", ":9443"],
+                    "livenessProbe": null, "readinessProbe": null,
+                }));
+                publish(&foreign_bundle())
+            },
+            &["W5", "X5", "X6", "X7"],
         ),
         ("another port", &|| patch(&service, &ports("other")), &["C3"]),
         ("no Service", &|| in_operators(&["delete", &service]), &["W4"]),
-        ("a policy that lets nobody in", &|| patch(&format!("networkpolicy/{RELEASE}"), &policy), &["C6"]),
+        // C4 is the policy at work: the doctor calls the pods from outside of the node, as the API server of a larger cluster does.
+        ("a policy that lets nobody in", &|| patch(&format!("networkpolicy/{RELEASE}"), &policy), &["C4", "C6"]),
     ];
     let wait = async |what: &str, wanted: &dyn Fn(&[String]) -> bool| {
         let last = std::sync::Mutex::new(Value::Null);
