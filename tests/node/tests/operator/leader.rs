@@ -1,6 +1,7 @@
 //! Two replicas, of which one leads.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -31,7 +32,8 @@ fn objects(client: &Client, namespace: &str, version: &str, kind: &str) -> Api<D
 /// Asks again and again for what the webhooks refuse, as a dry run, and counts what came of it.
 struct Asking {
     stop: watch::Sender<bool>,
-    asked: JoinHandle<BTreeMap<String, u32>>,
+    counts: Arc<Mutex<BTreeMap<String, u32>>>,
+    asked: JoinHandle<()>,
 }
 
 const REFUSED: &str = "refused by the webhook";
@@ -42,13 +44,14 @@ impl Asking {
         let configs = objects(client, &namespace.name, "v1alpha1", "MCPWebhookConfig");
         let refused: DynamicObject =
             serde_saphyr::from_str(include_str!("../../../../examples/refused/by-webhook.yaml")).unwrap();
+        let counts = Arc::new(Mutex::new(BTreeMap::new()));
+        let counted = Arc::clone(&counts);
         let asked = tokio::spawn(async move {
-            let mut counts = BTreeMap::new();
             let mut ticks = tokio::time::interval(EVERY);
             let dry_run = PostParams { dry_run: true, ..PostParams::default() };
             loop {
                 tokio::select! {
-                    _ = stopped.changed() => return counts,
+                    _ = stopped.changed() => return,
                     _ = ticks.tick() => {}
                 }
                 let outcome = match configs.create(&dry_run, &refused).await {
@@ -56,16 +59,23 @@ impl Asking {
                     Err(error) if error.to_string().contains("denied the request") => REFUSED.to_owned(),
                     Err(error) => error.to_string(),
                 };
-                *counts.entry(outcome).or_default() += 1;
+                *counted.lock().unwrap().entry(outcome).or_default() += 1;
             }
         });
-        Self { stop, asked }
+        Self { stop, counts, asked }
+    }
+
+    /// How often each outcome was seen so far.
+    fn so_far(&self) -> BTreeMap<String, u32> {
+        self.counts.lock().unwrap().clone()
     }
 
     /// How often each outcome was seen.
     async fn end(self) -> BTreeMap<String, u32> {
         self.stop.send(true).unwrap();
-        self.asked.await.unwrap()
+        let counts = Arc::clone(&self.counts);
+        self.asked.await.unwrap();
+        std::mem::take(&mut *counts.lock().unwrap())
     }
 }
 
@@ -161,16 +171,29 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out_and_noth
     installation.both_serve().await;
     let leader = installation.leader("").await;
     let asking = Asking::begin(&namespace, &node.client);
-    node.kill(&installation.pods.get(&leader).await.unwrap());
+    let pod = installation.pods.get(&leader).await.unwrap();
     let former = holder(&installation.lease().await);
+    node.kill(&pod);
+    let before = asking.so_far();
     wait_until("the lease to have another holder", TAKEN_OVER, || async {
         let now = holder(&installation.lease().await);
         (now.is_some() && now != former).then_some(())
     })
     .await;
+    let meanwhile = asking.so_far();
     reconciled(&namespace, &node.client, "after").await;
     installation.both_serve().await;
     let outcomes = asking.end().await;
-    eprintln!("{leader} killed: {outcomes:?}");
-    assert!(outcomes.contains_key(REFUSED) && !outcomes.contains_key("admitted"), "{outcomes:?}");
+    eprintln!("{leader} killed: {outcomes:?}, {meanwhile:?} until another led, {before:?} when it was killed");
+    assert!(!outcomes.contains_key("admitted"), "{outcomes:?}");
+    // What was on its way to the one that died goes unanswered, until its endpoint is taken out. The other answers all the while.
+    let since = |counts: &BTreeMap<String, u32>, outcome: &str| {
+        counts.get(outcome).copied().unwrap_or_default() - before.get(outcome).copied().unwrap_or_default()
+    };
+    let answered = since(&meanwhile, REFUSED);
+    let unanswered: u32 = meanwhile.keys().filter(|outcome| *outcome != REFUSED).map(|it| since(&meanwhile, it)).sum();
+    assert!(
+        answered > unanswered,
+        "while nobody led, {answered} reviews were answered and {unanswered} were not: {meanwhile:?}"
+    );
 }
