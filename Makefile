@@ -118,6 +118,7 @@ images: ## Build the images of operator and proxy, as OCI archives with their SB
 
 node-up: ## Bring up a cluster of one real node on this machine (kubelet, containerd, CoreDNS); needs root
 	@hack/prerequisites.sh node-up
+	@hack/node/up.sh --check
 	@hack/control-plane/build.sh
 	@hack/node/build.sh
 	@hack/node/up.sh

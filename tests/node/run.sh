@@ -5,8 +5,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
 . "$root/hack/node/place.sh"
-what=$1
-shift
+what=${1:-}
+case $what in test | demo | bench) shift ;; *) fail "usage: run.sh test|demo|bench [--keep] [TEST...]" ;; esac
 if [ "${1:-}" = --keep ]; then shift; else trap '"$root/hack/node/down.sh"' EXIT; fi
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

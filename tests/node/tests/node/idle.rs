@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_node::greeter::{self, STDIO};
-use portcullis_node::{Calls, Node, install_operator};
-use serde_json::json;
+use portcullis_node::{Calls, Node, install_operator, kubectl};
+use serde_json::{Value, json};
 
 /// Longer than the node lets an attachment be silent.
 const SILENCE: Duration = Duration::from_secs(80);
@@ -14,6 +14,12 @@ const SILENCE: Duration = Duration::from_secs(80);
 async fn a_stdio_server_that_nobody_called_for_long_answers_again() {
     let node = Node::running().await;
     install_operator().await;
+    let kubelet = kubectl(&["get", "--raw", "/api/v1/nodes/node1/proxy/configz"]);
+    let kubelet: Value = serde_json::from_str(&kubelet).unwrap();
+    assert_eq!(
+        kubelet["kubeletconfig"]["streamingConnectionIdleTimeout"], "1m0s",
+        "on this node an attachment may be silent for longer than this test is: run 'make node-down', and then 'make e2e'"
+    );
     let namespace = node.namespace("idle").await;
     let url = greeter::start_on(&namespace, &STDIO, json!({})).await;
     for era in STDIO.eras {
