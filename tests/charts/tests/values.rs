@@ -51,6 +51,8 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
     let image = format!("{CONTAINER}/image");
     let hook = |member: &str| format!("/webhooks/0/{member}");
     let expression = json!([{ "key": "team", "operator": "In", "values": ["a"] }]);
+    let volumes = json!([{ "name": "scratch", "emptyDir": {} }]);
+    let mounts = json!([{ "name": "scratch", "mountPath": "/tmp" }]);
     let operator = vec![
         case(
             "restrictToNamespace",
@@ -197,6 +199,23 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
             json!([{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" }]),
         ),
         in_pod("hostNetwork", json!(true)),
+        case(
+            "podSecurityContext",
+            json!({ "runAsUser": null, "runAsGroup": null, "fsGroup": 2000 }),
+            DEPLOYMENT,
+            &format!("{POD}/securityContext"),
+            json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" }, "fsGroup": 2000 }),
+        ),
+        case(
+            "securityContext",
+            json!({ "runAsNonRoot": true }),
+            DEPLOYMENT,
+            &format!("{CONTAINER}/securityContext"),
+            json!({
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
+                "runAsNonRoot": true,
+            }),
+        ),
         // A number to YAML, unless it is quoted.
         in_pod("priorityClassName", json!("1000")),
         case("podAnnotations", other.clone(), DEPLOYMENT, "/spec/template/metadata/annotations/team", json!("a")),
@@ -211,6 +230,8 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
             &format!("{CONTAINER}/env/2/value"),
             json!("debug"),
         ),
+        case("extraVolumes", volumes.clone(), DEPLOYMENT, &format!("{POD}/volumes"), volumes),
+        case("extraVolumeMounts", mounts.clone(), DEPLOYMENT, &format!("{CONTAINER}/volumeMounts"), mounts),
     ];
     let crds = vec![
         case("keep", json!(false), crd, "/metadata/annotations", Value::Null),
@@ -280,10 +301,18 @@ fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
 #[test]
 fn a_value_that_cannot_be_is_refused_by_its_name() {
     let helm = Helm::new();
-    let cases: [(&str, Value, &str); 22] = [
+    let cases: [(&str, Value, &str); 32] = [
         (OPERATOR, json!({ "replica": 3 }), "'replica'"),
         (OPERATOR, json!({ "replicas": "three" }), "'/replicas'"),
         (OPERATOR, json!({ "replicas": 0 }), "'/replicas'"),
+        // Without webhooks, or with all rights in one account, because of a word that says nothing.
+        (OPERATOR, json!({ "webhooks": { "enabled": null } }), "missing property 'enabled'"),
+        (OPERATOR, json!({ "useServiceAccountCredentials": null }), "missing property 'useServiceAccountCredentials'"),
+        (OPERATOR, json!({ "certificates": { "mode": null } }), "missing property 'mode'"),
+        (OPERATOR, json!({ "image": { "repository": "" } }), "'/image/repository'"),
+        (OPERATOR, json!({ "image": { "repository": "r.example:5000/op:1" } }), "'/image/repository'"),
+        (OPERATOR, json!({ "image": { "repository": "r.example/op@sha256:0a" } }), "'/image/repository'"),
+        (OPERATOR, json!({ "runner": { "image": { "repository": "r.example/run:1" } } }), "'/runner/image/repository'"),
         (OPERATOR, json!({ "image": { "digest": "sha256:short" } }), "'/image/digest'"),
         (OPERATOR, json!({ "image": { "pullPolicy": "Sometimes" } }), "'/image/pullPolicy'"),
         (OPERATOR, json!({ "imagePullSecrets": ["registry"] }), "'/imagePullSecrets/0'"),
@@ -294,12 +323,15 @@ fn a_value_that_cannot_be_is_refused_by_its_name() {
         (OPERATOR, json!({ "imagePullSecrets": [{ "name": "a b" }] }), "'/imagePullSecrets/0/name'"),
         (OPERATOR, json!({ "restrictToNamespace": "a,b" }), "'/restrictToNamespace'"),
         (OPERATOR, json!({ "webhooks": { "timeoutSeconds": 31 } }), "'/webhooks/timeoutSeconds'"),
+        (OPERATOR, json!({ "webhooks": { "timeoutSeconds": -1 } }), "'/webhooks/timeoutSeconds'"),
         (OPERATOR, json!({ "webhooks": { "failurePolicy": "fail" } }), "'/webhooks/failurePolicy'"),
         (OPERATOR, json!({ "webhooks": { "namespaceSelector": { "team": "a" } } }), "'/webhooks/namespaceSelector'"),
         (OPERATOR, json!({ "certificates": { "mode": "hooks" } }), "'/certificates/mode'"),
         (OPERATOR, json!({ "certificates": { "caBundle": PEM } }), "'/certificates/caBundle'"),
         (OPERATOR, json!({ "certificates": { "mode": "external", "caBundle": "MA==" } }), "'/certificates/caBundle'"),
         (OPERATOR, json!({ "certificates": { "issuer": { "name": "corp" } } }), "'/certificates/issuer/name'"),
+        (OPERATOR, json!({ "extraVolumes": [{ "emptyDir": {} }] }), "missing property 'name'"),
+        (OPERATOR, json!({ "extraVolumeMounts": [{ "name": "scratch" }] }), "missing property 'mountPath'"),
         (
             OPERATOR,
             json!({ "commonLabels": { "app.kubernetes.io/name": "mine" } }),
@@ -316,13 +348,26 @@ fn a_value_that_cannot_be_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_release_or_a_selector_that_cannot_work_is_refused_with_what_to_do() {
+fn what_a_schema_does_not_see_is_refused_with_what_to_do() {
     let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": "team" } });
     let both = json!({ "restrictToNamespace": "team", "webhooks": { "namespaceSelector": selector } });
     for (release, values, advice) in [
         ("1st", json!({}), "begin with a letter"),
         ("a.b", json!({}), "have no dots"),
         ("mcp-operator", both, "leave one of the two away"),
+        // The configurations would call webhooks that nobody serves.
+        (
+            "mcp-operator",
+            json!({ "extraArgs": ["--webhooks=off"] }),
+            "extraArgs: --webhooks does not go here; set webhooks.enabled",
+        ),
+        ("mcp-operator", json!({ "extraArgs": ["--webhooks", "off"] }), "set webhooks.enabled"),
+        ("mcp-operator", json!({ "extraArgs": ["--bind=0.0.0.0:443"] }), "the manifests of this chart have it fixed"),
+        (
+            "mcp-operator",
+            json!({ "extraEnv": [{ "name": "WATCH_NAMESPACE", "value": "team" }] }),
+            "by restrictToNamespace",
+        ),
     ] {
         let said = Helm::new().template(&chart(OPERATOR), [release, RELEASE[1]], &values).unwrap_err();
         assert!(said.contains(advice), "{release}: {said}");

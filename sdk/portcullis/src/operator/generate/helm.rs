@@ -255,14 +255,19 @@ fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
                 of_container("image", Slot::Text(image.to_owned())),
                 of_container("imagePullPolicy", Slot::Optional(value("image.pullPolicy"), "{{ . }}".to_owned())),
                 of_container("resources", Slot::Value(value("resources"))),
+                // A chart whose values have none keeps what is generated.
+                of_container("securityContext", Slot::Instead(value("securityContext"))),
+                of_container("volumeMounts", Slot::Value(value("extraVolumeMounts"))),
                 of_pod("affinity", Slot::Instead(value("affinity"))),
                 of_pod("hostNetwork", Slot::Optional(value("hostNetwork"), "{{ . }}".to_owned())),
                 of_pod("dnsPolicy", Slot::Optional(value("hostNetwork"), "ClusterFirstWithHostNet".to_owned())),
                 of_pod("imagePullSecrets", Slot::Value(value("imagePullSecrets"))),
                 of_pod("nodeSelector", Slot::Value(value("nodeSelector"))),
                 of_pod("priorityClassName", Slot::Optional(value("priorityClassName"), "{{ . | quote }}".to_owned())),
+                of_pod("securityContext", Slot::Instead(value("podSecurityContext"))),
                 of_pod("tolerations", Slot::Value(value("tolerations"))),
                 of_pod("topologySpreadConstraints", Slot::Value(value("topologySpreadConstraints"))),
+                of_pod("volumes", Slot::Value(value("extraVolumes"))),
             ]);
         }
         _ => {}
