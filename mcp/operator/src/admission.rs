@@ -13,7 +13,7 @@ use mcp_plan::{
     settings::Settings,
     workload::ChildRef,
 };
-use portcullis::webhooks::{Cause, Context, Validate, Validator, Verdict};
+use portcullis::webhooks::{Cause, Context, Validate, Verdict};
 
 use crate::subject::Subject;
 
@@ -54,12 +54,18 @@ struct Rules<K> {
 }
 
 /// The validating webhook of a kind, named after it. `children` are all that may be made for an object.
-pub fn webhook<K: Subject>(judging: &Judging, children: fn(&K) -> Vec<ChildRef>) -> Validate<K> {
+pub fn webhook<K: Subject>(
+    judging: &Judging,
+    children: fn(&K) -> Vec<ChildRef>,
+) -> Validate<K, Arc<impl Send + Sync + use<K>>> {
     let rules = Rules { judging: judging.clone(), children };
-    Validate::named(K::kind(&()).to_lowercase()).validator(Arc::new(rules))
+    Validate::named(K::kind(&()).to_lowercase())
+        .state(Arc::new(rules))
+        .on_create(Rules::create)
+        .on_update(Rules::update)
 }
 
-impl<K: Subject> Validator<K> for Rules<K> {
+impl<K: Subject> Rules<K> {
     async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
         let Judging { admission, known, settings } = &self.judging;
         let verdict = admission.judge(new.every_problem(settings).into_iter());

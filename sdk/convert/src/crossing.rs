@@ -1,6 +1,7 @@
 //! The way of one object from one version to the next, as documents: with the members that the types do not know.
 
 use kube_core::ObjectMeta;
+use portcullis_review::with_sources;
 use serde_json::{Map, Value};
 
 use crate::problem::{Problem, unless_it_panics};
@@ -135,11 +136,12 @@ impl Hop<'_> {
 
     fn convert(self, object: Box<dyn Object>) -> Result<(Box<dyn Object>, Document), Problem> {
         let made = unless_it_panics(|| {
-            let object = (self.there)(object)?;
-            document(&*object).map(|document| (object, document))
+            let object = (self.there)(object).map_err(|error| with_sources(&*error))?;
+            Ok(document(&*object).map(|document| (object, document)))
         });
-        let (from, to) = (&self.from.version, &self.to.version);
-        let made = made.ok_or_else(|| Problem::whole(format!("the converter from {from} to {to} panicked")))?;
+        let converter = || format!("the converter from {} to {}", self.from.version, self.to.version);
+        let made = made.ok_or_else(|| Problem::whole(format!("{} panicked", converter())))?;
+        let made = made.map_err(|error: String| Problem::of_converter(format!("{} failed", converter()), error))?;
         made.ok_or_else(|| does_not_write(self.to))
     }
 
@@ -147,7 +149,7 @@ impl Hop<'_> {
     fn trace_back(self, mut object: Box<dyn Object>, metadata: ObjectMeta) -> Option<Trace> {
         let back = unless_it_panics(|| {
             *object.metadata() = metadata;
-            (self.back)(object).and_then(|object| trace_of(&*object).ok())
+            (self.back)(object).ok().and_then(|object| trace_of(&*object).ok())
         });
         back.flatten()
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::crossing::Hop;
 use crate::engine::Engine;
-use crate::version::{Codec, Converter, Version, converter};
+use crate::version::{Codec, Converter, ConverterFn, Version, converter};
 
 /// The version that every other one is converted to and from, usually the storage version, and its spokes.
 ///
-/// Converters are total functions on purpose: an error for one object fails the whole list that the API server asks
-/// for, and with it deletion and garbage collection. What a version cannot express needs no code: the [`Engine`] keeps
-/// it beside the object.
+/// Converters are best total functions. One may [fail](ConverterFn) where there is nothing else it could say: the object
+/// is then a bad one, which is handed over as it is and flagged. What a version cannot express is no reason to fail and
+/// needs no code: the [`Engine`] keeps it beside the object.
 pub struct Hub<H> {
     spokes: Vec<(Kind, Spoke)>,
     hub: PhantomData<fn() -> H>,
@@ -108,11 +108,7 @@ impl<H: Version> Hub<H> {
 
     /// Adds a version with its way to the hub and its way back.
     #[must_use]
-    pub fn spoke<S: Version>(
-        mut self,
-        to_hub: impl Fn(S) -> H + Send + Sync + 'static,
-        from_hub: impl Fn(H) -> S + Send + Sync + 'static,
-    ) -> Self {
+    pub fn spoke<S: Version>(mut self, to_hub: impl ConverterFn<S, H>, from_hub: impl ConverterFn<H, S>) -> Self {
         let spoke = Spoke { codec: Codec::of::<S>(), to_hub: converter(to_hub), from_hub: converter(from_hub) };
         self.spokes.push((Kind::of::<S>(), spoke));
         self

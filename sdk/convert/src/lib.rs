@@ -75,7 +75,7 @@
 //!   them there if the schema lacks them.
 //! * **Objects that do not convert.** An error for one object fails the whole list that the API server asked for, and
 //!   with it deletion and garbage collection. So an object that does not read as its version, or whose converter
-//!   panics, goes over as it is, says why in the annotation [`PROBLEM`] and in [`Converted::problem`], and comes back
+//!   fails or panics, goes over as it is, says why in the annotation [`PROBLEM`] and in [`Converted::problem`], and comes back
 //!   as it was. Neither holds a value of the object.
 //!
 //! # What it does not do
@@ -113,9 +113,10 @@ mod watch;
 
 pub use engine::{ConvertError, Converted, Engine};
 pub use graph::{GraphError, Hub};
+pub use portcullis_review::{BoxError, IntoResult};
 pub use problem::Problem;
 pub use review::{EnvelopeError, Review, ReviewVersion};
-pub use version::Version;
+pub use version::{ConverterFn, Version};
 
 /// Annotation in which the engine keeps what the version of an object cannot express, until the object is converted
 /// back. Users leave it alone; without it the conversion goes on with what the object itself says.

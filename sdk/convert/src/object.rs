@@ -108,7 +108,7 @@ impl<'a> Object<'a> {
         for member in &self.members {
             let value = serde_json::from_str(member.value).map_err(|_| Problem {
                 path: member.key.to_string(),
-                message: "holds a number that is out of range".to_owned(),
+                ..Problem::whole("holds a number that is out of range".to_owned())
             })?;
             document.insert(member.key.to_string(), value);
         }

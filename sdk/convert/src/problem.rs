@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use portcullis_review::DecodeError;
 
-/// What keeps an object from being converted whole. Holds no value of the object, so it may be logged.
+/// What keeps an object from being converted whole. As text ([`Display`](fmt::Display)) it holds no value of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -13,12 +13,20 @@ pub struct Problem {
     pub path: String,
     /// What is wrong there.
     pub message: String,
+    /// What the converter's own error says, with its sources, where a converter failed. It may hold anything, so it is for
+    /// the log, and neither in the object nor in an answer.
+    pub error: Option<String>,
 }
 
 impl Problem {
     /// Something about the object as a whole.
     pub(crate) fn whole(message: String) -> Self {
-        Self { path: ".".to_owned(), message }
+        Self { path: ".".to_owned(), message, error: None }
+    }
+
+    /// A converter failed with this error.
+    pub(crate) fn of_converter(message: String, error: String) -> Self {
+        Self { error: Some(error), ..Self::whole(message) }
     }
 
     /// The object does not read as the version it is in.
@@ -26,6 +34,7 @@ impl Problem {
         Self {
             path: shortened(&error.path),
             message: format!("{} (read as {version})", without_values(&error.problem)),
+            error: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use kube_core::ObjectMeta;
-use portcullis_review::DecodeError;
+use portcullis_review::{BoxError, DecodeError, IntoResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -93,12 +93,31 @@ fn explain<V: Version>(json: &str) -> Option<DecodeError> {
     portcullis_review::decode::<V>(json).err()
 }
 
-/// A converter with its types erased. None when it is handed another type than its own, which the graph rules out.
-pub(crate) type Converter = Box<dyn Fn(Box<dyn Object>) -> Option<Box<dyn Object>> + Send + Sync>;
+/// A function from version `A` to version `B`: `fn(A) -> B`, or `fn(A) -> Result<B, E>` with any error. An error makes the
+/// object a bad one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not convert `{A}` to `{B}`",
+    note = "a converter is a function or a closure from `{A}` to `{B}`, or to a `Result` of it"
+)]
+pub trait ConverterFn<A, B>: Fn(A) -> Self::Returned + Send + Sync + 'static {
+    /// `B`, or a `Result` of it.
+    type Returned: IntoResult<B>;
+}
 
-pub(crate) fn converter<A: Version, B: Version>(convert: impl Fn(A) -> B + Send + Sync + 'static) -> Converter {
+impl<A, B, F, R> ConverterFn<A, B> for F
+where
+    F: Fn(A) -> R + Send + Sync + 'static,
+    R: IntoResult<B>,
+{
+    type Returned = R;
+}
+
+/// A converter with its types erased. Handed another type than its own it fails, which the graph rules out.
+pub(crate) type Converter = Box<dyn Fn(Box<dyn Object>) -> Result<Box<dyn Object>, BoxError> + Send + Sync>;
+
+pub(crate) fn converter<A: Version, B: Version>(converter: impl ConverterFn<A, B>) -> Converter {
     Box::new(move |object| {
-        let object: Box<A> = object.into_any().downcast().ok()?;
-        Some(Box::new(convert(*object)))
+        let object: Box<A> = object.into_any().downcast().map_err(|_| "object of another version's type")?;
+        Ok(Box::new(IntoResult::<B>::into_result(converter(*object))?))
     })
 }

@@ -123,7 +123,7 @@
 //! | dry run | flag, and a permit that IO has to ask for | flag | flag | flag | hand |
 //! | patch made for you; unknown fields kept | yes | yes | yes | yes | no |
 //! | patch tried before it is sent | yes | no | no | no | no |
-//! | a crash is left to the failure policy | yes, or denies if chosen | yes | denies | denies | hand |
+//! | an error or a crash is left to the failure policy | yes, or denies if chosen | yes | denies | denies | hand |
 //! | keeps `?timeout=` | yes | no | no | no | no |
 //! | sheds overload per webhook | yes | no | no | no | no |
 //! | body limit of admission's size | yes | no | yes | 1 MiB | hand |

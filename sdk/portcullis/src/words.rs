@@ -5,8 +5,11 @@
 pub(crate) const FAILED: &str = "error: ";
 /// In the log: no webhook is served, by intention.
 pub(crate) const WEBHOOKS_OFF: &str = "Webhooks are disabled";
-/// In the log: what a webhook decided about an object.
-pub(crate) const DECISION: &str = "admission decision";
+/// In the log: what a webhook decided about an object begins with one of these and ends with the operation, as in
+/// `validate create`.
+pub(crate) const VALIDATE: &str = "validate ";
+/// See [`VALIDATE`].
+pub(crate) const MUTATE: &str = "mutate ";
 /// In the log: what a controller decided about an object while webhooks are off.
 pub(crate) const INVALID: &str = "validation failed, refusing to reconcile";
 pub(crate) use portcullis_listener::MISTRUSTED;

@@ -12,6 +12,7 @@ mod lines;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
+use portcullis::conversion::Convert;
 use portcullis::webhooks::{Routes, Webhooks};
 use serde_json::{Value, json};
 
@@ -60,6 +61,19 @@ async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_valu
     let warned = logged.iter().find(|line| line["level"] == "WARN").unwrap();
     let (webhook, uid, trace) = (&warned["span"]["webhook"], &warned["span"]["uid"], &warned["span"]["trace"]);
     assert_eq!([webhook, uid, trace], ["people", "u-1", "0af7651916cd43dd8448eb211c80319c"]);
+
+    // What a converter's error says is for the log alone.
+    let fails = |_: logged::v1::Person| Err::<logged::v3::Person, _>("no such person in the register");
+    let convert = || Convert::<logged::v3::Person>::hub().spoke(fails, logged::v3_to_v1);
+    for (convert, level) in [(convert(), "WARN"), (convert().fail_on_bad_objects(), "ERROR")] {
+        let failing = Webhooks::new().convert(convert).routes().unwrap();
+        let answer = ask(&failing, objects(0, 1)).await.to_string();
+        assert!(answer.contains("the converter from v1 to v3 failed") && !answer.contains("register"), "{answer}");
+        let text = lines.take();
+        let mut logged = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let line = logged.find(|line| line["level"] == level).unwrap();
+        assert_eq!(line["fields"]["error"], "no such person in the register", "{line}");
+    }
 
     // A kind whose objects are all bad fills no disk: the first hundred are named, the rest is counted.
     ask(&routes, objects(150, 0)).await;

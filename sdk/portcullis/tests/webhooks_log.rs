@@ -118,6 +118,15 @@ async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_obje
             "handler panicked: the handler met panic",
         ),
         (
+            "/validate/username",
+            "CREATE",
+            object(json!({"username": "fail"})),
+            none(),
+            "WARN",
+            "error",
+            "handler failed: cannot look up the user: nobody answers",
+        ),
+        (
             "/validate/strict",
             "CREATE",
             object(json!({"username": "panic"})),
@@ -145,6 +154,9 @@ async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_obje
         let line: Value = serde_json::from_str(&said).unwrap();
         let fields = &line["fields"];
         assert_eq!((&line["level"], &fields["decision"]), (&json!(level), &json!(decision)), "{said}");
+        // What the guide has people search for.
+        let verb = if path.starts_with("/mutate") { "mutate" } else { "validate" };
+        assert_eq!(fields["message"], format!("{verb} {}", operation.to_lowercase()));
         assert_eq!(path.rsplit('/').next(), fields["webhook"].as_str());
         for (field, expected) in [
             ("kind", "Entity"),

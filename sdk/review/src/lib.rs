@@ -37,6 +37,7 @@ mod field;
 mod managed_fields;
 mod object;
 mod patch;
+mod result;
 mod scan;
 mod verdict;
 
@@ -49,6 +50,7 @@ pub use envelope::{
 pub use field::Field;
 pub use object::{changes_only_metadata_and_status, is_being_deleted};
 pub use patch::{Patch, PatchError, diff};
+pub use result::{BoxError, IntoResult, with_sources};
 // For the conversion engine, which reads objects in the same way.
 #[doc(hidden)]
 pub use scan::after_string;

@@ -1,7 +1,7 @@
-//! Objects that do not read as the version they are in, and converters that panic.
+//! Objects that do not read as the version they are in, and converters that fail or panic.
 //! Issues 13, 14 and 15 of docs/src/reference/issues.md: one bad object must not hide the others, nor block deletion and garbage collection.
 
-use portcullis_convert::{Engine, Hub, PROBLEM};
+use portcullis_convert::{BoxError, Engine, Hub, PROBLEM};
 use serde_json::{Value, json};
 
 use crate::kinds::entity::{self, engine, entity, v1, v3};
@@ -132,6 +132,45 @@ fn a_panic_of_a_converter_is_not_a_lost_answer() {
     let v3 = convert(&panicking(), &one_way, "v3");
     assert_eq!(v3["spec"], json!({ "firstname": "a", "lastname": "s3cret" }));
     assert_eq!(convert(&panicking(), &v3, "v1"), one_way);
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not to be converted")]
+struct NotToBe(String, #[source] std::num::ParseIntError);
+
+fn failing() -> Engine {
+    fn fail_on(name: &str) -> Result<(), NotToBe> {
+        match name.strip_prefix("s3cret").map(str::parse::<u8>) {
+            Some(Err(source)) => Err(NotToBe(name.to_owned(), source)),
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+    let to_hub = |v1: v1::Entity| -> Result<_, BoxError> {
+        fail_on(&v1.spec.name)?;
+        Ok(entity::v1_to_v3(v1))
+    };
+    let from_hub = |v3: v3::Entity| fail_on(&v3.spec.lastname).map(|()| entity::v3_to_v1(v3));
+    Hub::<v3::Entity>::new().spoke(to_hub, from_hub).spoke(entity::v2_to_v3, entity::v3_to_v2).build().unwrap()
+}
+
+#[test]
+fn an_error_of_a_converter_makes_a_bad_object_and_is_told_beside_it_and_not_in_it() {
+    let bad = entity("v1", json!({ "name": "s3cret" }));
+    let converted = convert_text(&failing(), &bad.to_string(), "v3");
+    let problem = converted.problem.clone().unwrap();
+    assert_eq!(problem.to_string(), ".: the converter from v1 to v3 failed");
+    let error = r#""s3cret" is not to be converted: cannot parse integer from empty string"#;
+    assert_eq!(problem.error.as_deref(), Some(error));
+    let (v3, told) = flagged(&failing(), &bad, "v3");
+    assert_eq!(told, problem.to_string());
+    assert_eq!((&v3["spec"], convert(&failing(), &v3, "v1")), (&bad["spec"], bad.clone()));
+
+    // One that fails on the way back alone makes no bad object: what it would have said is kept.
+    let one_way = entity("v1", json!({ "name": "a s3cret" }));
+    let v3 = convert(&failing(), &one_way, "v3");
+    assert_eq!(v3["spec"], json!({ "firstname": "a", "lastname": "s3cret" }));
+    assert_eq!(convert(&failing(), &v3, "v1"), one_way);
+    assert_eq!(convert(&failing(), &entity("v1", json!({ "name": "s3cret7" })), "v3")["spec"]["firstname"], "s3cret7");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use portcullis_convert::{Converted, Engine, Review};
+use portcullis_convert::{ConvertError, Converted, Engine, Review};
 use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -64,6 +64,16 @@ struct Work {
     strict: bool,
     records: Records,
     pace: Pace,
+}
+
+/// An object that fails its review.
+struct Unconverted {
+    /// The version it is in, as far as that is known.
+    from: String,
+    /// What is wrong with it.
+    problem: String,
+    /// What its converter's error says, for the log alone.
+    error: Option<String>,
 }
 
 /// Time per KiB of a review, in nanoseconds, averaged over the last few: converters are the user's, and may be slow.
@@ -160,23 +170,26 @@ impl Work {
                 self.records.converted(to, &converted, threads, took);
                 Ok(review.success(&converted).into())
             }
-            Err(Stopped::At(index, (from, problem))) => {
+            Err(Stopped::At(index, Unconverted { from, problem, error })) => {
                 let problem = format!("object {index} of {}: {problem}", review.objects.len());
-                self.records.failed(&from, to, &problem, took);
+                self.records.failed(&from, to, &problem, error.as_deref(), took);
                 Ok(review.failure(&problem).into())
             }
             Err(Stopped::Halted) => Err(late(call)),
         }
     }
 
-    /// One object, or the version it is in as far as known and what is wrong with it.
-    fn convert(&self, object: &RawValue, desired: &str) -> Result<Converted, (String, String)> {
-        let converted = self.engine.convert(object, desired).map_err(|error| (String::new(), error.to_string()))?;
+    /// One object, or why there is none.
+    fn convert(&self, object: &RawValue, desired: &str) -> Result<Converted, Unconverted> {
+        let unanswered =
+            |error: ConvertError| Unconverted { from: String::new(), problem: error.to_string(), error: None };
+        let converted = self.engine.convert(object, desired).map_err(unanswered)?;
         match &converted.problem {
             Some(problem) if self.strict => {
                 let Converted { from, namespace, name, .. } = &converted;
                 let place = if namespace.is_empty() { "" } else { "/" };
-                Err((from.clone(), format!("{namespace}{place}{name} cannot be converted from {from}: {problem}")))
+                let said = format!("{namespace}{place}{name} cannot be converted from {from}: {problem}");
+                Err(Unconverted { from: from.clone(), problem: said, error: problem.error.clone() })
             }
             _ => Ok(converted),
         }

@@ -1,8 +1,8 @@
 //! Conversion webhooks: one kind in several versions.
 //!
 //! One version is the hub. Every other version has two functions, one to the hub and one back; from them objects go
-//! from any version to any other. The functions are total: they say what a version means in the other's words, and
-//! cannot refuse. Metadata is not their business, and what one version cannot express is carried along and comes back
+//! from any version to any other. The functions say what a version means in the other's words, and refuse nothing; one
+//! that cannot go on returns an error ([`ConverterFn`]). Metadata is not their business, and what one version cannot express is carried along and comes back
 //! ([`portcullis_convert`] says how).
 //!
 //! Register it beside the admission webhooks. From the one value come the route (`/convert/<plural>`) and the CRD's
@@ -57,8 +57,9 @@
 //!
 //! The API server converts whenever an object is asked for in another version than the one in which it is stored, and
 //! no policy lets it go on without an answer. So an answer is given whatever is stored: an object that does not read as
-//! its own version, or at which a function panics, goes over as far as it goes, with an annotation ([`PROBLEM`]), a log
-//! line and a count that say what is wrong, and without a trace of its values. It hides no others, and it can be
+//! its own version, or at which a function fails or panics, goes over as far as it goes, with an annotation
+//! ([`PROBLEM`]), a log line and a count that say what is wrong, and without a trace of its values (the log line has what
+//! the function's error says, too). It hides no others, and it can be
 //! mended, deleted and collected like them. [`Convert::fail_on_bad_objects`] is for those who want it otherwise.
 //!
 //! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other
@@ -78,7 +79,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use portcullis_convert::Hub;
-pub use portcullis_convert::{ConvertError, Converted, Engine, GraphError, PROBLEM, Problem, STASH, Version};
+pub use portcullis_convert::{
+    BoxError, ConvertError, Converted, ConverterFn, Engine, GraphError, IntoResult, PROBLEM, Problem, STASH, Version,
+};
 
 use crate::metrics::Metrics;
 use crate::routes::Endpoint;
@@ -91,9 +94,10 @@ const BODY: usize = 128 * 1024 * 1024;
 
 /// The conversion of one kind: its hub version `H`, and the functions of its other versions.
 #[must_use = "a conversion does nothing until it is registered"]
-pub struct Convert<H> {
+pub struct Convert<H, S = ()> {
     hub: Hub<H>,
     settings: Settings,
+    state: S,
 }
 
 #[derive(Clone, Debug)]
@@ -120,20 +124,74 @@ impl<H: Version> Convert<H> {
             body: BODY,
             strict: false,
         };
-        Self { hub: Hub::new(), settings }
+        Self { hub: Hub::new(), settings, state: () }
     }
 
     /// Adds another version. The functions see objects without `metadata.managedFields`, and what they do to metadata
-    /// is ignored. One that panics makes the object a bad one.
-    pub fn spoke<S: Version>(
-        mut self,
-        to_hub: impl Fn(S) -> H + Send + Sync + 'static,
-        from_hub: impl Fn(H) -> S + Send + Sync + 'static,
-    ) -> Self {
+    /// is ignored. One that fails or panics makes the object a bad one.
+    pub fn spoke<V: Version>(mut self, to_hub: impl ConverterFn<V, H>, from_hub: impl ConverterFn<H, V>) -> Self {
         self.hub = self.hub.spoke(to_hub, from_hub);
         self
     }
 
+    /// Gives the functions a value: those of versions that are added after this are methods of it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::conversion::Convert;
+    /// # mod v1 {
+    /// #     use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
+    /// #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #     #[kube(group = "demo.example", version = "v1", kind = "Price", namespaced)]
+    /// #     pub struct PriceSpec { pub dollars: String }
+    /// # }
+    /// # mod v2 {
+    /// #     use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
+    /// #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #     #[kube(group = "demo.example", version = "v2", kind = "Price", namespaced)]
+    /// #     pub struct PriceSpec { pub euros: u32 }
+    /// # }
+    ///
+    /// struct Rate {
+    ///     dollars_per_euro: u32,
+    /// }
+    ///
+    /// impl Rate {
+    ///     fn to_v2(&self, old: v1::Price) -> Result<v2::Price, std::num::ParseIntError> {
+    ///         let euros = old.spec.dollars.parse::<u32>()? / self.dollars_per_euro;
+    ///         Ok(v2::Price { metadata: old.metadata, spec: v2::PriceSpec { euros } })
+    ///     }
+    ///
+    ///     fn to_v1(&self, new: v2::Price) -> v1::Price {
+    ///         let dollars = (new.spec.euros * self.dollars_per_euro).to_string();
+    ///         v1::Price { metadata: new.metadata, spec: v1::PriceSpec { dollars } }
+    ///     }
+    /// }
+    ///
+    /// let rate = Arc::new(Rate { dollars_per_euro: 2 });
+    /// let convert = Convert::<v2::Price>::hub().state(rate).spoke::<v1::Price>(Rate::to_v2, Rate::to_v1);
+    /// ```
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Convert<H, Arc<S>> {
+        let Self { hub, settings, state: () } = self;
+        Convert { hub, settings, state }
+    }
+}
+
+/// With a [`state`](Convert::state).
+impl<H: Version, S: Send + Sync + 'static> Convert<H, Arc<S>> {
+    /// Adds another version, whose functions are methods of the state; see [`spoke`](Convert::spoke) of one without.
+    pub fn spoke<V: Version>(
+        mut self,
+        to_hub: impl ConverterMethod<S, V, H>,
+        from_hub: impl ConverterMethod<S, H, V>,
+    ) -> Self {
+        let (up, down) = (Arc::clone(&self.state), Arc::clone(&self.state));
+        self.hub = self.hub.spoke(move |old: V| to_hub.call(&up, old), move |new: H| from_hub.call(&down, new));
+        self
+    }
+}
+
+impl<H, S> Convert<H, S> {
     /// Another name than the plural: it shows up in logs and metrics, and in the path `/convert/<name>`.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
@@ -165,7 +223,28 @@ impl<H: Version> Convert<H> {
     }
 }
 
-impl<H> fmt::Debug for Convert<H> {
+/// A method of `S` from version `A` to version `B`: `fn(&S, A) -> B`, or with a `Result` of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no method of `{S}` that converts `{A}` to `{B}`",
+    note = "write `fn to(&self, from: {A}) -> {B}`, or with a `Result<{B}, E>`"
+)]
+pub trait ConverterMethod<S, A, B>: Send + Sync + 'static {
+    /// Calls it.
+    #[doc(hidden)]
+    fn call(&self, state: &S, from: A) -> Result<B, BoxError>;
+}
+
+impl<S, A, B, F, R> ConverterMethod<S, A, B> for F
+where
+    F: Fn(&S, A) -> R + Send + Sync + 'static,
+    R: IntoResult<B>,
+{
+    fn call(&self, state: &S, from: A) -> Result<B, BoxError> {
+        self(state, from).into_result()
+    }
+}
+
+impl<H, S> fmt::Debug for Convert<H, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Convert").field("settings", &self.settings).finish_non_exhaustive()
     }
@@ -216,8 +295,8 @@ type Served = (String, Arc<dyn Endpoint>);
 
 impl Webhooks {
     /// Adds the conversion of a kind.
-    pub fn convert<H: Version>(mut self, convert: Convert<H>) -> Self {
-        let Convert { hub, settings } = convert;
+    pub fn convert<H: Version, S>(mut self, convert: Convert<H, S>) -> Self {
+        let Convert { hub, settings, .. } = convert;
         self.conversions.push(Registered { settings, engine: hub.build().map_err(Arc::new) });
         self
     }

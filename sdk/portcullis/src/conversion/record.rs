@@ -1,4 +1,4 @@
-//! What is counted and logged of conversions. Never values of an object.
+//! What is counted and logged of conversions. Never values of an object, but for what a converter's own error says.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -43,10 +43,10 @@ impl Records {
             self.count(from, to, ObjectOutcome::Flagged);
             flagged += 1;
             if flagged <= LINES {
-                let (path, reason) = (&*problem.path, &*problem.message);
+                let (path, reason, error) = (&*problem.path, &*problem.message, problem.error.as_deref());
                 warn!(
                     kind = self.kind,
-                    namespace, name, from, to, path, reason, "bad object is converted as far as it goes"
+                    namespace, name, from, to, path, reason, error, "bad object is converted as far as it goes"
                 );
             }
         }
@@ -60,10 +60,10 @@ impl Records {
     }
 
     /// A review that is answered with a failure: no list of the kind can be read as long as the object is there.
-    pub(super) fn failed(&self, from: &str, to: &str, reason: &str, took: Duration) {
+    pub(super) fn failed(&self, from: &str, to: &str, reason: &str, error: Option<&str>, took: Duration) {
         self.count(from, to, ObjectOutcome::Failed);
         self.metrics.took(took);
-        error!(kind = self.kind, from, to, reason, "conversion fails");
+        error!(kind = self.kind, from, to, reason, error, "conversion fails");
     }
 
     fn count(&self, from: &str, to: &str, outcome: ObjectOutcome) {

@@ -20,7 +20,7 @@ use super::subject::{Kind, Subject};
 use super::{CATALOGUE, Report, examine};
 use crate::certificates::CertificateMode;
 use crate::operator::{Installation, Rights, Switch};
-use crate::words::{DECISION, FAILED, MISTRUSTED, POST_ONLY, WEBHOOKS_OFF};
+use crate::words::{FAILED, MISTRUSTED, POST_ONLY, VALIDATE, WEBHOOKS_OFF};
 
 mod fixes;
 mod promises;
@@ -343,9 +343,9 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
             let Look::Seen(Some(stored)) = &mut s.secret else { return };
             stored.0.metadata.managed_fields = Some(vec![of(json!({ "time": "2026-01-01T11:30:00Z" }))]);
         }),
-        ("V2", Verdict::Info, "shop-0: admission decision name=mine", "", |s| {
+        ("V2", Verdict::Info, "shop-0: validate create name=mine", "", |s| {
             s.object = Some("mine".to_owned());
-            s.logs.push(said("shop-0", true, &format!("{DECISION} name=mine")));
+            s.logs.push(said("shop-0", true, &format!("{VALIDATE}create name=mine")));
         }),
         ("V4", Verdict::Info, "you act as system:serviceaccount:shop-system:shop (a), the operator itself", "", |s| {
             let user = "system:serviceaccount:shop-system:shop".to_owned();

@@ -36,6 +36,8 @@ impl Endpoint {
     /// Serves until `stop`, and then until the answers under way are given.
     pub(super) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { operator, server, server_name, routes, source, health } = self;
+        let address = server.local_addr()?;
+        info!(%address, "Starting webhook server");
         health.waiting_for("certificates");
         let material = tokio::select! {
             () = stop.cancelled() => return Ok(()),
@@ -43,7 +45,6 @@ impl Endpoint {
         };
         let tls = Arc::new(ArcSwap::from_pointee(material.tls_config(source.provider())?));
         let bundle = source.bundle(operator, &material);
-        let address = server.local_addr()?;
         info!(%address, %server_name, "serving webhooks");
         let ready = async {
             tokio::select! {

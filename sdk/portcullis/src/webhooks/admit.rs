@@ -7,8 +7,8 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use portcullis_manifest::{Scope, Webhook};
 use portcullis_review::{
-    DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status,
-    decode, decode_without_managed_fields, is_being_deleted,
+    BoxError, DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict,
+    changes_only_metadata_and_status, decode, decode_without_managed_fields, is_being_deleted, with_sources,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -72,9 +72,15 @@ impl Decision {
     }
 }
 
+/// What the user is told of a handler that failed or panicked.
+pub(super) const HANDLER_FAILED: &str = "handler failed";
+
 /// Why there is no decision. Becomes an HTTP error, so that the failure policy decides.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
+    /// What the error says is for the log: it may hold anything.
+    #[error("{}: {}", HANDLER_FAILED, with_sources(&**.0))]
+    Handler(BoxError),
     #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
     Kind { expected: String, found: String },
     #[error("this webhook handles {expected}, not {found}; generate its configuration again")]

@@ -78,8 +78,8 @@ impl Context {
         }
     }
 
-    /// The context in which a controller asks a [`Validator`](super::Validator) about an object that is stored already:
-    /// no user, no uid, and nothing that may be changed (a dry run).
+    /// The context in which a controller asks a handler about an object that is stored already: no user, no uid, and
+    /// nothing that may be changed (a dry run).
     pub fn of_stored<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
             uid: String::new(),

@@ -1,14 +1,15 @@
-//! One line per decision: who asked for what, what was answered, and why. Never the object.
+//! One line per decision, `validate create` or the like: who asked for what, what was answered, and why. Never the object.
 
 use std::time::Duration;
 
-use portcullis_review::{Request, Verdict};
+use portcullis_manifest::WebhookKind;
+use portcullis_review::{Operation, Request, Verdict};
 use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::metrics::Decided;
 use crate::routes::TraceId;
-use crate::words::DECISION;
+use crate::words::{MUTATE, VALIDATE};
 
 /// What became of a request.
 pub(super) enum Outcome<'a> {
@@ -20,6 +21,7 @@ pub(super) enum Outcome<'a> {
 
 /// Logs a decision. Messages are recorded as strings, which subscribers quote: a line break in one starts no new line.
 pub(super) fn log(
+    webhook_kind: WebhookKind,
     webhook: &str,
     request: &Request<'_>,
     decided: Decided,
@@ -36,6 +38,16 @@ pub(super) fn log(
     let user = &*request.user_info.username;
     let operation = request.operation.as_str();
     let dry_run = request.dry_run.unwrap_or_default();
+    let verb = match webhook_kind {
+        WebhookKind::Validating => VALIDATE,
+        WebhookKind::Mutating => MUTATE,
+    };
+    let noun = match request.operation {
+        Operation::Create => "create",
+        Operation::Update => "update",
+        Operation::Delete => "delete",
+        Operation::Connect => "connect",
+    };
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     match *outcome {
         Outcome::Decided { verdict, note } => {
@@ -55,7 +67,7 @@ pub(super) fn log(
                 reason,
                 micros,
                 trace,
-                "{DECISION}"
+                "{verb}{noun}"
             );
         }
         Outcome::Failed { problem: reason } => {
@@ -73,7 +85,7 @@ pub(super) fn log(
                 reason,
                 micros,
                 trace,
-                "{DECISION}"
+                "{verb}{noun}"
             );
         }
     }

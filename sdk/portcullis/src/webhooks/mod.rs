@@ -47,7 +47,9 @@
 //! | ask the same rules without the API server | [`Webhooks::explain`] |
 //! | know user, operation, options, dry run | [`Context`] |
 //! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
-//! | choose what a crash means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
+//! | give handlers a client, a store, settings | [`Validate::state`], [`Mutate::state`] |
+//! | fail with `?` | a handler that returns a `Result`; see [`Validate`] |
+//! | choose what a failure means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
 //! | warn of changes that CEL rules refuse | [`immutable_fields`] |
 //!
 //! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). What a
@@ -57,6 +59,7 @@
 mod admit;
 mod context;
 mod decision_log;
+mod handler;
 mod immutable;
 mod manifest;
 mod mutate;
@@ -77,6 +80,7 @@ use serde::de::DeserializeOwned;
 pub use crate::routes::Routes;
 pub use admit::{AdmissionObject, KnownScope};
 pub use context::{Context, Permit};
+pub use handler::Method;
 pub use immutable::immutable_fields;
 /// What is sent to the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
@@ -84,10 +88,11 @@ pub use mutate::{Mutate, Mutation};
 pub use offline::Judgement;
 pub use portcullis_manifest::{FailurePolicy, MatchPolicy, Reinvocation, Scope};
 pub use portcullis_review::{
-    Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, Operation, UserInfo, Verdict,
+    BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
+    UserInfo, Verdict,
 };
 pub use target::Target;
-pub use validate::{Validate, Validator};
+pub use validate::Validate;
 
 use crate::conversion::Registered;
 use crate::metrics::Metrics;
@@ -218,15 +223,20 @@ impl Webhooks {
     }
 
     /// Adds a validating webhook.
-    pub fn validate<T: DeserializeOwned + Send + Sync + 'static>(mut self, webhook: Validate<T>) -> Self {
+    pub fn validate<T, S>(mut self, webhook: Validate<T, S>) -> Self
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+        S: Send + Sync + 'static,
+    {
         self.registered.push(Arc::new(webhook));
         self
     }
 
     /// Adds a mutating webhook.
-    pub fn mutate<T>(mut self, webhook: Mutate<T>) -> Self
+    pub fn mutate<T, S>(mut self, webhook: Mutate<T, S>) -> Self
     where
         T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
+        S: Send + Sync + 'static,
     {
         self.registered.push(Arc::new(webhook));
         self

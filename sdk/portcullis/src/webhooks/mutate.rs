@@ -7,12 +7,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
 use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, edit};
+use portcullis_review::{GroupVersionKind, IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, old_object, text};
+use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
@@ -80,10 +81,6 @@ impl<K> From<Verdict> for Mutation<K> {
     }
 }
 
-type OfOne<K> = Box<dyn Fn(K, Context) -> BoxFuture<'static, Mutation<K>> + Send + Sync>;
-type OfTwo<K> = Box<dyn Fn(Arc<K>, K, Context) -> BoxFuture<'static, Mutation<K>> + Send + Sync>;
-type OnDelete<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + Send + Sync>;
-
 /// A mutating webhook. It is called for the operations that have a handler, and for no others.
 ///
 /// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
@@ -96,14 +93,18 @@ type OnDelete<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + 
 ///
 /// As with [`Validate`](super::Validate), an update of an object that is being deleted reaches no handler, and gets no
 /// patch, if it changes only `metadata` or `status`.
+///
+/// A handler returns a [`Mutation`], or a `Result` of one with any error, which counts as it does for
+/// [`Validate`](super::Validate).
 #[must_use = "a webhook does nothing until it is registered"]
-pub struct Mutate<T> {
+pub struct Mutate<T, S = ()> {
     settings: Settings,
     subject: Subject,
-    create: Option<OfOne<T>>,
-    update: Option<OfTwo<T>>,
-    delete: Option<OnDelete<T>>,
-    connect: Option<OfOne<T>>,
+    create: Option<OfOne<T, Mutation<T>>>,
+    update: Option<OfTwo<Arc<T>, T, Mutation<T>>>,
+    delete: Option<OfOne<Arc<T>, Verdict>>,
+    connect: Option<OfOne<T, Mutation<T>>>,
+    state: S,
 }
 
 impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
@@ -132,16 +133,16 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::named(name.into());
-        Self { settings, subject, create: None, update: None, delete: None, connect: None }
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: () }
     }
 
     /// Edits objects that are created.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Mutation<T>> + Send + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.create = Some(Box::new(move |new, context| handler(new, context).boxed()));
+        self.create = Some(of_one(handler));
         self
     }
 
@@ -149,9 +150,9 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     pub fn on_update<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Mutation<T>> + Send + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.update = Some(Box::new(move |old, new, context| handler(old, new, context).boxed()));
+        self.update = Some(of_two(handler));
         self
     }
 
@@ -159,9 +160,9 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     pub fn on_delete<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Verdict> + Send + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.delete = Some(Box::new(move |old, context| handler(old, context).boxed()));
+        self.delete = Some(of_one(handler));
         self
     }
 
@@ -169,12 +170,82 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     pub fn on_connect<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Mutation<T>> + Send + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.connect = Some(Box::new(move |options, context| handler(options, context).boxed()));
+        self.connect = Some(of_one(handler));
         self
     }
 
+    /// Gives handlers a value: those that are registered after this are methods of it, by name; see
+    /// [`Validate::state`](super::Validate::state).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+    /// use portcullis::webhooks::{Context, Mutate, Mutation};
+    ///
+    /// struct Team(String);
+    ///
+    /// impl Team {
+    ///     async fn label(&self, mut new: ConfigMap, _: Context) -> Mutation<ConfigMap> {
+    ///         new.metadata.labels.get_or_insert_default().insert("team".to_owned(), self.0.clone());
+    ///         Mutation::modified(new)
+    ///     }
+    /// }
+    ///
+    /// let team = Arc::new(Team("blue".to_owned()));
+    /// let webhook = Mutate::<ConfigMap>::named("team").state(team).on_create(Team::label);
+    /// ```
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Mutate<T, Arc<S>> {
+        let Self { settings, subject, create, update, delete, connect, state: () } = self;
+        Mutate { settings, subject, create, update, delete, connect, state }
+    }
+}
+
+/// With a [`state`](Mutate::state).
+impl<T, S> Mutate<T, Arc<S>>
+where
+    T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+    /// Edits objects that are created, by a method of the state.
+    pub fn on_create<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
+    {
+        self.create = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Edits objects that are changed, by a method of the state; it gets the object as it is and as it shall be.
+    pub fn on_update<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, T, Context), Mutation<T>>,
+    {
+        self.update = Some(method_of_two(&self.state, method));
+        self
+    }
+
+    /// Sees deletions, and may refuse them, by a method of the state that returns a [`Verdict`].
+    pub fn on_delete<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.delete = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Edits the options of connections, by a method of the state.
+    pub fn on_connect<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
+    {
+        self.connect = Some(method_of_one(&self.state, method));
+        self
+    }
+}
+
+impl<T, S> Mutate<T, S> {
     /// Whether the API server calls this webhook again when one after it changed the object (`IfNeeded`, the default).
     pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
         self.settings.reinvocation = reinvocation;
@@ -184,7 +255,11 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     settings!();
 }
 
-impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for Mutate<T> {
+impl<T, S> Admit for Mutate<T, S>
+where
+    T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
     fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -213,7 +288,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
             if request.operation == Operation::Delete {
                 let handler = self.delete.as_ref().ok_or_else(no_handler)?;
                 return Ok(match old_object(request, &self.settings)? {
-                    Ok(old) => Decision::by_handler(handler(old, context).await),
+                    Ok(old) => Decision::by_handler(handler(old, context).await.map_err(Failure::Handler)?),
                     Err(unread) => *unread,
                 });
             }
@@ -232,7 +307,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
                 Operation::Connect => self.connect.as_ref().ok_or_else(no_handler)?(new, context),
                 _ => self.create.as_ref().ok_or_else(no_handler)?(new, context),
             };
-            let Mutation { object, verdict } = mutation.await;
+            let Mutation { object, verdict } = mutation.await.map_err(Failure::Handler)?;
             let mut decision = Decision::by_handler(verdict);
             if let Some(after) = object {
                 decision.patch = patch(text(request, request.object)?, &after, &self.settings)?;
@@ -295,7 +370,7 @@ fn patch<T: DeserializeOwned + Serialize>(raw: &str, after: &T, settings: &Setti
     Ok(edited.map(|edited| edited.patch))
 }
 
-impl<K> fmt::Debug for Mutate<K> {
+impl<T, S> fmt::Debug for Mutate<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mutate").field("settings", &self.settings).finish_non_exhaustive()
     }

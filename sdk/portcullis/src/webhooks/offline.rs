@@ -21,7 +21,8 @@ use super::{Context, Webhooks};
 pub struct Judgement {
     /// The webhook's own name.
     pub webhook: String,
-    /// Its verdict; or why there is none: its handler panicked or took longer than the webhook's timeout.
+    /// Its verdict; or why there is none: its handler failed (with what its error says), panicked, or took longer than
+    /// the webhook's timeout.
     pub verdict: Result<Verdict, String>,
 }
 

@@ -15,7 +15,7 @@ use tracing::field::{Empty, display};
 use tracing::{Instrument as _, debug_span};
 
 use super::Context;
-use super::admit::{Admit, Decision};
+use super::admit::{Admit, Decision, Failure, HANDLER_FAILED};
 use super::decision_log::{Outcome, log};
 use crate::metrics::{AdmissionMetrics, Decided};
 use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
@@ -24,21 +24,17 @@ use crate::scopes::Scope;
 /// A registered webhook at its path.
 pub(super) struct ReviewCalls {
     webhook: Arc<dyn Admit>,
+    kind: WebhookKind,
     metrics: AdmissionMetrics,
     budget: Budget,
     scope: Scope,
-    /// What is left undone to a review that is another operator's business.
-    skips: &'static str,
 }
 
 impl ReviewCalls {
     /// `budget` is for the bodies of all admission webhooks together.
     pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget, scope: Scope) -> Self {
-        let skips = match webhook.manifest().kind {
-            WebhookKind::Validating => "validation",
-            WebhookKind::Mutating => "mutation",
-        };
-        Self { webhook, metrics, budget, scope, skips }
+        let kind = webhook.manifest().kind;
+        Self { webhook, kind, metrics, budget, scope }
     }
 
     /// What the log calls it.
@@ -77,7 +73,11 @@ impl ReviewCalls {
         let request = &review.request;
         // Before anything is decoded: another operator's objects may not be of a version that we can read.
         if !self.scope.owns(&request.namespace).must_check() {
-            let note = format!("skipping {} - {}", self.skips, self.scope.skips());
+            let skips = match self.kind {
+                WebhookKind::Validating => "validation",
+                WebhookKind::Mutating => "mutation",
+            };
+            let note = format!("skipping {skips} - {}", self.scope.skips());
             return Ok(self.decided(review, &Decision::skipped(&note), call));
         }
         let admitted = AssertUnwindSafe(
@@ -88,12 +88,14 @@ impl ReviewCalls {
             Ok(Ok(Ok(decision))) => Ok(self.decided(review, &decision, call)),
             Ok(Ok(Err(failure))) => {
                 let problem = failure.to_string();
-                self.failed(review, call, Rejected::Failed, &problem, problem.clone())
+                let said =
+                    if matches!(failure, Failure::Handler(_)) { HANDLER_FAILED.to_owned() } else { problem.clone() };
+                self.failed(review, call, Rejected::Failed, &problem, said)
             }
             // The message of a panic is for the log: it may hold anything.
             Ok(Err(panic)) => {
                 let logged = format!("handler panicked: {}", panic_message(&*panic));
-                self.failed(review, call, Rejected::Panic, &logged, "handler failed".to_owned())
+                self.failed(review, call, Rejected::Panic, &logged, HANDLER_FAILED.to_owned())
             }
             Err(_) => {
                 let waited: Duration = call.deadline - call.began;
@@ -141,7 +143,7 @@ impl ReviewCalls {
     /// Logs and counts.
     fn conclude(&self, review: &Review<'_>, decided: Decided, outcome: &Outcome<'_>, call: Call) {
         let (request, took) = (&review.request, call.began.elapsed());
-        log(self.name(), request, decided, outcome, took, call.trace);
+        log(self.kind, self.name(), request, decided, outcome, took, call.trace);
         self.metrics.count(request.operation, decided, request.dry_run.unwrap_or_default(), took);
     }
 }

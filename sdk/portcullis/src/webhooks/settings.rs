@@ -132,8 +132,8 @@ macro_rules! settings {
             self
         }
 
-        /// Answers with a denial (code 500) when the handler panics or takes too long. Without this both are an HTTP
-        /// error, and the failure policy decides.
+        /// Answers with a denial (code 500) when the handler fails, panics or takes too long. Without this each is an
+        /// HTTP error, and the failure policy decides.
         pub fn deny_on_failure(mut self) -> Self {
             self.settings.deny_on_failure = true;
             self

@@ -7,57 +7,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
 use portcullis_manifest::{Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, Operation, Request, Verdict};
+use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object, old_object};
+use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
-
-/// Rules for a kind as one value, for a webhook and for a controller alike: with webhooks off, the controller asks the
-/// same validator about what is stored (with [`Context::of_stored`]) and says in the status what admission would have
-/// said.
-///
-/// ```
-/// use std::sync::Arc;
-/// use portcullis::webhooks::{Context, Validate, Validator, Verdict};
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-///
-/// struct HasData;
-///
-/// impl Validator<ConfigMap> for HasData {
-///     async fn create(&self, new: Arc<ConfigMap>, _: Context) -> Verdict {
-///         if new.data.is_some() { Verdict::allow() } else { Verdict::deny("data is empty").code(422) }
-///     }
-/// }
-///
-/// let rules = Arc::new(HasData);
-/// let webhook = Validate::<ConfigMap>::named("has-data").validator(Arc::clone(&rules));
-/// ```
-pub trait Validator<K>: Send + Sync + 'static {
-    /// The operations that the webhook is registered for. Name `Delete` here when [`delete`](Self::delete) is written.
-    /// `Connect` is passed over: connections are judged by [`Validate::on_connect`].
-    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
-
-    /// Judges a new object. Also what a controller asks about a stored one.
-    fn create(&self, new: Arc<K>, context: Context) -> impl Future<Output = Verdict> + Send;
-
-    /// Judges a change; unless written, the new object is judged as if it were created.
-    fn update(&self, old: Arc<K>, new: Arc<K>, context: Context) -> impl Future<Output = Verdict> + Send {
-        drop(old);
-        self.create(new, context)
-    }
-
-    /// Judges a deletion; unless written, it is allowed.
-    fn delete(&self, old: Arc<K>, context: Context) -> impl Future<Output = Verdict> + Send {
-        drop((old, context));
-        std::future::ready(Verdict::allow())
-    }
-}
-
-type OfOne<K> = Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Verdict> + Send + Sync>;
-type OfTwo<K> = Box<dyn Fn(Arc<K>, Arc<K>, Context) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
 /// A validating webhook. It is called for the operations that have a handler, and for no others.
 ///
@@ -71,14 +28,20 @@ type OfTwo<K> = Box<dyn Fn(Arc<K>, Arc<K>, Context) -> BoxFuture<'static, Verdic
 /// do not hold for an object once it is being deleted.
 ///
 /// An object that does not decode as `T` is denied with the path of the field.
+///
+/// A handler is an async function, or a closure, that returns a [`Verdict`] or a `Result` of one, with any error. An error
+/// is no verdict: as when the handler panics, the answer is HTTP 500, so that the failure policy decides (or a denial,
+/// with [`deny_on_failure`](Self::deny_on_failure)). The log has the error with its sources, the user reads "handler
+/// failed". What handlers share lives in a value, whose methods they then are: [`state`](Self::state).
 #[must_use = "a webhook does nothing until it is registered"]
-pub struct Validate<T> {
+pub struct Validate<T, S = ()> {
     settings: Settings,
     subject: Subject,
-    create: Option<OfOne<T>>,
-    update: Option<OfTwo<T>>,
-    delete: Option<OfOne<T>>,
-    connect: Option<OfOne<T>>,
+    create: Option<OfOne<Arc<T>, Verdict>>,
+    update: Option<OfTwo<Arc<T>, Arc<T>, Verdict>>,
+    delete: Option<OfOne<Arc<T>, Verdict>>,
+    connect: Option<OfOne<Arc<T>, Verdict>>,
+    state: S,
 }
 
 impl<K: AdmissionObject> Validate<K> {
@@ -138,16 +101,16 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
 
     fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::named(name.into());
-        Self { settings, subject, create: None, update: None, delete: None, connect: None }
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: () }
     }
 
     /// Judges objects that are created.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Verdict> + Send + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.create = Some(Box::new(move |new, context| handler(new, context).boxed()));
+        self.create = Some(of_one(handler));
         self
     }
 
@@ -155,9 +118,9 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     pub fn on_update<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Verdict> + Send + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.update = Some(Box::new(move |old, new, context| handler(old, new, context).boxed()));
+        self.update = Some(of_two(handler));
         self
     }
 
@@ -165,9 +128,9 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     pub fn on_delete<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Verdict> + Send + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.delete = Some(Box::new(move |old, context| handler(old, context).boxed()));
+        self.delete = Some(of_one(handler));
         self
     }
 
@@ -175,39 +138,98 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     pub fn on_connect<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Verdict> + Send + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.connect = Some(Box::new(move |options, context| handler(options, context).boxed()));
+        self.connect = Some(of_one(handler));
         self
     }
 
-    /// Judges by a [`Validator`], for the operations that it names.
-    pub fn validator<V: Validator<T>>(mut self, validator: Arc<V>) -> Self {
-        for operation in V::OPERATIONS {
-            let validator = Arc::clone(&validator);
-            self = match operation {
-                Operation::Create => self.on_create(move |new, context| {
-                    let validator = Arc::clone(&validator);
-                    async move { validator.create(new, context).await }
-                }),
-                Operation::Update => self.on_update(move |old, new, context| {
-                    let validator = Arc::clone(&validator);
-                    async move { validator.update(old, new, context).await }
-                }),
-                Operation::Delete => self.on_delete(move |old, context| {
-                    let validator = Arc::clone(&validator);
-                    async move { validator.delete(old, context).await }
-                }),
-                Operation::Connect => self,
-            };
-        }
+    /// Gives handlers a value: those that are registered after this are methods of it (`async fn(&self, …)`), by name.
+    /// Nothing is called that is not registered, and of a private method that is not, the compiler warns.
+    ///
+    /// The same value serves elsewhere, such as in a controller, which asks it about an object that is stored with
+    /// [`Context::of_stored`].
+    ///
+    /// ```
+    /// use std::num::ParseIntError;
+    /// use std::sync::Arc;
+    /// use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+    /// use portcullis::webhooks::{Context, Validate, Verdict};
+    ///
+    /// struct Quota {
+    ///     most: u32,
+    /// }
+    ///
+    /// impl Quota {
+    ///     async fn create(&self, new: Arc<ConfigMap>, _: Context) -> Result<Verdict, ParseIntError> {
+    ///         let Some(seats) = new.data.as_ref().and_then(|data| data.get("seats")) else { return Ok(Verdict::allow()) };
+    ///         Ok(match seats.parse::<u32>()? > self.most {
+    ///             true => Verdict::deny(format!("{} seats are the most", self.most)).code(422),
+    ///             false => Verdict::allow(),
+    ///         })
+    ///     }
+    ///
+    ///     async fn delete(&self, _: Arc<ConfigMap>, _: Context) -> Verdict {
+    ///         Verdict::deny("seats are for ever").code(403)
+    ///     }
+    /// }
+    ///
+    /// let quota = Arc::new(Quota { most: 10 });
+    /// let webhook = Validate::<ConfigMap>::named("quota")
+    ///     .state(Arc::clone(&quota))
+    ///     .on_create(Quota::create)
+    ///     .on_delete(Quota::delete);
+    /// ```
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Validate<T, Arc<S>> {
+        let Self { settings, subject, create, update, delete, connect, state: () } = self;
+        Validate { settings, subject, create, update, delete, connect, state }
+    }
+}
+
+/// With a [`state`](Validate::state).
+impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Validate<T, Arc<S>> {
+    /// Judges objects that are created, by a method of the state.
+    pub fn on_create<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.create = Some(method_of_one(&self.state, method));
         self
     }
 
+    /// Judges changes, by a method of the state; it gets the object as it is and as it shall be.
+    pub fn on_update<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Arc<T>, Context), Verdict>,
+    {
+        self.update = Some(method_of_two(&self.state, method));
+        self
+    }
+
+    /// Judges deletions, by a method of the state; it gets the object as it is.
+    pub fn on_delete<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.delete = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Judges connections, by a method of the state; it gets the options of the connection.
+    pub fn on_connect<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.connect = Some(method_of_one(&self.state, method));
+        self
+    }
+}
+
+impl<T, S> Validate<T, S> {
     settings!();
 }
 
-impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
+impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admit for Validate<T, S> {
     fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -257,13 +279,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
                 Ok(verdict) => verdict,
                 Err(unread) => return Ok(*unread),
             };
-            Ok(Decision::by_handler(verdict.await))
+            Ok(Decision::by_handler(verdict.await.map_err(Failure::Handler)?))
         }
         .boxed()
     }
 }
 
-impl<T> fmt::Debug for Validate<T> {
+impl<T, S> fmt::Debug for Validate<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Validate").field("settings", &self.settings).finish_non_exhaustive()
     }

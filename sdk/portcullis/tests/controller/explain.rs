@@ -80,15 +80,33 @@ async fn selectors_hold_as_far_as_the_object_tells() {
     assert_eq!(said(&webhooks, labelled).await.len(), 3);
 }
 
+async fn panics(_: Arc<Boat>, _: Context) -> Verdict {
+    panic!("secret")
+}
+
+async fn fails(_: Arc<Boat>, _: Context) -> anyhow::Result<Verdict> {
+    Err(anyhow::anyhow!("nobody answers").context("cannot look up the boat"))
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_or_does_not_finish_gives_no_verdict_and_stops_no_other() {
+async fn a_handler_that_panics_fails_or_does_not_finish_gives_no_verdict_and_stops_no_other() {
     let webhooks = Webhooks::new()
-        .validate(Validate::<Boat>::named("a").on_create(|_, _| async { panic!("secret") }))
-        .validate(Validate::<Boat>::named("b").timeout(Duration::from_secs(2)).on_create(|_, _| std::future::pending()))
+        .validate(Validate::<Boat>::named("a").on_create(panics))
+        .validate(
+            Validate::<Boat>::named("b")
+                .timeout(Duration::from_secs(2))
+                .on_create(|_, _| std::future::pending::<Verdict>()),
+        )
+        .validate(Validate::<Boat>::named("f").on_create(fails))
         .validate(Validate::<Boat>::named("c").on_create(|_, _| async { Verdict::allow() }));
     assert_eq!(
         said(&webhooks, boat(json!({"oars": 2}))).await,
-        ["a: error: handler panicked", "b: error: handler did not finish within 2 s", "c: allowed"]
+        [
+            "a: error: handler panicked",
+            "b: error: handler did not finish within 2 s",
+            "f: error: handler failed: cannot look up the boat: nobody answers",
+            "c: allowed"
+        ]
     );
 }
 

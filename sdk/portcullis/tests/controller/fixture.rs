@@ -10,6 +10,7 @@ use kube::core::NamespaceResourceScope;
 use portcullis::controller::{Controller, Namespaces, Next, Pass};
 use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Runtime, Switch};
+use portcullis::webhooks::Webhooks;
 use portcullis_testing::{AuditEvent, ControlPlane, Grant, Mark, User, wait_for_object, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -87,9 +88,14 @@ impl Place {
 
     /// What a controller is given while webhooks are on, or off.
     pub(crate) fn runtime(&self, switch: Switch) -> Runtime {
+        self.validated(switch, &webhooks())
+    }
+
+    /// The same, with other webhooks than the boats' own.
+    pub(crate) fn validated(&self, switch: Switch, webhooks: &Webhooks) -> Runtime {
         let mut runtime = Runtime::new(self.user.client.clone(), "default", CancellationToken::new());
         runtime.webhooks = switch;
-        runtime.validated_by(&webhooks())
+        runtime.validated_by(webhooks)
     }
 
     /// The controller's writes since `mark`.

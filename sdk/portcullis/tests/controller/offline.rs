@@ -1,11 +1,16 @@
 //! Webhooks off: what admission would have said is said in the status.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
 use kube::api::DeleteParams;
 use portcullis::controller::Cleanup;
 use portcullis::operator::Switch;
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::wait_until;
 use serde_json::json;
 
+use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 const FINALIZER: &str = "kit.example/boats";
@@ -45,6 +50,52 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
     running.end().await;
 }
 
+/// What a handler asks, and what may not answer.
+#[derive(Default)]
+struct Registry {
+    down: AtomicBool,
+    asked: AtomicU32,
+}
+
+impl Registry {
+    async fn even(&self, new: Arc<Boat>, _: Context) -> anyhow::Result<Verdict> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        anyhow::ensure!(!self.down.load(Ordering::SeqCst), "nobody answers");
+        Ok(if new.spec.oars.is_multiple_of(2) { Verdict::allow() } else { Verdict::deny("a boat goes in circles") })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_fails_is_asked_again_and_the_condition_stays_as_it_was_meanwhile() {
+    let place = Place::new("undecided").await;
+    let registry = Arc::new(Registry::default());
+    let even = Validate::<Boat>::named("oars").state(Arc::clone(&registry)).on_create(Registry::even);
+    let runtime = place.validated(Switch::Off, &Webhooks::new().validate(even));
+    let running = Running::start(place.controller(), runtime, afloat);
+    place.create("late", 2).await;
+    place.until("late", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
+    let quiet = place.quiet().await;
+
+    registry.down.store(true, Ordering::SeqCst);
+    let before = registry.asked.load(Ordering::SeqCst);
+    place.merge("late", json!({"spec": {"oars": 3}})).await;
+    wait_until("the handler to be asked again and again", PATIENCE, || async {
+        (registry.asked.load(Ordering::SeqCst) >= before + 3).then_some(())
+    })
+    .await;
+    let boat = place.api::<Boat>().get("late").await.unwrap();
+    assert_eq!(boat.says("Valid"), Some(("True", "ValidationPassed", "Boat is valid")));
+    assert_eq!(place.writes(quiet).await, [], "nobody knows, so nothing is said");
+
+    // Nothing wakes it but its own backoff.
+    registry.down.store(false, Ordering::SeqCst);
+    let odd = |boat: &Boat| boat.says("Valid").is_some_and(|(status, ..)| status == "False");
+    let boat = place.until("late", "the verdict", odd).await;
+    assert_eq!(boat.says("Valid").unwrap().2, "Validation failed: a boat goes in circles");
+    assert_eq!(boat.status.unwrap().phase.as_deref(), Some("2 oars"), "it was not reconciled");
+    running.end().await;
+}
+
 /// Dynamo's controllers validate before they handle finalizers: such an object never goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invalid_object_that_is_being_deleted_loses_its_finalizer() {
@@ -54,7 +105,7 @@ async fn an_invalid_object_that_is_being_deleted_loses_its_finalizer() {
     place.create("odd", 1).await;
     let odd = place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
     assert!(odd.has_finalizer(FINALIZER), "finalizers come first");
-    place.api::<crate::boat::Boat>().delete("odd", &DeleteParams::default()).await.unwrap();
+    place.api::<Boat>().delete("odd", &DeleteParams::default()).await.unwrap();
     place.gone("odd").await;
     running.end().await;
 }
@@ -73,7 +124,7 @@ async fn when_webhooks_are_on_again_the_verdict_is_taken_back_and_the_rest_stays
 
     let running = Running::start(place.controller(), place.runtime(Switch::On), afloat);
     for name in ["even", "odd"] {
-        let own = |boat: &crate::boat::Boat| boat.says("Valid").is_some_and(|(_, reason, _)| reason == "Seen");
+        let own = |boat: &Boat| boat.says("Valid").is_some_and(|(_, reason, _)| reason == "Seen");
         let boat = place.until(name, "its author's conditions", own).await;
         assert_eq!(boat.says("Afloat").unwrap().0, "True");
         let managers = boat.metadata.managed_fields.unwrap();

@@ -1,5 +1,6 @@
 //! Bad objects: stored when the schema was looser, or met by a converter that panics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -120,22 +121,47 @@ async fn where_bad_objects_fail_a_review_the_message_names_the_object_and_the_pa
     assert_eq!(list.items.len(), 1);
 }
 
+/// Names that nobody may have.
+struct Refused(&'static str);
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is refused, and nobody may read that in the object")]
+struct NotANick(String);
+
+impl Refused {
+    fn v1_to_v3(&self, old: panicking::v1::Person) -> Result<panicking::v3::Person, NotANick> {
+        if old.spec.name == self.0 {
+            return Err(NotANick(old.spec.name));
+        }
+        Ok(panicking::v1_to_v3(old))
+    }
+}
+
 // Issue 13: a panic in a converter closed the connection, and all that users saw was "EOF".
 #[tokio::test]
 async fn a_converter_that_panics_is_not_seen_as_eof() {
-    let home = Home::new(panicking::convert(), panicking::crd("v1")).await;
+    use panicking::v3;
+    let convert = Convert::<v3::Person>::hub()
+        .spoke(panicking::v2_to_v3, panicking::v3_to_v2)
+        .state(Arc::new(Refused("fail")))
+        .spoke(Refused::v1_to_v3, |_: &Refused, new: v3::Person| panicking::v3_to_v1(new));
+    let home = Home::new(convert, panicking::crd("v1")).await;
     let api = home.api("v1");
-    for (name, whole) in [("calm", "Ada Lovelace"), ("wild", "panic")] {
+    for (name, whole) in [("calm", "Ada Lovelace"), ("lost", "fail"), ("wild", "panic")] {
         api.create(&PostParams::default(), &home.person("v1", name, json!({ "name": whole }))).await.unwrap();
     }
     let list = home.api("v3").list(&ListParams::default()).await.unwrap();
-    assert_eq!(list.items.len(), 2);
+    assert_eq!(list.items.len(), 3);
     assert_eq!(list.items[0].data["spec"]["last"], "Lovelace");
-    let problem = &list.items[1].metadata.annotations.as_ref().unwrap()[PROBLEM];
-    assert!(problem.contains("panic") && !problem.contains("nobody may read"), "{problem}");
-    // It can be edited, and then it is converted.
-    let calmed = Patch::Merge(json!({ "spec": { "name": "Wild Bill" } }));
-    api.patch("wild", &PatchParams::default(), &calmed).await.unwrap();
-    let read = tokio::time::timeout(Duration::from_secs(30), home.api("v3").get("wild")).await.unwrap().unwrap();
-    assert_eq!(read.data["spec"], json!({ "first": "Wild", "last": "Bill" }));
+    // So it is with one that returns an error.
+    for (bad, how) in list.items[1..].iter().zip(["failed", "panicked"]) {
+        let problem = &bad.metadata.annotations.as_ref().unwrap()[PROBLEM];
+        assert_eq!(problem, &format!(".: the converter from v1 to v3 {how}"));
+        // It can be edited, and then it is converted.
+        let calmed = Patch::Merge(json!({ "spec": { "name": "Wild Bill" } }));
+        let name = bad.metadata.name.as_deref().unwrap();
+        api.patch(name, &PatchParams::default(), &calmed).await.unwrap();
+        let read = tokio::time::timeout(Duration::from_secs(30), home.api("v3").get(name)).await.unwrap().unwrap();
+        assert_eq!(read.data["spec"], json!({ "first": "Wild", "last": "Bill" }));
+    }
 }

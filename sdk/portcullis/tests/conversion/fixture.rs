@@ -46,7 +46,7 @@ const SERVICE: &str = "versions";
 
 impl Home {
     /// The kind in the cluster, converted.
-    pub(crate) async fn new<H: Version>(convert: Convert<H>, crd: CustomResourceDefinition) -> Self {
+    pub(crate) async fn new<H: Version, S>(convert: Convert<H, S>, crd: CustomResourceDefinition) -> Self {
         let mut home = Self::unconverted(ControlPlane::shared().await, convert, crd).await;
         home.serve().await;
         home.convert().await;
@@ -54,9 +54,9 @@ impl Home {
     }
 
     /// The kind in the cluster, whose objects only ever change their apiVersion.
-    pub(crate) async fn unconverted<H: Version>(
+    pub(crate) async fn unconverted<H: Version, S>(
         cluster: &'static ControlPlane,
-        convert: Convert<H>,
+        convert: Convert<H, S>,
         crd: CustomResourceDefinition,
     ) -> Self {
         let namespace = cluster.namespace("versions").await;

@@ -106,6 +106,11 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
     let (status, metrics) = running.health("/metrics").await;
     assert_eq!(status, 200);
     assert!(metrics.contains(r#"portcullis_admission_requests_total{webhook="/validate/username""#), "{metrics}");
+    // What the guide has people search the log for.
+    running.logged("Webhooks are enabled - webhooks will validate, controllers will skip validation").await;
+    running.logged("Starting webhook server").await;
+    let decided = running.logged("validate create").await;
+    assert_eq!((&decided["namespace"], &decided["name"]), (&team.into(), &"no".into()), "{decided}");
 
     running.terminate().await;
     assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());

@@ -21,7 +21,7 @@ async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_la
     platform.install(&second).await;
     checked_by(&cluster.admin(), "default", &["platform"]).await;
     assert!(second.acted("default").is_empty(), "two replicas act");
-    assert!(!second.said("admission decision").is_empty(), "the follower validates");
+    assert!(!second.said("validate create").is_empty(), "the follower validates");
 
     // Paused past its lease, it stops when it goes on; the other has taken over.
     let begun = Instant::now();

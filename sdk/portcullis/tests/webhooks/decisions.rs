@@ -9,8 +9,7 @@ use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::CustomResource;
 use portcullis::webhooks::{
-    Context, FailurePolicy, Mutate, Mutation, Operation, RegistrationError, Routes, Validate, Validator, Verdict,
-    Webhooks,
+    Context, FailurePolicy, Mutate, Mutation, Operation, RegistrationError, Routes, Validate, Verdict, Webhooks,
 };
 use portcullis_manifest::{Scope, WebhookKind};
 use schemars::JsonSchema;
@@ -136,43 +135,88 @@ async fn limits_of_any_size_are_served() {
     }
 }
 
-struct NoRoot;
+struct Names {
+    reserved: String,
+}
 
-impl Validator<Entity> for NoRoot {
-    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
+impl Names {
+    async fn create(&self, new: Arc<Entity>, _: Context) -> Result<Verdict, std::fmt::Error> {
+        std::future::ready(()).await;
+        Ok(if new.spec.username == self.reserved { Verdict::deny("no root").code(422) } else { Verdict::allow() })
+    }
 
-    async fn create(&self, new: Arc<Entity>, _: Context) -> Verdict {
-        if new.spec.username == "root" { Verdict::deny("no root").code(422) } else { Verdict::allow() }
+    async fn update(&self, _: Arc<Entity>, new: Arc<Entity>, cx: Context) -> Result<Verdict, std::fmt::Error> {
+        self.create(new, cx).await
     }
 
     async fn delete(&self, old: Arc<Entity>, cx: Context) -> Verdict {
-        if old.spec.username == cx.user.username { Verdict::deny("not oneself").code(409) } else { Verdict::allow() }
+        if [&self.reserved, &cx.user.username].contains(&&old.spec.username) {
+            return Verdict::deny("not oneself").code(409);
+        }
+        Verdict::allow()
+    }
+
+    async fn rename(&self, mut new: Entity, _: Context) -> Mutation<Entity> {
+        new.spec.username.clone_from(&self.reserved);
+        Mutation::modified(new)
+    }
+
+    async fn keep(&self, old: Arc<Entity>, mut new: Entity, _: Context) -> Result<Mutation<Entity>, std::fmt::Error> {
+        if new.spec.username == self.reserved {
+            new.spec.username.clone_from(&old.spec.username);
+        }
+        Ok(Mutation::modified(new))
     }
 }
 
 /// D1: with webhooks off a controller asks the same value.
 #[tokio::test]
-async fn one_validator_serves_a_webhook_and_a_controller() {
-    let rules = Arc::new(NoRoot);
-    let webhooks = Webhooks::new().validate(Validate::<Entity>::named("no-root").validator(Arc::clone(&rules)));
-    assert_eq!(webhooks.manifests().unwrap()[0].rules[0].operations.len(), 3);
+async fn methods_of_one_value_judge_and_edit_for_webhooks_and_serve_a_controller() {
+    let rules = Arc::new(Names { reserved: "root".into() });
+    let webhooks = Webhooks::new()
+        .validate(
+            Validate::<Entity>::named("no-root")
+                .state(Arc::clone(&rules))
+                .on_create(Names::create)
+                .on_update(Names::update)
+                .on_delete(Names::delete),
+        )
+        .mutate(
+            Mutate::<Entity>::named("names")
+                .state(Arc::clone(&rules))
+                .on_create(Names::rename)
+                .on_update(Names::keep)
+                .reinvocation(portcullis::webhooks::Reinvocation::Never),
+        );
+    let operations = |webhook: usize| webhooks.manifests().unwrap()[webhook].rules[0].operations.clone();
+    assert_eq!(operations(0), [Operation::Create, Operation::Update, Operation::Delete]);
+    assert_eq!(operations(1), [Operation::Create, Operation::Update], "what is not registered is not called");
     let routes = webhooks.routes().unwrap();
 
     let (root, fine) = (entity(json!({"username": "root"})), entity(json!({"username": "jane"})));
     for (operation, object, old, code) in [
         ("CREATE", root.clone(), Value::Null, Some(422)),
-        ("UPDATE", root, fine.clone(), Some(422)), // unless written, an update is judged as a creation
+        ("UPDATE", root.clone(), fine.clone(), Some(422)),
         ("CREATE", fine.clone(), Value::Null, None),
-        ("DELETE", Value::Null, fine, Some(409)),
+        ("DELETE", Value::Null, fine.clone(), Some(409)),
     ] {
         let (_, answer) = ask(&routes, "/validate/no-root", &review(operation, object, old)).await;
         assert_eq!(answer["response"]["status"]["code"].as_u64(), code, "{operation}");
     }
 
+    for (operation, object, old, name) in
+        [("CREATE", fine.clone(), Value::Null, "root"), ("UPDATE", root, fine, "jane")]
+    {
+        let (_, answer) = ask(&routes, "/mutate/names", &review(operation, object, old)).await;
+        let patch = answer["response"]["patch"].as_str().unwrap();
+        let patch = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, patch).unwrap();
+        assert!(String::from_utf8(patch).unwrap().contains(&format!(r#""value":"{name}""#)), "{operation}");
+    }
+
     let stored = Entity::new("one", EntitySpec { username: "root".into(), replicas: 1, parts: Vec::new() });
     let context = Context::of_stored(&stored);
     assert!(context.dry_run, "nothing but the object may be looked at");
-    let verdict = rules.create(Arc::new(stored), context).await;
+    let verdict = rules.create(Arc::new(stored), context).await.unwrap();
     assert_eq!(verdict.denial().unwrap().message(), "no root");
 }
 

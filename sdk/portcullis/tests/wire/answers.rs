@@ -187,17 +187,23 @@ async fn an_update_of_the_metadata_or_status_of_an_object_being_deleted_reaches_
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_leaves_the_decision_to_the_failure_policy_and_says_nothing() {
+async fn a_handler_that_fails_or_panics_leaves_the_decision_to_the_failure_policy_and_says_nothing() {
     let serving = serve_webhooks().await;
-    let review = review("CREATE", entity(json!({"username": "panic"})), Value::Null);
     let mut connection = connect(&serving).await;
-    let reply = send(&mut connection, &post("/validate/username", &review.to_string())).await;
-    assert_eq!((reply.status, reply.text().as_str()), (500, "handler failed\n"));
+    for how in ["fail", "panic"] {
+        let review = review("CREATE", entity(json!({"username": how})), Value::Null);
+        let reply = send(&mut connection, &post("/validate/username", &review.to_string())).await;
+        assert_eq!((reply.status, reply.text().as_str()), (500, "handler failed\n"), "{how}");
 
-    let reply = send(&mut connection, &post("/validate/strict", &review.to_string())).await;
-    let response = reply.response();
-    assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(500)), "it chose to deny");
-    assert_eq!(response["uid"], UID);
+        let reply = send(&mut connection, &post("/validate/strict", &review.to_string())).await;
+        let response = reply.response();
+        let (allowed, status) = (&response["allowed"], &response["status"]);
+        assert_eq!((allowed, &status["code"]), (&json!(false), &json!(500)), "{how}: it chose to deny");
+        assert_eq!((&response["uid"], &status["message"]), (&json!(UID), &json!("handler failed")));
+    }
+    let review = review("CREATE", entity(json!({"username": "fail"})), Value::Null);
+    let reply = send(&mut connection, &post("/mutate/defaults", &review.to_string())).await;
+    assert_eq!((reply.status, reply.text().as_str()), (500, "handler failed\n"));
 }
 
 /// Without this the API server gives up first, and the user reads "context deadline exceeded".

@@ -45,19 +45,20 @@ fn one() -> i32 {
     1
 }
 
-async fn judge(new: Arc<Entity>, cx: Context) -> Verdict {
-    match new.spec.username.as_str() {
+async fn judge(new: Arc<Entity>, cx: Context) -> anyhow::Result<Verdict> {
+    Ok(match new.spec.username.as_str() {
         "forbidden" => Verdict::deny("name may not be 'forbidden'.").code(422),
         "odd" => Verdict::of([
             Cause::new("spec.username", "is odd"),
             Cause::required("spec.parts", "an odd one needs parts"),
         ]),
         "panic" => panic!("the handler met {}", new.spec.username),
+        "fail" => return Err(anyhow::anyhow!("nobody answers").context("cannot look up the user")),
         "stuck" => std::future::pending().await,
         "old" => Verdict::allow().warn("spec.username 'old' is deprecated\nuse another").audit("checked", "yes"),
         "dry" if cx.dry_run => Verdict::deny("dry run seen").code(409),
         _ => Verdict::allow(),
-    }
+    })
 }
 
 /// `username` and `strict` validate (the second denies when it fails), `defaults` mutates.
@@ -96,11 +97,12 @@ pub(crate) fn webhooks() -> Webhooks {
                             });
                             new.labels_mut().insert("demo.example/made".into(), "edited".into());
                         }
-                        "same" => return Mutation::modified(new),
-                        "refused" => return Verdict::deny("not this one").code(418).into(),
-                        _ => return Mutation::unchanged(),
+                        "same" => return Ok(Mutation::modified(new)),
+                        "refused" => return Ok(Verdict::deny("not this one").code(418).into()),
+                        "fail" => return Err("nobody answers"),
+                        _ => return Ok(Mutation::unchanged()),
                     }
-                    Mutation::modified(new).warn("the spec was completed")
+                    Ok(Mutation::modified(new).warn("the spec was completed"))
                 })
                 .on_delete(|_: Arc<Entity>, _: Context| async move { Verdict::allow().warn("seen going") }),
         )

@@ -27,6 +27,8 @@ async fn each_review_is_counted_by_webhook_operation_decision_and_dry_run() {
         ("/validate/username", dry),
         ("/validate/username", create("panic")),
         ("/validate/strict", create("panic")),
+        ("/validate/username", create("fail")),
+        ("/validate/strict", create("fail")),
         ("/mutate/defaults", create("overwrite")),
         ("/mutate/defaults", review("DELETE", Value::Null, entity(json!({"username": "a"})))),
     ] {
@@ -42,19 +44,21 @@ async fn each_review_is_counted_by_webhook_operation_decision_and_dry_run() {
         (format!("{of_username},decision=\"allow\",dry_run=\"false\""), 2.0),
         (format!("{of_username},decision=\"deny\",dry_run=\"false\""), 1.0),
         (format!("{of_username},decision=\"deny\",dry_run=\"true\""), 1.0),
-        (format!("{of_username},decision=\"error\",dry_run=\"false\""), 1.0),
-        ("webhook=\"/validate/strict\",operation=\"CREATE\",decision=\"deny\",dry_run=\"false\"".into(), 1.0),
+        (format!("{of_username},decision=\"error\",dry_run=\"false\""), 2.0),
+        ("webhook=\"/validate/strict\",operation=\"CREATE\",decision=\"deny\",dry_run=\"false\"".into(), 2.0),
         ("webhook=\"/mutate/defaults\",operation=\"CREATE\",decision=\"patch\",dry_run=\"false\"".into(), 1.0),
         ("webhook=\"/mutate/defaults\",operation=\"DELETE\",decision=\"allow\",dry_run=\"false\"".into(), 1.0),
     ] {
         assert_eq!(requests(&labels), Some(count), "{labels}: {}", routes.metrics().encode());
     }
     for (series, expected) in [
-        ("portcullis_admission_duration_seconds_count{webhook=\"/validate/username\"}", Some(5.0)),
-        ("portcullis_admission_duration_seconds_bucket{le=\"10.0\",webhook=\"/validate/username\"}", Some(5.0)),
+        ("portcullis_admission_duration_seconds_count{webhook=\"/validate/username\"}", Some(6.0)),
+        ("portcullis_admission_duration_seconds_bucket{le=\"10.0\",webhook=\"/validate/username\"}", Some(6.0)),
         ("portcullis_webhook_in_flight{webhook=\"/validate/username\"}", Some(0.0)),
         ("portcullis_webhook_rejected_total{webhook=\"/validate/username\",reason=\"panic\"}", Some(1.0)),
         ("portcullis_webhook_rejected_total{webhook=\"/validate/strict\",reason=\"panic\"}", Some(1.0)),
+        ("portcullis_webhook_rejected_total{webhook=\"/validate/username\",reason=\"failed\"}", Some(1.0)),
+        ("portcullis_webhook_rejected_total{webhook=\"/validate/strict\",reason=\"failed\"}", Some(1.0)),
         ("portcullis_webhook_rejected_total{webhook=\"/validate/username\",reason=\"malformed\"}", Some(1.0)),
         ("portcullis_webhook_rejected_total{webhook=\"/validate/username\",reason=\"not_served\"}", Some(1.0)),
         ("portcullis_webhook_rejected_total{webhook=\"/validate/username\",reason=\"shed\"}", None),

@@ -39,7 +39,7 @@
 //! In an operator it is `assert_laws(&webhooks, &crd)`, with the webhooks that it serves.
 //!
 //! What a version cannot say (the milliseconds, above) the engine keeps beside the object, so losing it breaks no law.
-//! What breaks one is a converter that panics, that answers differently when it is asked twice, or that undoes what a
+//! What breaks one is a converter that fails or panics, that answers differently when it is asked twice, or that undoes what a
 //! user changed in the other version meanwhile; and a schema that admits what the type does not read.
 
 mod edits;
@@ -69,7 +69,10 @@ impl Converter for Engine {
         let raw = RawValue::from_string(object.to_string()).map_err(|error| error.to_string())?;
         let converted = Self::convert(self, &raw, api_version).map_err(|error| error.to_string())?;
         match converted.problem {
-            Some(problem) => Err(format!("only as far as it goes: {problem}")),
+            Some(problem) => {
+                let error = problem.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+                Err(format!("only as far as it goes: {problem}{error}"))
+            }
             None => serde_json::from_str(&converted.object).map_err(|error| error.to_string()),
         }
     }

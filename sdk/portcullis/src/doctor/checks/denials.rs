@@ -6,7 +6,7 @@ use super::{Note, Said, View, fail, fine, info, note, unseen, warn};
 use crate::doctor::report::Verdict;
 use crate::doctor::snapshot::Probe;
 use crate::doctor::subject::Subject;
-use crate::words::{DECISION, INVALID};
+use crate::words::{INVALID, MUTATE, VALIDATE};
 
 /// What the API server puts before a webhook's own message.
 const DENIED: &str = "admission webhook \"";
@@ -92,7 +92,9 @@ pub(super) fn decided(view: &View<'_>) -> Said {
         let log = log.known()?;
         let about = |line: &&String| {
             let place = snapshot.in_namespace.as_ref().is_none_or(|namespace| line.contains(namespace.as_str()));
-            place && line.contains(object.as_str()) && [DECISION, INVALID].iter().any(|sign| line.contains(sign))
+            place
+                && line.contains(object.as_str())
+                && [VALIDATE, MUTATE, INVALID].iter().any(|sign| line.contains(sign))
         };
         let lines: Vec<_> = log.lines.iter().rev().filter(about).take(LINES).collect();
         notes.extend(lines.into_iter().rev().map(|line| info(format!("{pod}: {line}"))));

@@ -1,0 +1,99 @@
+//! Handlers with their types taken away: functions, closures, and methods of the value that is the webhook's state.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use portcullis_review::{BoxError, IntoResult};
+
+use super::Context;
+
+/// What a handler came to: its answer, or its error.
+pub(super) type Answered<T> = BoxFuture<'static, Result<T, BoxError>>;
+/// A handler of one object.
+pub(super) type OfOne<A, T> = Box<dyn Fn(A, Context) -> Answered<T> + Send + Sync>;
+/// A handler of an object as it is and as it shall be.
+pub(super) type OfTwo<A, B, T> = Box<dyn Fn(A, B, Context) -> Answered<T> + Send + Sync>;
+
+/// An async method of `S` that handles the arguments `A`, and answers with a `T` or a `Result` of it: what
+/// [`Validate::state`](super::Validate::state) and [`Mutate::state`](super::Mutate::state) have called.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no method of `{S}` that handles `{A}` and answers with `{T}`",
+    note = "write `async fn handler(&self, …) -> {T}`, or with a `Result<{T}, E>`, whose arguments are those of `{A}`"
+)]
+pub trait Method<'s, S, A, T>: Copy + Send + Sync + 'static {
+    /// Calls it.
+    #[doc(hidden)]
+    fn call(self, state: &'s S, arguments: A) -> BoxFuture<'s, Result<T, BoxError>>;
+}
+
+impl<'s, S, A, T: 's, F, R> Method<'s, S, (A, Context), T> for F
+where
+    S: 's,
+    F: Fn(&'s S, A, Context) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output: IntoResult<T>> + Send + 's,
+{
+    fn call(self, state: &'s S, (object, context): (A, Context)) -> BoxFuture<'s, Result<T, BoxError>> {
+        self(state, object, context).map(IntoResult::into_result).boxed()
+    }
+}
+
+impl<'s, S, A, B, T: 's, F, R> Method<'s, S, (A, B, Context), T> for F
+where
+    S: 's,
+    F: Fn(&'s S, A, B, Context) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output: IntoResult<T>> + Send + 's,
+{
+    fn call(self, state: &'s S, (old, new, context): (A, B, Context)) -> BoxFuture<'s, Result<T, BoxError>> {
+        self(state, old, new, context).map(IntoResult::into_result).boxed()
+    }
+}
+
+/// A function of one object.
+pub(super) fn of_one<A, T: 'static, F, R>(handler: F) -> OfOne<A, T>
+where
+    F: Fn(A, Context) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoResult<T>> + Send + 'static,
+{
+    Box::new(move |object, context| handler(object, context).map(IntoResult::into_result).boxed())
+}
+
+/// A function of an object as it is and as it shall be.
+pub(super) fn of_two<A, B, T: 'static, F, R>(handler: F) -> OfTwo<A, B, T>
+where
+    F: Fn(A, B, Context) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoResult<T>> + Send + 'static,
+{
+    Box::new(move |old, new, context| handler(old, new, context).map(IntoResult::into_result).boxed())
+}
+
+/// A method that handles one object.
+pub(super) fn method_of_one<S, A, T, F>(state: &Arc<S>, method: F) -> OfOne<A, T>
+where
+    S: Send + Sync + 'static,
+    A: Send + 'static,
+    T: 'static,
+    F: for<'s> Method<'s, S, (A, Context), T>,
+{
+    let state = Arc::clone(state);
+    Box::new(move |object, context| {
+        let state = Arc::clone(&state);
+        async move { method.call(&state, (object, context)).await }.boxed()
+    })
+}
+
+/// A method that handles an object as it is and as it shall be.
+pub(super) fn method_of_two<S, A, B, T, F>(state: &Arc<S>, method: F) -> OfTwo<A, B, T>
+where
+    S: Send + Sync + 'static,
+    A: Send + 'static,
+    B: Send + 'static,
+    T: 'static,
+    F: for<'s> Method<'s, S, (A, B, Context), T>,
+{
+    let state = Arc::clone(state);
+    Box::new(move |old, new, context| {
+        let state = Arc::clone(&state);
+        async move { method.call(&state, (old, new, context)).await }.boxed()
+    })
+}

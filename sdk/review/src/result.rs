@@ -1,0 +1,55 @@
+//! What handlers return: an answer, or an error instead of one.
+
+use std::error::Error;
+
+/// Any error of a handler or a converter.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What a function returns that is to answer with a `T`: the `T`, or a `Result` of it with any error, so that `?` works.
+///
+/// ```
+/// use portcullis_review::{IntoResult, Verdict};
+///
+/// let sure: Result<Verdict, _> = Verdict::allow().into_result();
+/// assert!(sure.is_ok());
+/// let read: Result<u32, _> = "many".parse::<u32>().into_result();
+/// assert_eq!(read.unwrap_err().to_string(), "invalid digit found in string");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "this returns `{Self}`, and is to return `{T}` or a `Result` of it",
+    note = "the error of the `Result` may be any that a `Box<dyn Error + Send + Sync>` is made of"
+)]
+pub trait IntoResult<T> {
+    /// The answer, or why there is none.
+    fn into_result(self) -> Result<T, BoxError>;
+}
+
+impl<T> IntoResult<T> for T {
+    fn into_result(self) -> Result<T, BoxError> {
+        Ok(self)
+    }
+}
+
+impl<T, E: Into<BoxError>> IntoResult<T> for Result<T, E> {
+    fn into_result(self) -> Result<T, BoxError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// What an error says, and what the errors behind it say, in one line.
+///
+/// ```
+/// use std::io;
+/// use portcullis_review::with_sources;
+///
+/// #[derive(Debug, thiserror::Error)]
+/// #[error("cannot look up the quota")]
+/// struct Lookup(#[source] io::Error);
+///
+/// let error = Lookup(io::Error::other("connection refused"));
+/// assert_eq!(with_sources(&error), "cannot look up the quota: connection refused");
+/// ```
+pub fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
