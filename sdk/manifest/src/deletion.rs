@@ -31,11 +31,35 @@ const NAMESPACE_FINALIZE: (&str, &str) = (
      !has(request.subResource) || request.subResource != 'finalize' || !has(oldObject.metadata.deletionTimestamp)",
 );
 
+/// True for updates that change the annotation in which a conversion keeps what a version cannot say
+/// (`portcullis_convert::STASH`). No finalizer needs that, so a webhook with this condition is never in the way of one,
+/// and sees what such an update changes of an object that is being deleted.
+const STASH_CHANGES: (&str, &str) = (
+    "portcullis.dev/stash-changes",
+    "(has(object.metadata.annotations) && 'conversion.portcullis.dev/stash' in object.metadata.annotations ? \
+     object.metadata.annotations['conversion.portcullis.dev/stash'] : '') != \
+     (has(oldObject.metadata.annotations) && 'conversion.portcullis.dev/stash' in oldObject.metadata.annotations ? \
+     oldObject.metadata.annotations['conversion.portcullis.dev/stash'] : '')",
+);
+
+impl MatchCondition {
+    /// True for updates that change the annotation in which a conversion keeps what a version cannot say: nothing else
+    /// is to be sent to a webhook that keeps it as it is, also of objects that are being deleted.
+    pub fn stash_changes() -> Self {
+        let (name, expression) = STASH_CHANGES;
+        Self { name: name.into(), expression: expression.into() }
+    }
+}
+
 impl Webhook {
     /// The match conditions that its configuration gets beside its own, where a rule is for updates. They exempt updates
     /// of objects that are being deleted which change only `metadata` or `status`: finalizers can go while the webhook is
-    /// down, whatever the objects look like. An edit of anything else is sent to the webhook as ever.
+    /// down, whatever the objects look like. An edit of anything else is sent to the webhook as ever. None where a
+    /// condition of its own lets finalizers go ([`MatchCondition::stash_changes`]).
     pub fn exemptions(&self) -> Vec<MatchCondition> {
+        if self.match_conditions.iter().any(|own| exempts_finalizer_removal(&own.name, &own.expression)) {
+            return Vec::new();
+        }
         let conditions = [
             (FINALIZER_REMOVAL, self.rules.iter().any(updates)),
             (NAMESPACE_FINALIZE, self.rules.iter().any(|rule| updates(rule) && reaches_finalize(rule))),
@@ -48,7 +72,7 @@ impl Webhook {
 /// Whether a match condition is the one by which finalizers of objects that are being deleted can go while the webhook is
 /// down; see [`Webhook::exemptions`].
 pub fn exempts_finalizer_removal(name: &str, expression: &str) -> bool {
-    (name, expression) == FINALIZER_REMOVAL
+    [FINALIZER_REMOVAL, STASH_CHANGES].contains(&(name, expression))
 }
 
 fn updates(rule: &Rule) -> bool {

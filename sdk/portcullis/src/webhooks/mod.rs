@@ -51,6 +51,7 @@
 //! | fail with `?` | a handler that returns a `Result`; see [`Validate`] |
 //! | choose what a failure means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
 //! | warn of changes that CEL rules refuse | [`immutable_fields`] |
+//! | keep writers of one version from changing what only another one has | [`immutable_stash`] |
 //!
 //! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). What a
 //! handler edits is carried over to the object as the API server has it, so that members which its type does not know
@@ -66,6 +67,7 @@ mod mutate;
 mod offline;
 mod review_call;
 mod settings;
+mod stash;
 mod target;
 mod validate;
 
@@ -91,6 +93,7 @@ pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
     UserInfo, Verdict,
 };
+pub use stash::immutable_stash;
 pub use target::Target;
 pub use validate::Validate;
 

@@ -25,6 +25,8 @@ pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
+    /// Whether updates of objects that are being deleted are judged although they change only metadata.
+    pub(super) judges_metadata_of_deleted: bool,
 }
 
 impl Settings {
@@ -44,6 +46,7 @@ impl Settings {
             concurrency: CONCURRENCY,
             managed_fields: false,
             deny_on_failure: false,
+            judges_metadata_of_deleted: false,
         }
     }
 }

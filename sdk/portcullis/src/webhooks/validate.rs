@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
-use portcullis_manifest::{Webhook, WebhookKind};
+use portcullis_manifest::{MatchCondition, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
@@ -99,7 +99,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         Self::new(name, Subject::subresource::<K>(subresource))
     }
 
-    fn new(name: impl Into<String>, subject: Subject) -> Self {
+    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::named(name.into());
         Self { settings, subject, create: None, update: None, delete: None, connect: None, state: () }
     }
@@ -226,6 +226,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
 }
 
 impl<T, S> Validate<T, S> {
+    /// Calls it only for updates that change the stash of a conversion, also of objects that are being deleted.
+    pub(super) fn of_stash_changes(mut self) -> Self {
+        self.settings.match_conditions.push(MatchCondition::stash_changes());
+        self.settings.judges_metadata_of_deleted = true;
+        self
+    }
+
     settings!();
 }
 
@@ -251,7 +258,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = exempt(request) {
+            if let Some(decided) = exempt(request, &self.settings) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());

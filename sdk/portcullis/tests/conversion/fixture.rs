@@ -13,7 +13,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use portcullis::conversion::{Convert, Version};
-use portcullis::manifest::{ServiceRef, with_conversion};
+use portcullis::manifest::{ServiceRef, validating_configuration, with_conversion};
 use portcullis::server::{Limits, Server, tls_config};
 use portcullis::webhooks::{Routes, Webhooks};
 use portcullis_pki::{Ca, CertificateParams, Usage};
@@ -30,6 +30,7 @@ pub(crate) struct Home {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) routes: Routes,
+    webhooks: Webhooks,
     crd: CustomResourceDefinition,
     path: String,
     ca: Ca,
@@ -59,14 +60,35 @@ impl Home {
         convert: Convert<H, S>,
         crd: CustomResourceDefinition,
     ) -> Self {
+        Self::of(cluster, Webhooks::new().convert(convert), crd).await
+    }
+
+    /// The same with webhooks of all sorts, of which one is a conversion.
+    pub(crate) async fn of(cluster: &'static ControlPlane, webhooks: Webhooks, crd: CustomResourceDefinition) -> Self {
         let namespace = cluster.namespace("versions").await;
-        let webhooks = Webhooks::new().convert(convert);
         let path = webhooks.conversions().unwrap()[0].path.clone();
         let now = Timestamp::now();
         let ca = Ca::generate("test ca", now - SignedDuration::from_mins(1), now + SignedDuration::from_hours(24));
         cluster.install_crds(std::slice::from_ref(&crd)).await;
         let (client, routes) = (cluster.admin(), webhooks.routes().unwrap());
-        Self { cluster, client, namespace, routes, crd, path, ca: ca.unwrap(), server: None }
+        Self { cluster, client, namespace, routes, webhooks, crd, path, ca: ca.unwrap(), server: None }
+    }
+
+    /// Has the validating webhooks called, in this namespace.
+    pub(crate) async fn validate(&self) {
+        let mut manifests = self.webhooks.manifests().unwrap();
+        for manifest in &mut manifests {
+            let own = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
+            manifest.namespace_selector = Some(serde_json::from_value(own).unwrap());
+        }
+        let port = self.server.as_ref().unwrap().address.port();
+        let service = ServiceRef { namespace: self.namespace.clone(), name: SERVICE.into(), port: 443 };
+        let mut configuration =
+            serde_json::to_value(validating_configuration(&self.namespace, &manifests, &service)).unwrap();
+        for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+            webhook["clientConfig"]["caBundle"] = json!(ByteString(self.ca.cert_pem().as_bytes().to_vec()));
+        }
+        self.cluster.install_webhooks(&[configuration], port).await;
     }
 
     /// Serves the conversion, at the port where it was served before.

@@ -11,3 +11,4 @@ people!(cleaned, "cleaned.example");
 people!(down, "down.example");
 people!(reviewed, "reviewed.example");
 people!(kept, "kept.example");
+people!(forged, "forged.example");

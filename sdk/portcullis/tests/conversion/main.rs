@@ -13,3 +13,4 @@ mod kinds;
 mod lists;
 mod outages;
 mod reviews;
+mod stash;
