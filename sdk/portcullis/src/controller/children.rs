@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::apply::{Desired, Live, Marks};
+use super::store::Begun;
 use super::{Store, Stored};
 
 /// What a store keeps of a child, when its controller's author keeps more of it than the kit does
@@ -24,7 +25,8 @@ pub trait ChildTrace: Stored {
 /// The children of one kind, whatever is kept of each.
 pub(super) trait ChildStore: Send + Sync {
     fn live(&self, namespace: &str, name: &str) -> Option<Live>;
-    fn written(&self, desired: &Desired, live: Live);
+    fn begin(&self) -> Begun;
+    fn written(&self, desired: &Desired, live: Live, begun: Begun);
     fn deleting(&self, namespace: &str, name: &str, live: &Live);
 }
 
@@ -33,8 +35,12 @@ impl<T: ChildTrace> ChildStore for Store<T> {
         self.get(namespace, name).map(|child| child.live().clone())
     }
 
-    fn written(&self, desired: &Desired, live: Live) {
-        Self::written(self, T::written(desired, live));
+    fn begin(&self) -> Begun {
+        Self::begin(self)
+    }
+
+    fn written(&self, desired: &Desired, live: Live, begun: Begun) {
+        Self::written(self, T::written(desired, live), begun);
     }
 
     fn deleting(&self, namespace: &str, name: &str, live: &Live) {

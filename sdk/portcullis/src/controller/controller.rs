@@ -398,7 +398,7 @@ mod tests {
         (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("brief".into()));
         (map.metadata.uid, map.metadata.resource_version) = (Some("first".into()), Some("7".into()));
         let known = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
-        controller.store.written(known);
+        controller.store.written(known, controller.store.begin());
         let kit = Arc::new(controller.kit(&runtime));
         let key = Key::new("team", "brief");
         let reconciled = std::sync::atomic::AtomicBool::new(false);

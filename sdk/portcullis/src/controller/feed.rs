@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Change, Store, Stored};
+use super::{Change, Store, Stored, relist};
 use crate::metrics::Metrics;
 use crate::scopes::Scope;
 
@@ -119,7 +119,7 @@ impl Feeds {
     {
         for watch in self.namespaces.watches() {
             let api: Api<K> = self.api(&watch);
-            let stream = watcher::watcher(api, config.clone());
+            let stream = relist::watched(api, config.clone());
             let kind = K::kind(&()).into_owned();
             let panics = self.metrics.watch_panics(&kind);
             let (store, reduce, changed) = (store.clone(), reduce.clone(), changed.clone());

@@ -100,6 +100,7 @@ mod feed;
 mod observed;
 mod pass;
 mod queue;
+mod relist;
 mod store;
 mod validity;
 mod work;

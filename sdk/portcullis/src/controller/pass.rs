@@ -93,6 +93,7 @@ impl<K: Kind> Pass<K> {
         let children = self.children(resource)?;
         let desired = Desired::child_of(&*self.object, resource, document, self.kit.applier.marks())?;
         let live = children.live(desired.namespace(), desired.name());
+        let begun = children.begin();
         match self.kit.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
             Ensured::Kept => Ok(Applied::Kept),
             Ensured::Waits => {
@@ -103,7 +104,7 @@ impl<K: Kind> Pass<K> {
                 Ok(Applied::Waits)
             }
             Ensured::Written(live) => {
-                children.written(&desired, live);
+                children.written(&desired, live, begun);
                 Ok(Applied::Written)
             }
             Ensured::Refused(refusal) => {
@@ -218,7 +219,8 @@ where
         }
         let live = self.current();
         let manager = &self.kit.writer.managers.status;
+        let begun = self.kit.store.begin();
         let written = self.kit.writer.status(&live, manager, live.held_status.as_deref(), status).await?;
-        Ok(written.map(|written| self.kit.store.written(written)).is_some())
+        Ok(written.map(|written| self.kit.store.written(written, begun)).is_some())
     }
 }

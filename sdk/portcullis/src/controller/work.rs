@@ -89,8 +89,9 @@ impl<K: Kind> Kit<K> {
         if live.finalizers.contains(name) {
             return Ok(Some(live));
         }
+        let begun = self.store.begin();
         let Some(written) = self.writer.finalizer(&live, name, true).await? else { return Ok(None) };
-        self.store.written(written);
+        self.store.written(written, begun);
         let held = self.store.get(live.namespace(), live.name());
         Ok(held.filter(|held| held.uid == live.uid && !held.deleting && held.finalizers.contains(name)))
     }
@@ -109,8 +110,9 @@ impl<K: Kind> Kit<K> {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
                 self.may_write(&live).map_err(failed)?;
+                let begun = self.store.begin();
                 if let Some(written) = self.writer.finalizer(&live, name, false).await.map_err(failed)? {
-                    self.store.written(written);
+                    self.store.written(written, begun);
                 }
                 Ok(Next::Wait)
             }
