@@ -179,6 +179,7 @@ mod words;
 
 pub use k8s_openapi;
 pub use kube;
+pub use prometheus_client;
 /// The HTTPS server, and what answers its requests.
 pub use portcullis_listener as server;
 /// What the API server is told about webhooks, as values.

@@ -226,6 +226,8 @@ impl<K: Kind> Controller<K> {
     {
         let kit = Arc::new(self.kit(&runtime));
         let Self { queue, store, workers, .. } = self;
+        let waiting = Arc::downgrade(queue);
+        queue.count_in(runtime.metrics.reconciles(&self.name, move || Some(waiting.upgrade()?.depth())));
         let Runtime { scope, stop, .. } = runtime;
         let workers = *workers;
         async move {

@@ -6,13 +6,15 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     panic::AssertUnwindSafe,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use futures::FutureExt as _;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{ReconcileMetrics, Reconciled};
 
 /// Delays after failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,7 @@ pub struct Queue {
     state: Mutex<State>,
     changed: Notify,
     backoff: Mutex<Backoff>,
+    counted: OnceLock<ReconcileMetrics>,
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +110,17 @@ impl Queue {
         *self.backoff.lock().unwrap_or_else(PoisonError::into_inner) = backoff;
     }
 
+    /// Counts the reconciles of [`run`](Self::run) there.
+    pub(super) fn count_in(&self, metrics: ReconcileMetrics) {
+        // Of a controller that runs again, they are the same.
+        _ = self.counted.set(metrics);
+    }
+
+    /// How many keys are due and wait for a worker.
+    pub(super) fn depth(&self) -> usize {
+        self.with(|state| state.due.range(..=(Instant::now(), u64::MAX)).count())
+    }
+
     /// Asks for `key` as soon as a worker is free.
     pub fn add(&self, key: Key) {
         self.add_after(key, Duration::ZERO);
@@ -139,18 +153,23 @@ impl Queue {
         let worker = || async {
             while let Some(key) = self.next(shutdown).await {
                 let (namespace, name) = (&key.namespace, &key.name);
+                let began = Instant::now();
                 // What panics fails: the other keys are not its business.
-                let next = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
-                    Ok(Ok(next)) => Some(next),
+                let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
+                    Ok(Ok(Next::Wait)) => (Some(Next::Wait), Reconciled::Success),
+                    Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
                     Ok(Err(error)) => {
                         tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
-                        None
+                        (None, Reconciled::Error)
                     }
                     Err(_) => {
                         tracing::error!(namespace, name, "reconcile panicked; retrying");
-                        None
+                        (None, Reconciled::Panic)
                     }
                 };
+                if let Some(counted) = self.counted.get() {
+                    counted.count(result, began.elapsed());
+                }
                 self.done(&key, next);
             }
         };
@@ -278,6 +297,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::metrics::Metrics;
 
     fn key(name: &str) -> Key {
         Key::new("ns", name)
@@ -379,6 +399,43 @@ mod tests {
         queue.add(key("a"));
         queue.next(&stop).await;
         assert_eq!(start.elapsed().as_millis(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reconcile_is_counted_by_its_result_and_what_is_not_due_yet_is_not_waiting() {
+        let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
+        queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
+        let depth = Arc::downgrade(&queue);
+        queue.count_in(metrics.reconciles("orders", move || Some(depth.upgrade()?.depth())));
+        for name in ["waits", "asks", "fails", "panics"] {
+            queue.add(key(name));
+        }
+        queue.add_after(key("later"), Duration::from_mins(1));
+        let line = |what: &str| metrics.encode().lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
+        let depth = r#"portcullis_reconcile_queue_depth{controller="orders"} "#;
+        assert_eq!(line(depth).as_deref(), Some("4"));
+        let count = AtomicUsize::new(0);
+        let run = queue.run(1, &stop, |key| {
+            if count.fetch_add(1, Ordering::SeqCst) == 3 {
+                stop.cancel();
+            }
+            async move {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                match key.name.as_str() {
+                    "waits" => Ok(Next::Wait),
+                    "asks" => Ok(Next::After(Duration::from_mins(1))),
+                    "fails" => Err("no luck"),
+                    _ => panic!("no luck at all"),
+                }
+            }
+        });
+        run.await;
+        for result in ["success", "requeue", "error", "panic"] {
+            let counted = format!(r#"portcullis_reconciles_total{{controller="orders",result="{result}"}} "#);
+            assert_eq!(line(&counted).as_deref(), Some("1"), "{result}");
+        }
+        assert_eq!(line(r#"portcullis_reconcile_duration_seconds_sum{controller="orders"} "#).as_deref(), Some("8.0"));
+        assert_eq!(line(depth).as_deref(), Some("0"), "a backoff and a wish for later are not due");
     }
 
     #[tokio::test(start_paused = true)]

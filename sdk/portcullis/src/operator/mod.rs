@@ -82,6 +82,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use portcullis_manifest::Access;
+use prometheus_client::registry::Metric;
 use tokio_util::sync::CancellationToken;
 
 pub use access::Rights;
@@ -89,7 +90,7 @@ pub use cli::NoArgs;
 pub use installation::{Installation, Switch};
 
 use crate::certificates::{RotationTiming, TimeOfDay};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OwnMetrics};
 use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
 
@@ -179,8 +180,9 @@ pub struct Parts {
     everywhere: BTreeMap<String, Task>,
     rotation_timing: RotationTiming,
     time_of_day: TimeOfDay,
-    /// The first name that two controllers have, or two tasks.
-    twice: Option<String>,
+    metrics: OwnMetrics,
+    /// The first thing that does not fit: two controllers of one name, or two tasks, or a metric.
+    unfit: Option<RegistrationError>,
 }
 
 impl Parts {
@@ -208,7 +210,7 @@ impl Parts {
         let run = boxed(move |runtime: Runtime| run(runtime.validated_by(&webhooks)));
         let controller = Controller { access: access.into(), run };
         if self.controllers.insert(name.to_owned(), controller).is_some() {
-            self.twice.get_or_insert_with(|| name.to_owned());
+            self.unfit.get_or_insert_with(|| RegistrationError::ControllerName(name.to_owned()));
         }
         self
     }
@@ -222,7 +224,7 @@ impl Parts {
         R: Future<Output: Outcome> + Send + 'static,
     {
         if self.everywhere.insert(name.to_owned(), boxed(task)).is_some() {
-            self.twice.get_or_insert_with(|| name.to_owned());
+            self.unfit.get_or_insert_with(|| RegistrationError::ControllerName(name.to_owned()));
         }
         self
     }
@@ -242,9 +244,38 @@ impl Parts {
         self
     }
 
+    /// Serves a metric of your own at `/metrics`: a counter gets `_total` behind its name. Keep a clone of it where
+    /// handlers or reconciles count. A name that is taken, begins with `portcullis_`, or is none for Prometheus is an
+    /// error at the start.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+    /// use portcullis::operator::Parts;
+    /// use portcullis::prometheus_client::metrics::counter::Counter;
+    /// use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+    ///
+    /// let large = Counter::<u64>::default();
+    /// let counted = large.clone();
+    /// let judge = move |new: Arc<ConfigMap>, _: Context| {
+    ///     if new.data.as_ref().is_some_and(|data| data.len() > 100) {
+    ///         counted.inc();
+    ///     }
+    ///     async { Verdict::allow() }
+    /// };
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(judge));
+    /// let parts = Parts::new(webhooks).metric("shop_large_maps", "ConfigMaps with more than 100 entries", large);
+    /// ```
+    pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
+        if let Err(error) = self.metrics.register(name, help, metric) {
+            self.unfit.get_or_insert(RegistrationError::Metric(error));
+        }
+        self
+    }
+
     /// Of two of one name, one would never run.
     fn checked(&self) -> Result<(), RegistrationError> {
-        self.twice.clone().map_or(Ok(()), |name| Err(RegistrationError::ControllerName(name)))
+        self.unfit.clone().map_or(Ok(()), Err)
     }
 }
 
@@ -368,6 +399,7 @@ impl std::fmt::Debug for Parts {
             .field("webhooks", &self.webhooks)
             .field("controllers", &controllers)
             .field("everywhere", &everywhere)
+            .field("metrics", &self.metrics)
             .field("rotation_timing", &self.rotation_timing)
             .field("time_of_day", &self.time_of_day)
             .finish_non_exhaustive()
@@ -393,6 +425,36 @@ mod tests {
                 Ok(())
             });
         assert_eq!(parts.controllers.len(), 2);
+    }
+
+    #[test]
+    fn a_metric_that_would_break_the_page_or_be_taken_for_one_of_ours_is_an_error_at_the_start() {
+        use prometheus_client::metrics::counter::Counter;
+
+        let table = [
+            (vec!["shop_refused", "shop_served"], None),
+            (vec!["shop_refused", "shop_refused"], Some("two metrics are named shop_refused: ")),
+            (vec!["portcullis_refused"], Some("metric portcullis_refused begins with portcullis_")),
+            (vec!["shop-refused"], Some("\"shop-refused\" cannot name a metric")),
+            (vec!["1st"], Some("\"1st\" cannot name a metric")),
+        ];
+        for (names, expected) in table {
+            let counted = Counter::<u64>::default();
+            counted.inc();
+            let parts = names.iter().fold(Parts::default(), |parts, name| parts.metric(name, "Help", counted.clone()));
+            let said = parts.checked().err().map(|error| error.to_string());
+            assert_eq!(said.is_some(), expected.is_some(), "{names:?}");
+            if let (Some(said), Some(expected)) = (said, expected) {
+                assert!(said.starts_with(expected), "{said}");
+                continue;
+            }
+            let metrics = Metrics::new();
+            metrics.adopt(parts.metrics).unwrap();
+            assert!(metrics.register(names[1], "Help", Counter::<u64>::default()).is_err(), "it is taken");
+            let page = metrics.encode();
+            assert!(page.contains("\nshop_refused_total 1\n") && page.ends_with("# EOF\n"), "{page}");
+            assert_eq!(page.matches("# EOF").count(), 1);
+        }
     }
 
     #[test]

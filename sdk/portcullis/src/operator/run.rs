@@ -43,7 +43,7 @@ const ECHO: Duration = Duration::from_millis(500);
 
 pub(super) async fn run<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Parts,
+    mut parts: Parts,
     flags: RunFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
@@ -57,6 +57,7 @@ pub(super) async fn run<A: clap::Args>(
     let leases = Leases::new(&client, &installation, &operator.scope_leases, has_controllers, &flags.leases)?;
     let routes = parts.webhooks.routes_in(&leases.scope)?;
     let metrics = routes.metrics().clone();
+    metrics.adopt(std::mem::take(&mut parts.metrics))?;
     leases.counted_in(&metrics);
     let accounts = Accounts::new(&clients, &installation, &parts, &metrics)?;
     let health = Health::new("the operator to start", metrics.clone());

@@ -90,7 +90,7 @@ pub use target::Target;
 pub use validate::{Validate, Validator};
 
 use crate::conversion::Registered;
-use crate::metrics::Metrics;
+use crate::metrics::{MetricNameError, Metrics};
 use crate::names::{is_label, is_subdomain};
 use crate::routes::{Budget, Endpoint};
 use crate::scopes;
@@ -101,7 +101,7 @@ use review_call::ReviewCalls;
 const BODIES: usize = 64 * 1024 * 1024;
 
 /// Webhooks that cannot be served or registered together. Mend the registration.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
     /// Kubernetes would refuse the configuration.
@@ -158,6 +158,9 @@ pub enum RegistrationError {
     /// Only one of them would run.
     #[error("two controllers are named {0}: give one of them another name")]
     ControllerName(String),
+    /// It could not be served at `/metrics`.
+    #[error(transparent)]
+    Metric(#[from] MetricNameError),
     /// Its ServiceAccount could not have a name.
     #[error(
         "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
