@@ -22,6 +22,7 @@ chapters! {
     Introduction = "introduction.md",
     Validate = "how-to/validate.md",
     Mutate = "how-to/mutate.md",
+    Caches = "how-to/caches.md",
     Subresources = "how-to/subresources.md",
     Dynamic = "how-to/dynamic.md",
     Warnings = "how-to/warnings.md",

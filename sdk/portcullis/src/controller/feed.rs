@@ -9,7 +9,6 @@ use std::{
 use futures::{Stream, StreamExt as _};
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    core::NamespaceResourceScope,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
@@ -23,6 +22,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{Change, Store, Stored, relist};
 use crate::metrics::Metrics;
 use crate::scopes::Scope;
+use crate::webhooks::KnownScope;
+use portcullis_manifest as manifest;
 
 /// Objects per page of a list: what is held in full at any time.
 const PAGE: u32 = 200;
@@ -95,7 +96,7 @@ impl Feeds {
         self
     }
 
-    /// Watches a kind: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
+    /// Watches a kind, in the namespaces that are watched or, if it lives in none, on the cluster: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
     /// `DeserializeGuard<K>` for a kind of ours, where one object that does not decode is stored as such and stops nothing.
     ///
     /// Nor does one on which `reduce` or `changed` panics: that is logged and counted
@@ -109,16 +110,12 @@ impl Feeds {
         reduce: impl Fn(K) -> T + Clone + Send + 'static,
         changed: impl Fn(&Change<T>) + Clone + Send + 'static,
     ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + DeserializeOwned
-            + Clone
-            + Debug
-            + Send
-            + 'static,
+        K: Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Clone + Debug + Send + 'static,
         T: Stored,
     {
-        for watch in self.namespaces.watches() {
-            let api: Api<K> = self.api(&watch);
+        let everywhere = K::Scope::SCOPE == manifest::Scope::Cluster;
+        for watch in if everywhere { vec![String::new()] } else { self.namespaces.watches() } {
+            let api: Api<K> = K::Scope::api(self.client.clone(), &watch);
             let stream = relist::watched(api, config.clone());
             let kind = K::kind(&()).into_owned();
             let panics = self.metrics.watch_panics(&kind);
@@ -141,13 +138,6 @@ impl Feeds {
     pub async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
-    }
-
-    fn api<K>(&self, watch: &str) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        if watch.is_empty() { Api::all(self.client.clone()) } else { Api::namespaced(self.client.clone(), watch) }
     }
 
     fn start<K, T, R, C>(

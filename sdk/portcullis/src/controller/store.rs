@@ -113,6 +113,19 @@ impl<T: Stored> Store<T> {
         .unwrap_or_default()
     }
 
+    /// Every object.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let all = |inner: &Inner<T>| inner.namespaces.values().flat_map(|all| all.objects.values().cloned()).collect();
+        self.read(|inner| Some(all(inner))).unwrap_or_default()
+    }
+
+    /// Has these objects and no others, as if a watch of everything had listed them.
+    pub(crate) fn fill(&self, objects: impl IntoIterator<Item = T>) {
+        self.list_begins("");
+        objects.into_iter().for_each(|object| self.listed("", object));
+        self.list_ends("");
+    }
+
     /// Asked before a write of ours, for [`written`](Self::written).
     pub(super) fn begin(&self) -> Begun {
         Begun(self.inner.read().unwrap_or_else(PoisonError::into_inner).lists)

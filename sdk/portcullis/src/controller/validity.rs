@@ -110,7 +110,7 @@ fn conditions(status: &Value) -> Vec<Condition> {
 /// What all of them find wrong; an error when one of them came to no verdict.
 fn problem(judgements: Vec<Judgement>) -> Result<Option<String>, String> {
     let mut problems = Vec::new();
-    for Judgement { webhook, verdict } in judgements {
+    for Judgement { webhook, verdict, .. } in judgements {
         let verdict = verdict.map_err(|problem| format!("webhook {webhook}: {problem}"))?;
         let Some(denial) = verdict.denial() else { continue };
         let mut text = denial.message().to_owned();

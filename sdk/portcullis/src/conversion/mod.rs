@@ -82,7 +82,7 @@ pub use portcullis_convert::{ConvertError, Converted, Engine, GraphError, PROBLE
 
 use crate::metrics::Metrics;
 use crate::routes::Endpoint;
-use crate::webhooks::{RegistrationError, Webhooks, check_path};
+use crate::webhooks::{GroupVersionKind, RegistrationError, Webhooks, check_path};
 
 pub(crate) use cover::convertible;
 
@@ -239,6 +239,12 @@ impl Webhooks {
             conversions.push(conversion);
         }
         Ok(conversions)
+    }
+
+    /// Whether objects of this kind are converted here.
+    pub(crate) fn converts(&self, kind: &GroupVersionKind) -> bool {
+        let mut settings = self.conversions.iter().map(|registered| &registered.settings);
+        settings.any(|converted| (&converted.group, &converted.kind) == (&kind.group, &kind.kind))
     }
 
     /// What is served for them, each with its path.

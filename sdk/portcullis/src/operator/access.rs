@@ -100,6 +100,9 @@ impl<A: clap::Args> Operator<A> {
                 access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
             }
         }
+        for cache in webhooks.caches() {
+            *access = std::mem::take(access).and(cache.access());
+        }
         leases(access, installation, &self.scope_leases, !parts.controllers.is_empty());
         Ok(())
     }
@@ -207,6 +210,31 @@ mod tests {
             let places = [&access.own_namespace, &access.watched, &access.cluster];
             assert_eq!(places.map(|it| reads(it)), [true, false, false]);
             assert_eq!(access.own_namespace[0].names, ["op-key"]);
+        }
+    }
+
+    #[test]
+    fn what_webhooks_read_from_caches_is_granted_to_the_operator_without_being_named_again() {
+        use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+        use crate::cache::Cache;
+        use crate::webhooks::{Context, Validate, Verdict, Webhooks};
+
+        let reads = |name| {
+            let (maps, nodes) = (Cache::<ConfigMap>::new(), Cache::<Node>::new());
+            let webhook = Validate::<ConfigMap>::named(name).reads(&maps).reads(&nodes);
+            webhook.on_create(async |_, _: Context| Verdict::allow())
+        };
+        let parts = Parts::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
+        let operator = Operator::<NoArgs>::named("op");
+        let list = |resource| Grant::new("", &[resource], &["list", "watch"]);
+        for restricted_to in [None, Some("team".to_owned())] {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to;
+            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let in_namespaces = access.watched.iter().filter(|grant| **grant == list("configmaps")).count();
+            let on_the_cluster = access.cluster.iter().filter(|grant| **grant == list("nodes")).count();
+            assert_eq!((in_namespaces, on_the_cluster), (1, 1), "{access:?}");
         }
     }
 

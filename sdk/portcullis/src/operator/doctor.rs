@@ -76,12 +76,15 @@ pub(super) struct DoctorFlags {
 enum DoctorCommand {
     /// Say which rules of the webhooks the objects of a file break, without asking any cluster
     ///
+    /// What webhooks know of other objects from a cache is taken from these files too: a webhook is not judged by where they
+    /// hold none of the kind that it reads.
+    ///
     /// Schemas with their CEL rules, policies and what webhooks would change are the API server's to judge:
     /// `kubectl apply --dry-run=server -f FILE` asks it.
     Explain {
-        /// File with manifests, as YAML or JSON
-        #[arg(short, long, value_name = "FILE")]
-        filename: PathBuf,
+        /// File with manifests, as YAML or JSON; may be given several times
+        #[arg(short, long, value_name = "FILE", required = true)]
+        filename: Vec<PathBuf>,
     },
 }
 
@@ -116,8 +119,13 @@ pub(super) async fn perform<A: clap::Args>(
     let subject = subject(operator, &parts, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
-            let findings = explain(&parts.webhooks, &manifests(filename)?).await;
-            Report { subject: filename.display().to_string(), requests: 0, findings }
+            let mut objects = Vec::new();
+            for file in filename {
+                objects.extend(manifests(file)?);
+            }
+            let findings = explain(&parts.webhooks, &objects).await;
+            let files: Vec<String> = filename.iter().map(|file| file.display().to_string()).collect();
+            Report { subject: files.join(", "), requests: 0, findings }
         }
         None => {
             let mut probes = Vec::new();

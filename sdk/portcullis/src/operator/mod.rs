@@ -57,6 +57,7 @@
 
 mod access;
 mod accounts;
+mod caches;
 mod certs;
 mod cli;
 mod connect;
@@ -215,7 +216,8 @@ impl Parts {
         self
     }
 
-    /// Adds what every replica runs as long as its process, whether it leads or not: a cache that webhooks read. There,
+    /// Adds what every replica runs as long as its process, whether it leads or not. For what webhooks read of other
+    /// objects there is [`Cache`](crate::cache::Cache), which needs no task. Here,
     /// [`Runtime::stop`] is cancelled when the last call of a webhook is answered. It does not write:
     /// [`Runtime::leadership`] never holds there. What it reads is granted by [`Operator::rbac`].
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self

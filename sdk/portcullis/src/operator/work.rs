@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::accounts::Accounts;
+use super::caches::Caches;
 use super::controllers::Controllers;
 use super::health::Health;
 use super::leases::Leases;
@@ -49,6 +50,22 @@ impl Work {
             let scope = runtime.scope.led_by(Leadership::follower());
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
+        let caches = Caches::of(&parts.webhooks);
+        let validates_offline = !runtime.webhooks.is_on();
+        if !caches.is_empty() {
+            let scope = runtime.scope.led_by(Leadership::follower());
+            let work = caches
+                .clone()
+                .run(health.part("the caches"), Runtime { scope, stop: answered.clone(), ..runtime.clone() });
+            tasks.spawn("the caches", &answered, work);
+        }
+        // While webhooks are off, the controllers ask those that read the caches.
+        let first = async move {
+            first.await;
+            if validates_offline {
+                caches.filled(drop).await;
+            }
+        };
         let election = leases.election.clone();
         let controllers = Controllers { by_name: parts.controllers, accounts, runtime, patience };
         let give_back = CancellationToken::new();

@@ -14,6 +14,11 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
     /// What one call, and all of them together, may take. Asked once, when the routes are made.
     fn limits(&self) -> RouteLimits;
 
+    /// What has to be there before it can answer, while it is not; calls are shed until then.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
+
     /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut
     /// off there, so that the endpoint can say what it was that took so long. Must not panic.
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>>;

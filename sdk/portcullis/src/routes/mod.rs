@@ -39,7 +39,7 @@ use deadline::time_for_answer;
 ///
 /// What there is no room for is answered at once with 429 and `Retry-After: 1`: reviews above a webhook's concurrency,
 /// bodies above the memory that all of them share (64 MiB for admission), slow bodies while others wait. The API server
-/// then asks again, within the webhook's timeout.
+/// then asks again, within the webhook's timeout. So is a review by a webhook whose [cache](crate::cache) is not filled yet.
 #[derive(Clone)]
 pub struct Routes {
     routes: Arc<HashMap<String, Route>>,
@@ -152,6 +152,10 @@ where
     let deadline = began + time_for_answer(head.uri.query(), limits.timeout);
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let reading = Reading { began, deadline, announced, limit: limits.body, budget: &limits.budget, crowded };
+    if let Some(missing) = endpoint.waits_for() {
+        discard(body).await;
+        return Err(HttpError::shed(missing));
+    }
     if reviews.exhausted() {
         // Known before the body is read, which is what costs most.
         discard(body).await;

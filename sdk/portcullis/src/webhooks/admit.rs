@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::Resource;
+use kube::{Api, Client, Resource};
 use portcullis_manifest::{Scope, Webhook};
 use portcullis_review::{
     DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status,
@@ -32,14 +32,29 @@ impl<K> AdmissionObject for K where
 pub trait KnownScope {
     /// The scope, as rules write it.
     const SCOPE: Scope;
+
+    /// Where objects of a kind of this scope are listed: in a namespace, or everywhere (""). Kinds that live in no
+    /// namespace are listed everywhere.
+    #[doc(hidden)]
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>
+    where
+        Self: Sized;
 }
 
 impl KnownScope for NamespaceResourceScope {
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K> {
+        if namespace.is_empty() { Api::all(client) } else { Api::namespaced(client, namespace) }
+    }
 }
 
 impl KnownScope for ClusterResourceScope {
     const SCOPE: Scope = Scope::Cluster;
+
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, _: &str) -> Api<K> {
+        Api::all(client)
+    }
 }
 
 /// A registered webhook with its type taken away.

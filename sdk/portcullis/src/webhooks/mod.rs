@@ -48,6 +48,7 @@
 //! | know user, operation, options, dry run | [`Context`] |
 //! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
 //! | choose what a crash means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
+//! | look at other objects | [`Validate::reads`], [`Mutate::reads`] a [`Cache`](crate::cache::Cache) |
 //! | warn of changes that CEL rules refuse | [`immutable_fields`] |
 //!
 //! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). What a
@@ -89,6 +90,7 @@ pub use portcullis_review::{
 pub use target::Target;
 pub use validate::{Validate, Validator};
 
+use crate::cache::AnyCache;
 use crate::conversion::Registered;
 use crate::metrics::{MetricNameError, Metrics};
 use crate::names::{is_label, is_subdomain};
@@ -233,6 +235,17 @@ impl Webhooks {
     {
         self.registered.push(Arc::new(webhook));
         self
+    }
+
+    /// The caches that handlers read, each once.
+    pub(crate) fn caches(&self) -> Vec<Arc<dyn AnyCache>> {
+        let mut caches: Vec<Arc<dyn AnyCache>> = Vec::new();
+        for cache in self.registered.iter().flat_map(|webhook| &webhook.settings().caches) {
+            if !caches.iter().any(|known| Arc::ptr_eq(known, cache)) {
+                caches.push(cache.clone());
+            }
+        }
+        caches
     }
 
     /// Whether there are none.

@@ -23,6 +23,9 @@ pub struct Judgement {
     pub webhook: String,
     /// Its verdict; or why there is none: its handler panicked or took longer than the webhook's timeout.
     pub verdict: Result<Verdict, String>,
+    /// The caches that it reads and that nothing has filled, by what they hold (`regions.shop.example`). It was not asked
+    /// then: to it, all of that would seem absent.
+    pub unfilled: Vec<String>,
 }
 
 impl Webhooks {
@@ -63,6 +66,14 @@ impl Webhooks {
         let mut judgements = Vec::new();
         for webhook in &self.registered {
             let settings = webhook.settings();
+            let unfilled: Vec<String> = settings.unfilled().map(|cache| cache.resource()).collect();
+            if !unfilled.is_empty() {
+                if self.is_for(&**webhook, &resource, object) {
+                    let verdict = Err(format!("not judged: reads {}", unfilled.join(", ")));
+                    judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
+                }
+                continue;
+            }
             let asked = self.ask(&**webhook, &resource, object);
             let asked = AssertUnwindSafe(tokio::time::timeout(settings.timeout, asked)).catch_unwind().await;
             let verdict = match asked {
@@ -71,7 +82,7 @@ impl Webhooks {
                 Ok(Err(_)) => Err(format!("handler did not finish within {} s", settings.timeout.as_secs())),
                 Err(_) => Err("handler panicked".to_owned()),
             };
-            judgements.push(Judgement { webhook: settings.name.clone(), verdict });
+            judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
         }
         judgements
     }
@@ -95,7 +106,7 @@ impl Webhooks {
         };
         let mut judged = judge(webhook, &kind, &resource.plural, object).await;
         if let Err(Failure::Kind { .. }) = judged {
-            let converted = self.converted(webhook, &kind, object)?;
+            let converted = self.converted(webhook.only_kind()?, &kind, object)?;
             judged = judge(webhook, webhook.only_kind()?, &resource.plural, &converted).await;
         }
         match judged {
@@ -106,9 +117,56 @@ impl Webhooks {
         }
     }
 
-    /// The object in the version that the webhook is for.
-    fn converted(&self, webhook: &dyn Admit, from: &GroupVersionKind, object: &Value) -> Option<Value> {
-        let to = webhook.only_kind().filter(|to| to.group == from.group && to.kind == from.kind)?;
+    /// Fills the caches that webhooks read with those of these objects that are of their kind, so that
+    /// [`explain`](Self::explain) judges as if these were all that there are. One of whose kind there is none is left as
+    /// it is. Returns what does not decode.
+    pub fn fill_caches(&self, objects: &[Value]) -> Vec<String> {
+        let mut problems = Vec::new();
+        for cache in self.caches() {
+            let text = |object: &Value, member: &str| {
+                object.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let of_kind = objects.iter().filter_map(|object| {
+                let api_version = text(object, "apiVersion");
+                let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+                let from = GroupVersionKind {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    kind: text(object, "kind"),
+                };
+                if from == *cache.kind() { Some(object.clone()) } else { self.converted(cache.kind(), &from, object) }
+            });
+            let of_kind: Vec<Value> = of_kind.collect();
+            if of_kind.is_empty() {
+                continue;
+            }
+            let resource = cache.resource();
+            if let Err(error) = cache.take(&of_kind) {
+                problems.push(format!("{resource}: an object does not decode: {error}"));
+            }
+        }
+        problems
+    }
+
+    /// Whether the webhook is called when such an object is created, as far as can be told without asking it.
+    fn is_for(&self, webhook: &dyn Admit, resource: &ApiResource, object: &Value) -> bool {
+        let manifest = webhook.manifest();
+        let named = |names: &[String], name: &str| names.iter().any(|it| it == name || it == "*");
+        let ruled = manifest.rules.iter().any(|rule| {
+            let whole = rule.resources.iter().any(|it| it == "*/*");
+            rule.operations.contains(&Operation::Create)
+                && named(&rule.groups, &resource.group)
+                && (whole || webhook.only_kind().is_some() || named(&rule.resources, &resource.plural))
+        });
+        let kind = webhook.only_kind().is_none_or(|only| only.kind == resource.kind);
+        manifest.kind == WebhookKind::Validating && ruled && kind && selected(webhook.settings(), object)
+    }
+
+    /// The object in this version.
+    fn converted(&self, to: &GroupVersionKind, from: &GroupVersionKind, object: &Value) -> Option<Value> {
+        if (&to.group, &to.kind) != (&from.group, &from.kind) {
+            return None;
+        }
         let conversions = self.conversions().ok()?;
         let conversion = conversions.iter().find(|it| it.group == to.group && it.kind == to.kind)?;
         let converted =

@@ -1,9 +1,10 @@
-//! The command line of an operator's binary: `examples/controller.rs` and `examples/versions_operator.rs`, started as
+//! The command line of an operator's binary: `examples/controller.rs`, `versions_operator.rs` and `cached_operator.rs`, started as
 //! processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod accounts;
+mod caches;
 mod cluster;
 mod failures;
 mod generate;
