@@ -106,7 +106,7 @@ mod work;
 mod writer;
 
 pub use children::ChildTrace;
-pub use conditions::{Conditions, fitting};
+pub use conditions::{ConditionStatus, Conditions, fitting};
 pub use controller::Controller;
 pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};

@@ -63,7 +63,7 @@ impl<K: Kind> Kit<K> {
         };
         let previous = conditions(&live.status(None).value);
         let mut conditions = Conditions::after(Some(&previous), object.meta().generation, Timestamp::now());
-        conditions.set(VALID, problem.is_none(), reason, message.clone());
+        conditions.set(VALID, problem.is_none().into(), reason, message.clone());
         let changed = conditions.news().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
