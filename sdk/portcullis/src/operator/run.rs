@@ -54,7 +54,7 @@ pub(super) async fn run<A: clap::Args>(
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
     let has_controllers = !parts.controllers.is_empty();
-    let leases = Leases::new(&client, &installation, &operator.scope_leases, has_controllers, &flags.leases)?;
+    let leases = Leases::new(&clients.prompt, &installation, &operator.scope_leases, has_controllers, &flags.leases)?;
     let routes = parts.webhooks.routes_in(&leases.scope)?;
     let metrics = routes.metrics().clone();
     leases.counted_in(&metrics);
@@ -83,7 +83,8 @@ pub(super) async fn run<A: clap::Args>(
     if serves {
         let configurations = installation.configurations(&parts.webhooks)?;
         converts = !configurations.crds.is_empty();
-        let source = installation.certificate_source(&parts, client.clone(), provider, configurations, &metrics);
+        let source =
+            installation.certificate_source(&parts, clients.prompt.clone(), provider, configurations, &metrics);
         let limits = Limits { drain: SHUTDOWN.saturating_sub(drain_delay + REST), ..Limits::default() };
         let endpoint = Endpoint {
             operator: operator.name,

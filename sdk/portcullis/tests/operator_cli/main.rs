@@ -12,5 +12,6 @@ mod generate_operator;
 mod migrate;
 mod process;
 mod refusal;
+mod retries;
 mod run;
 mod versions;

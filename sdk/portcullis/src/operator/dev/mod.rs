@@ -311,7 +311,7 @@ async fn prepare<A: clap::Args>(
         session: session::id()?,
         expires: Some(Timestamp::now() + flags.ttl),
     };
-    let (client, others) = (&connection.clients.client, &operator.scope_leases);
+    let (client, others) = (&connection.clients.prompt, &operator.scope_leases);
     let mut accounts = Accounts::default();
     let candidate = if controllers {
         // Nobody reads the metrics of a session.
