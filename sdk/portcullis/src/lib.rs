@@ -167,6 +167,8 @@ pub mod certificates;
 pub mod controller;
 pub mod conversion;
 pub mod doctor;
+#[cfg(test)]
+mod log;
 pub mod metrics;
 mod names;
 pub mod operator;

@@ -39,8 +39,6 @@ mod bundle;
 mod caller;
 mod error;
 mod follow;
-#[cfg(test)]
-mod log;
 mod metrics;
 mod read;
 mod supplied;

@@ -14,6 +14,9 @@ use futures::FutureExt as _;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use super::Stored;
+use super::kind_scope::full_name;
+
 /// Delays after failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
@@ -25,7 +28,7 @@ pub struct Backoff {
     pub after_change: Duration,
 }
 
-/// Namespace and name of an object to reconcile.
+/// Namespace and name of an object to reconcile. The namespace is empty for a kind that lives in none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// `metadata.namespace`.
@@ -71,11 +74,16 @@ impl Key {
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// The key of a stored object.
+    pub fn of(object: &impl Stored) -> Self {
+        Self::new(object.namespace(), object.name())
+    }
 }
 
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        f.write_str(&full_name(&self.namespace, &self.name))
     }
 }
 
@@ -128,6 +136,12 @@ impl Queue {
     pub(super) fn open(&self) -> Opened<'_> {
         self.with(|state| *state = State::default());
         Opened(self)
+    }
+
+    /// What was asked for and is not begun.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> Vec<Key> {
+        self.with(|state| state.due.values().cloned().collect())
     }
 
     /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.

@@ -86,6 +86,12 @@ impl<T: Stored> Store<T> {
         .unwrap_or_default()
     }
 
+    /// The objects that carry `token`, in every namespace.
+    pub fn find_everywhere(&self, token: &str) -> Vec<Arc<T>> {
+        let namespaces = self.read(|inner| Some(inner.namespaces.keys().cloned().collect::<Vec<_>>()));
+        namespaces.unwrap_or_default().iter().flat_map(|namespace| self.find(namespace, token)).collect()
+    }
+
     /// Every object's namespace and name.
     pub fn keys(&self) -> Vec<(String, String)> {
         self.read(|inner| {
@@ -95,15 +101,18 @@ impl<T: Stored> Store<T> {
         .unwrap_or_default()
     }
 
-    /// Takes the answer to our own write, unless the watch has come past it.
-    pub(super) fn written(&self, object: T) {
+    /// Takes the answer to our own write, unless the watch has come past it. The watch will not tell of this change.
+    pub(super) fn written(&self, object: T) -> Option<Change<T>> {
         self.write(|inner| {
             let watch = if inner.watches.contains_key(object.namespace()) { object.namespace() } else { "" };
             let seen = inner.watches.get(watch).map_or(0, |progress| progress.seen);
-            if object.version() > seen {
-                inner.insert(Arc::new(object));
-            }
-        });
+            if object.version() > seen { inner.insert(Arc::new(object)) } else { None }
+        })
+    }
+
+    /// Forgets everything: no watch fills it any more.
+    pub(super) fn clear(&self) {
+        self.write(|inner| *inner = Inner { namespaces: HashMap::new(), watches: HashMap::new() });
     }
 
     /// Takes what we learned about the object whose version this is; another version is left as it is.
@@ -318,6 +327,7 @@ mod tests {
         assert_eq!((names("secret/x"), names("secret/y")), (vec!["b"], vec!["a"]));
         store.deleted("", &Thing("ns", "b", 5, &[]));
         assert_eq!(names("secret/x"), Vec::<&str>::new());
+        assert_eq!(store.find_everywhere("secret/x").iter().map(|thing| thing.1).collect::<Vec<_>>(), ["c"]);
         assert_eq!(store.keys().len(), 2);
     }
 }

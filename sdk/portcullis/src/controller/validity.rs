@@ -67,9 +67,7 @@ impl<K: Kind> Kit<K> {
         let changed = conditions.news().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
-        if let Some(written) = self.writer.status(live, manager, held, status).await? {
-            self.store.written(written);
-        }
+        self.written(live, self.writer.status(live, manager, held, status)).await?;
         let invalid = problem.is_some();
         if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
             let (kind, described) = (K::kind(&()), live.describe());
@@ -83,10 +81,7 @@ impl<K: Kind> Kit<K> {
     /// Takes back what was said while webhooks were off.
     async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
-        let written = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({})).await?;
-        if let Some(written) = written {
-            self.store.written(written);
-        }
+        self.written(live, self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}))).await?;
         Ok(())
     }
 }

@@ -10,11 +10,11 @@ use tracing::{info, warn};
 use super::accounts::{Accounts, Credentials};
 use super::leases::Election;
 use super::tasks::Tasks;
-use super::{Controller, Runtime, Task};
+use super::{Leading, Runtime, Task};
 use crate::scopes::Leadership;
 
 pub(super) struct Controllers {
-    pub(super) by_name: BTreeMap<String, Controller>,
+    pub(super) by_name: BTreeMap<String, Leading>,
     /// Under which they act.
     pub(super) accounts: Accounts,
     /// What each is given, but for its client, its leadership and its end.
@@ -121,7 +121,7 @@ mod tests {
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        let controller = |run: Task| Controller { access: Access::default(), run };
+        let controller = |run: Task| Leading { access: Access::default(), run };
         let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
         let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);

@@ -75,6 +75,7 @@ mod tasks;
 mod work;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ pub use cli::NoArgs;
 pub use installation::{Installation, Switch};
 
 use crate::certificates::{RotationTiming, TimeOfDay};
+use crate::controller::{Controller, Kind, Next, Pass};
 use crate::metrics::Metrics;
 use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -107,8 +109,8 @@ pub struct Operator<A: clap::Args = NoArgs> {
 type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// A controller: what it may do, and what it does.
-struct Controller {
+/// What runs in the one replica that leads: what it may do, and what it does.
+struct Leading {
     access: Access,
     run: Task,
 }
@@ -156,7 +158,7 @@ impl Runtime {
         }
     }
 
-    /// The validators that [`Controller`](crate::controller::Controller)s ask while webhooks are off. An operator's
+    /// The validators that [`Controller`]s ask while webhooks are off. An operator's
     /// controllers are given those that it registered.
     #[must_use]
     pub fn validated_by(mut self, webhooks: &Webhooks) -> Self {
@@ -175,7 +177,7 @@ impl Runtime {
 #[must_use = "parts do nothing until the operator runs them"]
 pub struct Parts {
     webhooks: Webhooks,
-    controllers: BTreeMap<String, Controller>,
+    controllers: BTreeMap<String, Leading>,
     everywhere: BTreeMap<String, Task>,
     rotation_timing: RotationTiming,
     time_of_day: TimeOfDay,
@@ -189,24 +191,44 @@ impl Parts {
         Self { webhooks, ..Self::default() }
     }
 
-    /// Adds a controller. It runs in the one replica that leads, until [`Runtime::stop`] is cancelled, and is called
-    /// again when this replica leads again; when it returns before it is asked to, or fails, the process ends with its
-    /// error. Two of one name are an error at the start.
+    /// Adds a controller. It runs in the one replica that leads. Two of one name are an error at the start.
     ///
-    /// `access` is what this controller may do. It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has
-    /// lower-case letters, digits and `-`, and both names together have 63 characters at most; with
-    /// `--use-service-account-credentials=false` it acts under the operator's. It begins when there is a token of that account,
-    /// which is asked for, and renewed, in the background. A list of [`Grant`](crate::manifest::Grant)s is about what it watches: every namespace, or the one
+    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and `-`, and
+    /// both names together have 63 characters at most; with `--use-service-account-credentials=false` it acts under the
+    /// operator's. What that account may do [follows](Controller::access) from what the controller is for, owns and watches:
+    /// `generate` writes it. [`Controller::rbac`] adds what its reconcile does beside that.
+    pub fn controller<K, F, R, E>(self, controller: Controller<K>, reconcile: F) -> Self
+    where
+        K: Kind,
+        F: Fn(Pass<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Next, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let (name, access) = (controller.name().to_owned(), controller.access());
+        let controller = Arc::new((controller, reconcile));
+        self.while_leading(&name, access, move |runtime| {
+            let controller = controller.clone();
+            async move { controller.0.term(runtime, |pass| (controller.1)(pass)).await }
+        })
+    }
+
+    /// Adds what runs in the one replica that leads, where that is no [`Controller`] alone: until [`Runtime::stop`] is
+    /// cancelled, and again when this replica leads again. When it returns before it is asked to, or fails, the process
+    /// ends with its error.
+    ///
+    /// `access` is what it may do, under a ServiceAccount of its own as for [`controller`](Self::controller). It begins when
+    /// there is a token of that account, which is asked for, and renewed, in the background. A list of
+    /// [`Grant`](crate::manifest::Grant)s is about what it watches: every namespace, or the one
     /// that an installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace,
     /// in whose names `{release}` stands for [`Runtime::release`].
-    pub fn controller<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
+    pub fn while_leading<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: Outcome> + Send + 'static,
     {
         let webhooks = self.webhooks.clone();
         let run = boxed(move |runtime: Runtime| run(runtime.validated_by(&webhooks)));
-        let controller = Controller { access: access.into(), run };
+        let controller = Leading { access: access.into(), run };
         if self.controllers.insert(name.to_owned(), controller).is_some() {
             self.twice.get_or_insert_with(|| name.to_owned());
         }
@@ -259,7 +281,7 @@ where
     })
 }
 
-/// What a part of an operator ends with: nothing, as [`Controller::run`](crate::controller::Controller::run), which
+/// What a part of an operator ends with: nothing, as [`Controller::run`], which
 /// tries again what fails; or an [`anyhow::Result`], whose error ends the process.
 pub trait Outcome {
     /// The error that ends the process, if there is one.
@@ -303,7 +325,7 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// What handlers of webhooks and tasks [on every replica](Parts::on_every_replica) may do, under the operator's own
-    /// ServiceAccount. What a controller may do is said where it is added ([`Parts::controller`], in the same way); what
+    /// ServiceAccount. What a controller may do follows from the controller ([`Parts::controller`]); what
     /// certificates and leases need is added.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = access.into();
@@ -387,8 +409,8 @@ mod tests {
     #[test]
     fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
         let parts = Parts::default()
-            .controller("silent", [], |runtime| async move { runtime.stop.cancelled().await })
-            .controller("failing", [], |_| async move {
+            .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
+            .while_leading("failing", [], |_| async move {
                 "no number".parse::<u8>()?;
                 Ok(())
             });
@@ -400,9 +422,9 @@ mod tests {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
         let table: [(fn() -> Parts, _); 3] = [
-            (|| Parts::default().controller("orders", [], idle).controller("orders", [], idle), expected.clone()),
+            (|| Parts::default().while_leading("orders", [], idle).while_leading("orders", [], idle), expected.clone()),
             (|| Parts::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
-            (|| Parts::default().on_every_replica("orders", idle).controller("orders", [], idle), Ok(())),
+            (|| Parts::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
         ];
         for (parts, expected) in table {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));

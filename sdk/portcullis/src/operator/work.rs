@@ -126,7 +126,7 @@ mod tests {
         let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
-        let parts = Parts::default().controller("hangs", [], move |_| {
+        let parts = Parts::default().while_leading("hangs", [], move |_| {
             starts.notify_one();
             pending::<()>()
         });
