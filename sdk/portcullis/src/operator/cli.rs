@@ -21,7 +21,7 @@ use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
 use super::run::Signals;
-use super::{Operator, generate, migrate, run};
+use super::{Operator, generate, migrate, run, taken};
 use crate::api_error::own_sentence;
 use crate::conversion::convertible;
 use crate::terminal::plain;
@@ -180,11 +180,10 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
-    let command = command(&operator);
-    let matches = command.clone().try_get_matches().unwrap_or_else(|error| from_environment(&command, error).exit());
-    let result = Cli::<A>::from_arg_matches(&matches)
-        .map_err(anyhow::Error::from)
-        .and_then(|cli| perform(operator, cli.command, &matches));
+    let result = matches(&command(&operator), std::env::args_os()).and_then(|matches| {
+        let cli = Cli::<A>::from_arg_matches(&matches)?;
+        perform(operator, cli.command, &matches)
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -193,6 +192,15 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What these words of a command line say. The process ends here where they do not parse.
+fn matches<W>(command: &clap::Command, words: impl IntoIterator<Item = W>) -> anyhow::Result<ArgMatches>
+where
+    W: Into<std::ffi::OsString> + Clone,
+{
+    taken::check(command)?;
+    Ok(command.clone().try_get_matches_from(words).unwrap_or_else(|error| from_environment(command, error).exit()))
 }
 
 /// Says of a wrong value that nobody gave on the command line from which variable it is.
@@ -350,6 +358,24 @@ mod tests {
         );
         let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot ask");
         assert_eq!(in_one_line(error.as_ref()), "cannot ask: namespaces \"a\" not found");
+    }
+
+    #[test]
+    fn no_command_line_is_read_where_an_own_argument_has_the_name_of_another() {
+        #[derive(clap::Args)]
+        #[allow(dead_code, reason = "nothing is parsed into it")]
+        struct Own {
+            #[arg(long)]
+            timeout: Option<u8>,
+        }
+        let command = command(&Operator::<Own>::named("op"));
+        for words in [&["op", "run"][..], &["op", "certs", "ensure", "--timeout", "5s"], &["op", "--help"]] {
+            let said = matches(&command, words).unwrap_err().to_string();
+            assert!(
+                said.starts_with("the operator's own argument --timeout has the id timeout of --timeout"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

@@ -71,6 +71,7 @@ mod installation;
 mod leases;
 mod migrate;
 mod run;
+mod taken;
 mod tasks;
 mod work;
 
