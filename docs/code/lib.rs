@@ -25,6 +25,7 @@ chapters! {
     Subresources = "how-to/subresources.md",
     Dynamic = "how-to/dynamic.md",
     Warnings = "how-to/warnings.md",
+    Policies = "how-to/policies.md",
     Flags = "how-to/flags.md",
     Convert = "how-to/convert.md",
     Migrate = "how-to/migrate.md",

@@ -43,6 +43,8 @@ pub struct Entry {
     pub exact: bool,
     /// Which namespaces.
     pub namespaces: Option<LabelSelector>,
+    /// Which objects.
+    pub objects: Option<LabelSelector>,
     /// How long the API server waits, in seconds.
     pub timeout_seconds: i32,
 }
@@ -63,6 +65,7 @@ macro_rules! from {
                         .any(|condition| exempts_finalizer_removal(&condition.name, &condition.expression)),
                     exact: webhook.match_policy.as_deref() == Some("Exact"),
                     namespaces: webhook.namespace_selector,
+                    objects: webhook.object_selector,
                     timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT),
                 });
                 Self { kind: $kind, entries: entries.collect(), metadata: read.metadata }

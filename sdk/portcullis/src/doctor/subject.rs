@@ -1,6 +1,7 @@
 //! Which installation is looked at, and what should be there.
 
-use portcullis_manifest::{Webhook, WebhookKind};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use portcullis_manifest::{Webhook, WebhookKind, admission_policies};
 
 use super::configuration::Entry;
 use crate::certificates::CertificateMode;
@@ -13,7 +14,7 @@ pub struct Subject {
     pub installation: Installation,
     /// The flags by which a command of the operator's binary means this installation: empty, or a space before each.
     pub flags: String,
-    /// The entries of its webhook configurations, as they are generated.
+    /// The entries of its webhook configurations, before the namespaces are left out in which they could lock the cluster.
     pub webhooks: Vec<Webhook>,
     /// CRDs whose objects it converts, each with the path that is called for that.
     pub conversions: Vec<(String, String)>,
@@ -48,6 +49,16 @@ impl Subject {
     /// The entries of the configuration of this kind.
     pub(super) fn webhooks_of(&self, kind: WebhookKind) -> impl Iterator<Item = &Webhook> {
         self.webhooks.iter().filter(move |webhook| webhook.kind == kind)
+    }
+
+    /// The entries as they are generated. One that could lock the cluster is not.
+    pub(super) fn as_generated(&self) -> Vec<Webhook> {
+        self.webhooks.iter().cloned().filter_map(|webhook| webhook.guarded(self.namespace()).ok()).collect()
+    }
+
+    /// The policies with the webhooks' CEL rules, each with its binding, as they are generated.
+    pub(super) fn policies(&self) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
+        admission_policies(&self.installation.validating(), &self.as_generated())
     }
 
     /// Name of the configuration of this kind.
@@ -86,7 +97,9 @@ impl Subject {
         if what == "operator" {
             words.push_str(" --image IMAGE");
         }
-        if self.installation.certificates == CertificateMode::External && !matches!(what, "rbac" | "certificates") {
+        if self.installation.certificates == CertificateMode::External
+            && !matches!(what, "rbac" | "certificates" | "policies")
+        {
             words.push_str(" --ca-bundle ca.crt");
         }
         format!("{} {APPLY}", self.command(&words))

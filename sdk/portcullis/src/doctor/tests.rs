@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use portcullis_manifest::{
-    Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
+    Operation, Overrides, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    validating_configuration,
 };
 use portcullis_pki::{Ca, Certificate, CertificateParams, Usage};
 use rustls_pki_types::CertificateDer;
@@ -53,6 +54,7 @@ pub(super) fn subject() -> Subject {
             secret: "shop-webhook-tls".to_owned(),
             webhooks: Switch::On,
             use_service_account_credentials: true,
+            overrides: Overrides::default(),
         },
         flags: String::new(),
         webhooks: vec![

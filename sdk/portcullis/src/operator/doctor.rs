@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::cli::Output;
 use super::connect::answering;
-use super::generate::installation_arguments;
+use super::generate::{installation_arguments, quoted};
 use super::input::read;
 use super::installation::{Installation, InstallationFlags, label};
 use super::leases::{duration, duration_within};
@@ -116,7 +116,8 @@ pub(super) async fn perform<A: clap::Args>(
     let subject = subject(operator, &parts, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
-            let findings = explain(&parts.webhooks, &manifests(filename)?).await;
+            let webhooks = parts.webhooks.overridden(&subject.installation.overrides);
+            let findings = explain(&webhooks, &manifests(filename)?).await;
             Report { subject: filename.display().to_string(), requests: 0, findings }
         }
         None => {
@@ -199,7 +200,7 @@ fn flags_of(installation: &Installation) -> String {
     let Installation { release, namespace, .. } = installation;
     let own = (*namespace != format!("{release}-system")).then(|| format!("--namespace={namespace}"));
     let flags = own.into_iter().chain(installation_arguments(installation));
-    flags.flat_map(|flag| [" ".to_owned(), flag]).collect()
+    flags.flat_map(|flag| [" ".to_owned(), quoted(flag)]).collect()
 }
 
 /// The objects of a file.

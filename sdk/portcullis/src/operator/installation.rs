@@ -5,8 +5,9 @@ use std::fmt;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ValueEnum};
 use portcullis_lease::Vouchers;
-use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
+use portcullis_manifest::{Overrides, ServiceRef, Webhook, WebhookKind};
 
+use super::overrides::OverrideFlags;
 use crate::certificates::{CertificateMode, Configurations};
 use crate::names::{DEV_OF, LEADER, is_label, is_subdomain};
 use crate::webhooks::{RegistrationError, Webhooks};
@@ -88,6 +89,8 @@ pub(super) struct InstallationFlags {
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) use_service_account_credentials: bool,
+    #[command(flatten)]
+    pub(super) overrides: OverrideFlags,
 }
 
 impl Default for InstallationFlags {
@@ -102,6 +105,7 @@ impl Default for InstallationFlags {
             certificate_secret: None,
             webhooks: Switch::default(),
             use_service_account_credentials: true,
+            overrides: OverrideFlags::default(),
         }
     }
 }
@@ -134,13 +138,14 @@ impl InstallationFlags {
             secret: self.certificate_secret.clone().unwrap_or_else(|| secret_of(&release)),
             webhooks: self.webhooks,
             use_service_account_credentials: self.use_service_account_credentials,
+            overrides: self.overrides.overrides(),
             release,
         })
     }
 }
 
 /// One installation of an operator in a cluster. All its names follow from this value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Installation {
     /// The operator's own name ([`Operator::named`](super::Operator::named)), the same in every installation.
     pub operator: &'static str,
@@ -162,6 +167,8 @@ pub struct Installation {
     pub webhooks: Switch,
     /// Whether each controller acts under a ServiceAccount of its own.
     pub use_service_account_credentials: bool,
+    /// What it says of all its webhooks, over what they are registered with.
+    pub overrides: Overrides,
 }
 
 impl Installation {
@@ -245,13 +252,14 @@ impl Installation {
         })
     }
 
-    /// The entries of its configurations: for a restricted one, those about its namespace.
+    /// The entries of its configurations, with its overrides: for a restricted one, those about its namespace.
     pub(crate) fn webhooks(&self, webhooks: &Webhooks) -> Result<Vec<Webhook>, RegistrationError> {
-        let entries = webhooks.manifests()?;
-        Ok(match &self.restricted_to {
-            Some(namespace) => entries.into_iter().filter_map(|entry| entry.restricted_to(namespace)).collect(),
-            None => entries,
-        })
+        let here = |entry: Webhook| match &self.restricted_to {
+            Some(namespace) => entry.restricted_to(namespace),
+            None => Some(entry),
+        };
+        let entries = webhooks.manifests()?.into_iter().filter_map(here);
+        Ok(entries.map(|entry| entry.overridden(&self.overrides)).collect())
     }
 
     fn cluster_scoped(&self, name: &str) -> String {

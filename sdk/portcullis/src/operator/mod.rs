@@ -33,7 +33,7 @@
 //!
 //! The binary then has
 //!
-//! - `generate crds|webhooks|rbac|operator|certificates`: manifests from the same value that is served, with the rights
+//! - `generate crds|webhooks|policies|rbac|operator|certificates`: manifests from the same value that is served, with the rights
 //!   that the operator needs and no others; `operator` is a whole installation. `--out DIR` writes files, `--check`
 //!   compares them and names those that differ; `--format helm` makes them the templates of a chart.
 //! - `certs ensure|publish|rotate|show`: does with certificates, from outside, what a replica does
@@ -70,6 +70,7 @@ mod input;
 mod installation;
 mod leases;
 mod migrate;
+mod overrides;
 mod run;
 mod taken;
 mod tasks;
@@ -82,7 +83,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use portcullis_manifest::Access;
+use portcullis_manifest::{Access, Overrides};
 use tokio_util::sync::CancellationToken;
 
 pub use access::Rights;
@@ -138,6 +139,8 @@ pub struct Runtime {
     pub stop: CancellationToken,
     /// What the operator registered.
     registered: Webhooks,
+    /// What the installation says of all webhooks.
+    overrides: Overrides,
 }
 
 impl Runtime {
@@ -154,6 +157,7 @@ impl Runtime {
             metrics: Metrics::new(),
             stop,
             registered: Webhooks::default(),
+            overrides: Overrides::default(),
         }
     }
 
@@ -167,7 +171,7 @@ impl Runtime {
 
     /// The validators that controllers have to ask.
     pub(crate) fn offline(&self) -> Option<Webhooks> {
-        (!self.webhooks.is_on()).then(|| self.registered.clone())
+        (!self.webhooks.is_on()).then(|| self.registered.clone().overridden(&self.overrides))
     }
 }
 

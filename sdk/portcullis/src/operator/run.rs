@@ -104,8 +104,8 @@ pub(super) async fn run<A: clap::Args>(
         health.ready();
     }
     let runtime = Runtime::new(client, namespace, end.working.clone());
-    let release = installation.release.clone();
-    let runtime = Runtime { release, webhooks: installation.webhooks, metrics, ..runtime };
+    let (release, overrides) = (installation.release.clone(), installation.overrides.clone());
+    let runtime = Runtime { release, webhooks: installation.webhooks, overrides, metrics, ..runtime };
     let endpoint = health.clone();
     let first = async move {
         if converts && has_controllers {

@@ -44,6 +44,7 @@
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
 //! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
 //! | name the fields that are wrong | [`Field`], [`Verdict::of`] |
+//! | have the API server itself refuse what an expression can tell | [`Validate::cel`] |
 //! | ask the same rules without the API server | [`Webhooks::explain`] |
 //! | know user, operation, options, dry run | [`Context`] |
 //! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
@@ -70,7 +71,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_manifest::{MAX_MATCH_CONDITIONS, Rule, Webhook};
+use portcullis_manifest::{CelRule, MAX_MATCH_CONDITIONS, Overrides, Rule, Webhook};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -145,6 +146,12 @@ pub enum RegistrationError {
         /// How many it may have.
         most: usize,
     },
+    /// They would judge nothing.
+    #[error("CEL rules of webhook {0} judge objects that are created or updated: add on_create or on_update")]
+    CelWithoutObject(String),
+    /// Kubernetes refuses it.
+    #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
+    CelRule(String),
     /// It would never warn.
     #[error(
         "webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`; add one or leave it out"
@@ -209,6 +216,8 @@ pub enum RegistrationError {
 pub struct Webhooks {
     registered: Vec<Arc<dyn Admit>>,
     pub(crate) conversions: Vec<Registered>,
+    /// What the installation says of all of them.
+    overrides: Overrides,
 }
 
 impl Webhooks {
@@ -229,6 +238,12 @@ impl Webhooks {
         T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
     {
         self.registered.push(Arc::new(webhook));
+        self
+    }
+
+    /// The same, asked [without the API server](Self::explain) under the settings of an installation.
+    pub(crate) fn overridden(mut self, overrides: &Overrides) -> Self {
+        self.overrides = overrides.clone();
         self
     }
 
@@ -308,6 +323,14 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     let (given, most) = (manifest.match_conditions.len(), MAX_MATCH_CONDITIONS - manifest.exemptions().len());
     if given > most {
         return Err(RegistrationError::MatchConditions { name: name.clone(), given, most });
+    }
+    if !manifest.cel_rules.is_empty() && !manifest.has_use_for_cel_rules() {
+        return Err(RegistrationError::CelWithoutObject(name.clone()));
+    }
+    let one_line = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\r']);
+    let taken = |rule: &CelRule| !rule.expression.trim().is_empty() && one_line(&rule.message);
+    if !manifest.cel_rules.iter().all(taken) {
+        return Err(RegistrationError::CelRule(name.clone()));
     }
     Ok(())
 }

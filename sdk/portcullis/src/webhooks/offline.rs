@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ApiResource, GroupVersionKind as Gvk, Selector, SelectorExt as _};
-use portcullis_manifest::{NAMESPACE_NAME, SideEffects, WebhookKind};
+use portcullis_manifest::{NAMESPACE_NAME, SideEffects, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, Operation, Review, Verdict};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::admit::{Admit, Failure};
-use super::settings::Settings;
 use super::{Context, Webhooks};
 
 /// What one webhook says of an object.
@@ -36,7 +36,8 @@ impl Webhooks {
     /// - there is no user, and no permit to change anything ([`Context::permit`]): it is a dry run;
     /// - object selectors hold, namespace selectors as far as they are about the namespace's name; match conditions
     ///   count as met;
-    /// - mutating webhooks are not asked, nor are the schema and its CEL rules.
+    /// - mutating webhooks are not asked, nor are the schema and CEL rules, those of [policies](super::Validate::cel)
+    ///   included.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -64,11 +65,13 @@ impl Webhooks {
         for webhook in &self.registered {
             let settings = webhook.settings();
             let asked = self.ask(&**webhook, &resource, object);
-            let asked = AssertUnwindSafe(tokio::time::timeout(settings.timeout, asked)).catch_unwind().await;
+            let seconds = self.overrides.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            let patience = seconds.unwrap_or(settings.timeout);
+            let asked = AssertUnwindSafe(tokio::time::timeout(patience, asked)).catch_unwind().await;
             let verdict = match asked {
                 Ok(Ok(None)) => continue,
                 Ok(Ok(Some(verdict))) => verdict,
-                Ok(Err(_)) => Err(format!("handler did not finish within {} s", settings.timeout.as_secs())),
+                Ok(Err(_)) => Err(format!("handler did not finish within {} s", patience.as_secs())),
                 Err(_) => Err("handler panicked".to_owned()),
             };
             judgements.push(Judgement { webhook: settings.name.clone(), verdict });
@@ -83,9 +86,9 @@ impl Webhooks {
         resource: &ApiResource,
         object: &Value,
     ) -> Option<Result<Verdict, String>> {
-        let manifest = webhook.manifest();
+        let manifest = webhook.manifest().overridden(&self.overrides);
         let creates = manifest.rules.iter().any(|rule| rule.operations.contains(&Operation::Create));
-        if manifest.kind != WebhookKind::Validating || !creates || !selected(webhook.settings(), object) {
+        if manifest.kind != WebhookKind::Validating || !creates || !selected(&manifest, object) {
             return None;
         }
         let kind = GroupVersionKind {
@@ -142,14 +145,14 @@ async fn judge(webhook: &dyn Admit, kind: &GroupVersionKind, plural: &str, objec
 }
 
 /// Whether the webhook's selectors want the object, as far as that can be told from the object alone.
-fn selected(settings: &Settings, object: &Value) -> bool {
+fn selected(webhook: &Webhook, object: &Value) -> bool {
     let metadata = object.get("metadata");
     let labels = metadata.and_then(|metadata| metadata.get("labels")).cloned();
     let labels: BTreeMap<String, String> =
         labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default();
     let namespace = metadata.and_then(|metadata| metadata.get("namespace")).and_then(Value::as_str);
-    let by_labels = settings.object_selector.as_ref().is_none_or(|selector| matches(selector, &labels));
-    let by_namespace = settings.namespace_selector.as_ref().zip(namespace).is_none_or(|(selector, namespace)| {
+    let by_labels = webhook.object_selector.as_ref().is_none_or(|selector| matches(selector, &labels));
+    let by_namespace = webhook.namespace_selector.as_ref().zip(namespace).is_none_or(|(selector, namespace)| {
         let mut selector = selector.clone();
         // Other labels of the namespace are not known here: what is asked of them counts as met.
         let labels = selector.match_labels.get_or_insert_default();

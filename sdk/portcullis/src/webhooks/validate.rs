@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
-use portcullis_manifest::{Webhook, WebhookKind};
+use portcullis_manifest::{CelRule, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
@@ -79,6 +79,7 @@ pub struct Validate<T> {
     update: Option<OfTwo<T>>,
     delete: Option<OfOne<T>>,
     connect: Option<OfOne<T>>,
+    cel_rules: Vec<CelRule>,
 }
 
 impl<K: AdmissionObject> Validate<K> {
@@ -138,7 +139,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
 
     fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::named(name.into());
-        Self { settings, subject, create: None, update: None, delete: None, connect: None }
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, cel_rules: Vec::new() }
     }
 
     /// Judges objects that are created.
@@ -204,6 +205,30 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         self
     }
 
+    /// Adds a rule in CEL that the API server evaluates by itself, whether the operator runs or not: an object that is
+    /// created or updated is refused (422) with `message` where `expression` is false or cannot be evaluated. The
+    /// expression has `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
+    ///
+    /// `generate policies` writes the rules of a webhook as a `ValidatingAdmissionPolicy` with its binding. They hold for
+    /// what the webhook is called for (of its operations, create and update), under its selectors and match conditions,
+    /// and leave an object that is being deleted alone as it does; its failure policy says nothing about them. For kinds
+    /// of your own, prefer rules in the CRD (`x-kubernetes-validations`): they need no object of their own, and bind who
+    /// may write policies too.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::webhooks::{Context, Validate, Verdict};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// let webhook = Validate::<ConfigMap>::named("small")
+    ///     .cel("!has(object.data) || object.data.size() <= 10", "data has more than 10 entries")
+    ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
+    /// ```
+    pub fn cel(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
+        self.cel_rules.push(CelRule { expression: expression.into(), message: message.into() });
+        self
+    }
+
     settings!();
 }
 
@@ -223,7 +248,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
             (Operation::Delete, self.delete.is_some()),
             (Operation::Connect, self.connect.is_some()),
         ];
-        manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled)
+        let webhook = manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled);
+        Webhook { cel_rules: self.cel_rules.clone(), ..webhook }
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {

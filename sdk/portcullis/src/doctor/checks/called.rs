@@ -219,7 +219,9 @@ pub(super) fn policies(view: &View<'_>) -> Said {
     for (label, entry) in snapshot.ours(subject).into_iter().filter(|(_, entry)| !entry.fails_closed) {
         let wanted = subject.webhooks.iter().find(|webhook| webhook.name == entry.name);
         if wanted.is_some_and(|webhook| webhook.failure_policy == FailurePolicy::Ignore) {
-            notes.push(info(format!("{label} fails open, as registered; calls that fail are silently accepted")));
+            notes.push(info(format!(
+                "{label} fails open, as registered or chosen; calls that fail are silently accepted"
+            )));
         } else {
             let message = format!("{label} fails open (failurePolicy Ignore); calls that fail are silently accepted");
             notes.push(warn(message, subject.apply("webhooks")));

@@ -8,6 +8,7 @@ mod cut;
 mod deleting;
 mod denials;
 mod hooks;
+mod registered;
 mod rollout;
 mod scopes;
 mod trusted;
@@ -105,6 +106,8 @@ checks! {
     "W10" "objects that are being deleted" always deleting::exempt;
     "W11" "writes to subresources" webhooks called::subresources;
     "W12" "a bad object is refused" webhooks denials::probes;
+    "W13" "CEL rules hold as policies" always registered::policies;
+    "W14" "timeouts and selectors are those that were generated" webhooks registered::settings;
     "C1" "a pod of the operator is ready" webhooks rollout::pods;
     "C2" "the Service has endpoints" webhooks answers::endpoints;
     "C3" "the Service and the pods agree on the port" webhooks answers::ports;

@@ -303,7 +303,8 @@ async fn prepare<A: clap::Args>(
     let connection = connect_to(flags.kubeconfig.as_deref()).await?;
     let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
     let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
-    let does = Does { conversions: !crds.is_empty(), controllers: controllers.then_some(&installation) };
+    let policies = parts.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
+    let does = Does { conversions: !crds.is_empty(), policies, controllers: controllers.then_some(&installation) };
     rights::check(&connection.clients.client, does).await?;
     let me = Mark {
         of: installation.release.clone(),
@@ -328,7 +329,7 @@ async fn prepare<A: clap::Args>(
         Candidate::of_webhooks(client, &installation, others).await?
     };
     let left = if controllers { None } else { left(client, &installation).await? };
-    let cluster = Cluster { client: connection.clients.client.clone(), me, crds };
+    let cluster = Cluster { client: connection.clients.client.clone(), me, crds, policies };
     let session = if flags.sweep {
         None
     } else {

@@ -27,6 +27,7 @@ impl Opened {
             lines.push(format!("  {configuration}"));
             lines.extend(entries.iter().map(|entry| format!("    {}  {}", entry.name, entry.path)));
         }
+        lines.extend(self.policies.iter().map(|[policy, _]| format!("  {policy} and its binding")));
         for (crd, path) in &self.converting {
             lines.push(format!("  CustomResourceDefinition {crd}\n    conversion  {path}"));
         }
@@ -56,6 +57,12 @@ impl Opened {
         }
         for crd in &self.not_converting {
             lines.push(format!("Note: {crd} keeps its conversion: that is the same for all namespaces."));
+        }
+        if !self.policies.is_empty() {
+            lines.push(
+                "Note: CEL rules are the API server's to judge: they hold whether this machine answers or not."
+                    .to_owned(),
+            );
         }
         for name in &self.left_out {
             lines.push(format!("Note: {name} is left out: what it judges is in no namespace."));

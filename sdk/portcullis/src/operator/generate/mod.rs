@@ -14,11 +14,12 @@ use clap::ValueEnum;
 use portcullis_manifest::{Deadlock, IssuerRef, kustomization, to_yaml};
 use serde_json::Value;
 
-pub(super) use self::arguments::{installation_arguments, own_arguments};
+pub(super) use self::arguments::{installation_arguments, own_arguments, quoted};
 use self::files::{File, deliver, ours};
 use self::helm::Templates;
 use self::objects::Objects;
 use super::installation::{CLUSTER_DOMAIN, InstallationFlags, SERVICE_PORT, label};
+use super::overrides::OverrideFlags;
 use super::{Operator, Parts};
 use crate::certificates::CertificateMode;
 use crate::webhooks::RegistrationError;
@@ -30,6 +31,8 @@ pub(super) enum What {
     Crds,
     /// The webhook configurations
     Webhooks,
+    /// The policies with the CEL rules of webhooks, which the API server evaluates by itself
+    Policies,
     /// ServiceAccount, roles and bindings
     Rbac,
     /// All that installs the operator: Deployment, Service, budget, network policy, and all of the others
@@ -43,6 +46,7 @@ impl fmt::Display for What {
         f.write_str(match self {
             Self::Crds => "crds",
             Self::Webhooks => "webhooks",
+            Self::Policies => "policies",
             Self::Rbac => "rbac",
             Self::Operator => "operator",
             Self::Certificates => "certificates",
@@ -277,7 +281,9 @@ impl GenerateFlags {
             certificate_secret,
             webhooks,
             use_service_account_credentials,
+            overrides,
         } = installation;
+        let OverrideFlags { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
         let given = [
             ("--namespace", namespace.is_some()),
             ("--image", image.is_some()),
@@ -293,6 +299,10 @@ impl GenerateFlags {
             ("--certificate-secret", certificate_secret.is_some()),
             ("--webhooks", !webhooks.is_on()),
             ("--use-service-account-credentials", !use_service_account_credentials),
+            ("--failure-policy", failure_policy.is_some()),
+            ("--timeout-seconds", timeout_seconds.is_some()),
+            ("--namespace-selector", namespace_selector.is_some()),
+            ("--object-selector", object_selector.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
@@ -330,11 +340,11 @@ impl Heads {
     fn removed_by(self, what: What) -> Vec<String> {
         match what {
             What::Operator => {
-                let parts = [What::Operator, What::Crds, What::Rbac, What::Webhooks];
+                let parts = [What::Operator, What::Crds, What::Rbac, What::Webhooks, What::Policies];
                 parts.map(|part| self.line(&part.to_string())).into_iter().chain([self.issued()]).collect()
             }
             What::Certificates => vec![self.line("certificates"), self.issued()],
-            What::Crds | What::Webhooks | What::Rbac => vec![self.of(what)],
+            What::Crds | What::Webhooks | What::Policies | What::Rbac => vec![self.of(what)],
         }
     }
 }
@@ -364,7 +374,10 @@ fn files(objects: &Objects<'_>, what: What, format: Format, heads: Heads) -> Res
             let (note, manifests) = objects.certificates_explained();
             file("certificates", What::Certificates, &note, &manifests)?;
         }
-        What::Crds | What::Webhooks | What::Rbac => {}
+        What::Crds | What::Webhooks | What::Policies | What::Rbac => {}
+    }
+    if all || what == What::Policies {
+        file("policies", What::Policies, "", &objects.policies()?)?;
     }
     if all {
         file("operator", What::Operator, "", &objects.operator())?;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_manifest::{
-    Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, mutating_configuration,
+    Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies, mutating_configuration,
     validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
@@ -174,6 +174,17 @@ impl<'a> Objects<'a> {
         if of(WebhookKind::Mutating) {
             let configuration = mutating_configuration(&self.installation.mutating(), entries, service);
             objects.push(self.finished(serde_json::to_value(configuration)?, "webhook"));
+        }
+        Ok(objects)
+    }
+
+    /// The policies with the CEL rules of the webhooks, each with its binding. They are there without webhooks as well: the
+    /// API server asks nobody.
+    pub(super) fn policies(&self) -> Result<Vec<Value>, GenerateError> {
+        let mut objects = Vec::new();
+        for (policy, binding) in admission_policies(&self.installation.validating(), &self.webhooks) {
+            objects.push(self.finished(serde_json::to_value(policy)?, "policy"));
+            objects.push(self.finished(serde_json::to_value(binding)?, "policy"));
         }
         Ok(objects)
     }
