@@ -76,8 +76,9 @@ enum Command<A: clap::Args> {
     ///
     /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged,
     /// and then takes the versions in which nothing is stored any more out of status.storedVersions of the CRD, so that
-    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work. It
-    /// may be ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
+    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work; where
+    /// the CRD in the cluster stores in another version than this operator's, it writes nothing and says so. It may be
+    /// ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
     /// listed, and keep the versions from being taken out; the exit code is then 1.
     ///
     /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
@@ -134,6 +135,9 @@ pub(super) struct MigrateFlags {
     /// Only this kind (or plural, or name of a CRD); may be given several times
     #[arg(long = "kind", value_name = "KIND")]
     pub(super) kinds: Vec<String>,
+    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
+    #[arg(long, value_name = "VERSION")]
+    pub(super) storage_version: Option<String>,
     /// Have the API server check every write, and write nothing
     #[arg(long)]
     pub(super) dry_run: bool,
