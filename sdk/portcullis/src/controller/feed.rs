@@ -64,9 +64,10 @@ impl Namespaces {
         Self(namespaces)
     }
 
-    /// Those that an operator with this scope may see: the one that it is restricted to, or all.
+    /// Those that an operator with this scope looks after: the one that it is restricted to, those of a development
+    /// session with `--only-namespace`, or all.
     pub fn of(scope: &Scope) -> Self {
-        Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
+        Self(scope.namespaces())
     }
 
     /// The watches that cover them: a namespace each, or one for all ("").

@@ -113,8 +113,8 @@ pub(super) async fn run<A: clap::Args>(
         }
     };
     let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
-    let patience = CONTROLLERS;
-    Work { runtime, accounts, leases, health: health_of_leases, serving, answered, patience }
+    let (patience, only) = (CONTROLLERS, Vec::new());
+    Work { runtime, accounts, leases, only, health: health_of_leases, serving, answered, patience }
         .start(parts, first, &mut tasks);
     let (result, asked) = tokio::select! {
         name = signals.next() => { info!("{name}: ending"); (Ok(()), true) }

@@ -22,6 +22,8 @@ pub(super) struct Work {
     pub(super) accounts: Accounts,
     /// Who owns what, and who leads.
     pub(super) leases: Leases,
+    /// The namespaces that the controllers keep to; all when there are none.
+    pub(super) only: Vec<String>,
     /// Learns when the leases are known.
     pub(super) health: Health,
     /// Ends when the webhooks are not served any more: until then they ask the leases whose a namespace is.
@@ -41,7 +43,7 @@ impl Work {
     /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
     /// else begins.
     pub(super) fn start(self, parts: Parts, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
-        let Self { mut runtime, accounts, leases, health, serving, answered, patience } = self;
+        let Self { mut runtime, accounts, leases, only, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
@@ -49,6 +51,7 @@ impl Work {
             let scope = runtime.scope.led_by(Leadership::follower());
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
+        runtime.scope = runtime.scope.only(&only);
         let election = leases.election.clone();
         let controllers = Controllers { by_name: parts.controllers, accounts, runtime, patience };
         let give_back = CancellationToken::new();
@@ -135,6 +138,7 @@ mod tests {
             runtime: Runtime::new(client, "here", stop.clone()),
             accounts: Accounts::default(),
             leases,
+            only: Vec::new(),
             health: Health::new("the leases", Metrics::new()),
             serving: serving.clone(),
             answered: serving.clone(),

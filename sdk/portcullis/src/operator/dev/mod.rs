@@ -89,7 +89,8 @@ pub(super) struct DevFlags {
     /// When to end at the latest: up to 24h
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
     ttl: SignedDuration,
-    /// Have the webhooks called for this namespace only; may be given several times. CRDs then stay as they are
+    /// Have the webhooks called, and the controllers work, for this namespace only; may be given several times. CRDs then
+    /// stay as they are
     #[arg(long = "only-namespace", value_name = "NS", value_parser = label)]
     only_namespaces: Vec<String>,
     /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
@@ -182,7 +183,8 @@ pub(super) async fn perform<A: clap::Args>(
             let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
             let release = cluster.me.of.clone();
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
-            let work = Work { runtime, accounts, leases, health, serving, answered, patience };
+            let only = opened.reach.namespaces.clone();
+            let work = Work { runtime, accounts, leases, only, health, serving, answered, patience };
             work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }

@@ -48,6 +48,15 @@ impl Opened {
                 .to_owned()
         });
         lines.extend(controllers.map(|controllers| format!("  controllers {controllers}")));
+        if let [_, ..] = self.reach.namespaces.as_slice()
+            && controllers.is_some()
+            && stands_back
+        {
+            lines.push(
+                "Note: objects in other namespaces are reconciled by nobody while the controllers of this session lead."
+                    .to_owned(),
+            );
+        }
         for crd in &self.converting {
             lines.push(format!(
                 "Note: objects of {} cannot be read in other versions while this machine does not answer; no policy helps.",
