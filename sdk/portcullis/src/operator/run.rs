@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::future::join;
+use kube::Client;
 use rustls::crypto::CryptoProvider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
@@ -20,7 +21,8 @@ use super::health::Health;
 use super::leases::Leases;
 use super::tasks::Tasks;
 use super::work::Work;
-use super::{Operator, Parts, Runtime};
+use super::{Installation, Operator, Parts, Runtime};
+use crate::certificates::{Configurations, published};
 use crate::server::{Limits, Server};
 use crate::words::WEBHOOKS_OFF;
 
@@ -38,6 +40,8 @@ const REST: Duration = Duration::from_secs(2);
 pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);
 /// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
+/// How long reading the configurations may take.
+const LOOK: Duration = Duration::from_secs(30);
 /// Signals this close are one: `timeout`, and whoever passes a terminal's signal on to its children, send it twice.
 const ECHO: Duration = Duration::from_millis(500);
 
@@ -53,6 +57,14 @@ pub(super) async fn run<A: clap::Args>(
     let client = clients.client.clone();
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
+    let configurations = installation.configurations(&parts.webhooks)?;
+    if flags.namespace.is_none() {
+        // A kubeconfig's namespace is seldom meant as an operator's home.
+        tokio::select! {
+            ours = ours(&client, &installation, &configurations) => ours?,
+            name = signals.next() => { info!("{name}: ending"); return Ok(()) }
+        }
+    }
     let has_controllers = !parts.controllers.is_empty();
     let leases = Leases::new(&client, &installation, &operator.scope_leases, has_controllers, &flags.leases)?;
     let routes = parts.webhooks.routes_in(&leases.scope)?;
@@ -81,7 +93,6 @@ pub(super) async fn run<A: clap::Args>(
     // What webhooks read goes after the last of their calls.
     let mut answered = end.serving.clone();
     if serves {
-        let configurations = installation.configurations(&parts.webhooks)?;
         converts = !configurations.crds.is_empty();
         let source = installation.certificate_source(&parts, client.clone(), provider, configurations, &metrics);
         let limits = Limits { drain: SHUTDOWN.saturating_sub(drain_delay + REST), ..Limits::default() };
@@ -131,6 +142,25 @@ pub(super) async fn run<A: clap::Args>(
         result = ending => result,
         name = signals.once_more(asked) => bail!("{failed}{name} once more: ended at once, with calls and reconciles cut off"),
     }
+}
+
+/// That the configurations do not call another installation's Service. Nothing has been written yet.
+async fn ours(client: &Client, installation: &Installation, configurations: &Configurations) -> anyhow::Result<()> {
+    let read = timeout(LOOK, published(client, configurations)).await;
+    let read = read.with_context(|| format!("the API server did not answer within {} s", LOOK.as_secs()))?;
+    let (own, namespace) = (installation.server_names(), &installation.namespace);
+    for found in read {
+        if let Some(other) = found.calls_another(&own) {
+            let object = &found.object;
+            bail!(
+                "{object} calls {other}, of another installation, while this one would live in namespace {namespace}, which \
+                 is that of the kubeconfig's context: nothing is written there. Give the --namespace of that installation \
+                 (and its --service-name), or --release NAME for one of your own"
+            );
+        }
+        found.entries.with_context(|| format!("cannot read {}, to see whose it is; give --namespace", found.object))?;
+    }
+    Ok(())
 }
 
 /// Until the API server can call our conversion, controllers can read nothing that is stored in another version. What
