@@ -170,6 +170,8 @@ pub struct Snapshot {
     pub listeners: Vec<Listener>,
     /// What the API server counted.
     pub calls: Option<Look<Calls>>,
+    /// The same a while later, when that was asked for.
+    pub calls_later: Option<Look<Calls>>,
     /// Who asks.
     pub identity: Option<Look<Identity>>,
     /// Objects that should be refused, each with what became of it.

@@ -1,10 +1,12 @@
 //! Which installation is looked at, and what should be there.
 
+use std::fmt::Write as _;
+
 use portcullis_manifest::{Webhook, WebhookKind};
 
 use super::configuration::Entry;
 use crate::certificates::CertificateMode;
-use crate::operator::{Installation, Rights};
+use crate::operator::{Installation, Rights, SERVICE_PORT};
 
 /// An installation of an operator, and what its registration says should be there.
 #[derive(Clone, Debug)]
@@ -102,6 +104,18 @@ impl Subject {
         let mut other = self.clone();
         let before = std::mem::take(&mut other.installation.certificates);
         other.flags = other.flags.replace(&format!(" --certificates={before}"), "");
+        other
+    }
+
+    /// The same installation, whose Service is called on this port.
+    pub(super) fn called_on(&self, port: u16) -> Self {
+        let mut other = self.clone();
+        let before = std::mem::replace(&mut other.installation.service.port, port);
+        other.flags = other.flags.replace(&format!(" --service-port={before}"), "");
+        if port != SERVICE_PORT {
+            // Nothing fails to be written into a text.
+            let _ = write!(other.flags, " --service-port={port}");
+        }
         other
     }
 

@@ -46,7 +46,7 @@ pub(super) struct DoctorFlags {
     /// Call the pods by their addresses, too; that is done anyway where the command runs inside the cluster
     #[arg(long)]
     call_pods: bool,
-    /// Look twice, this long apart, to see who rewrites what
+    /// Look twice, this long apart, to see who rewrites what, and how long calls take meanwhile
     #[arg(long, value_name = "DURATION", value_parser = duration_within(1, 600))]
     watch: Option<Duration>,
     /// Try to create the objects of this file, which should be refused, as a dry run; may be given several times

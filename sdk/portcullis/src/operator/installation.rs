@@ -12,7 +12,7 @@ use crate::names::{DEV_OF, LEADER, is_label, is_subdomain};
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// The port of the Service, unless another is said.
-pub(super) const SERVICE_PORT: u16 = 443;
+pub(crate) const SERVICE_PORT: u16 = 443;
 /// The DNS domain of clusters, unless another is said.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
 
@@ -287,7 +287,7 @@ pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
 }
 
 /// A name as Kubernetes has it for Secrets (RFC 1123 subdomain), of which one that is longer by `-ca` is one as well.
-fn secret_name(text: &str) -> Result<String, &'static str> {
+pub(super) fn secret_name(text: &str) -> Result<String, &'static str> {
     if text.len() <= 250 && is_subdomain(text) {
         return Ok(text.to_owned());
     }

@@ -86,6 +86,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use access::Rights;
 pub use cli::NoArgs;
+pub(crate) use installation::SERVICE_PORT;
 pub use installation::{Installation, Switch};
 
 use crate::certificates::{RotationTiming, TimeOfDay};

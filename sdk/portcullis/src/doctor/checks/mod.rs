@@ -26,6 +26,8 @@ use super::subject::Subject;
 #[derive(Clone, Copy)]
 struct View<'a> {
     subject: &'a Subject,
+    /// The port of the Service as the flags say it. That of `subject` is the one that is called, where that is sure.
+    given_port: u16,
     snapshot: &'a Snapshot,
     now: Timestamp,
     /// Verifies as callers would.
@@ -159,7 +161,12 @@ checks! {
 
 /// Judges what was observed; certificates by the algorithms of `provider`. Every check gives one finding at least.
 pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProvider>) -> Report {
-    let view = View { subject, snapshot, now: snapshot.server_time.unwrap_or(snapshot.now), provider };
+    let given_port = subject.installation.service.port;
+    // A command with a port that is not called would take down what works.
+    let called = snapshot.called_port(subject).map(|port| subject.called_on(port));
+    let subject = called.as_ref().unwrap_or(subject);
+    let now = snapshot.server_time.unwrap_or(snapshot.now);
+    let view = View { subject, given_port, snapshot, now, provider };
     let mut findings = Vec::new();
     for Check { id, what, of_webhooks, look } in CHECKS {
         let said = if *of_webhooks && !subject.is_called() {

@@ -50,7 +50,8 @@ pub struct Options {
     pub stuck_after: Duration,
     /// Whether the pods' addresses can be called from here: inside the cluster they can.
     pub call_pods: bool,
-    /// Look at configurations and Leases a second time after this while, to see who rewrites them.
+    /// Look at configurations, Leases and the API server's counters a second time after this while, to see who rewrites
+    /// them, and how long calls take meanwhile.
     pub watch: Option<Duration>,
     /// Objects that should be refused. Their creation is tried, as a dry run.
     pub probes: Vec<Value>,
@@ -104,8 +105,12 @@ pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Su
     snapshot.listeners = listeners;
     if let Some(watch) = options.watch {
         tokio::time::sleep(watch).await;
-        let (later, leases) = tokio::join!(configurations(&reader, subject), leases(&reader, subject));
-        (snapshot.later, snapshot.leases_later) = (Some(later), Some(leases));
+        let (later, leases, calls) = tokio::join!(
+            configurations(&reader, subject),
+            leases(&reader, subject),
+            counters::calls(&reader, subject),
+        );
+        (snapshot.later, snapshot.leases_later, snapshot.calls_later) = (Some(later), Some(leases), calls);
     }
     snapshot.requests = reader.requests();
     snapshot
