@@ -223,6 +223,25 @@ async fn sigterm_lets_the_call_under_way_be_answered_and_ends_with_exit_code_0()
 }
 
 #[tokio::test]
+async fn two_listeners_that_end_do_not_say_the_same_line() {
+    let home = Home::new().await;
+    let mut running = home.start(&[]);
+    let webhooks = running.webhooks().await.to_string();
+    running.terminate().await;
+    assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
+    running.last_line().await;
+    let log = running.log();
+    let lines = log.lines().filter(|line| line.contains("listener is drained"));
+    let mut drained: Vec<String> = lines
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"]["address"].as_str().unwrap().to_owned())
+        .collect();
+    drained.sort();
+    drained.dedup();
+    // That of the webhooks, and that of the probes.
+    assert!(drained.len() == 2 && drained.contains(&webhooks), "{log}");
+}
+
+#[tokio::test]
 async fn sigterm_ends_a_process_that_never_got_ready() {
     let home = Home::new().await;
     let mut waiting = home.start(&[]);
