@@ -54,5 +54,5 @@ pub use trust::Trust;
 pub use webhook::{
     FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::Workload;
+pub use workload::{CLIENT_CA_FILE, Workload};
 pub use yaml::{YamlError, to_yaml};

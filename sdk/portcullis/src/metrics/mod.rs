@@ -9,7 +9,7 @@
 //! | `portcullis_admission_duration_seconds` | `webhook` | from the head of the request to the answer |
 //! | `portcullis_admission_patch_bytes_total` | `webhook` | JSON patches sent, before base64 |
 //! | `portcullis_webhook_in_flight` | `webhook` | reviews under way, from the end of the body to the answer |
-//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
+//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `unauthenticated`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
 //! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |

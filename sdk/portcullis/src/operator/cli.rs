@@ -114,6 +114,10 @@ pub(super) struct RunFlags {
     /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
     pub(super) health_bind: SocketAddr,
+    /// File with the authorities (PEM) of the certificate that the API server shows: calls of admission without one are
+    /// refused
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
     /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most

@@ -41,7 +41,7 @@ impl Endpoint {
             () = stop.cancelled() => return Ok(()),
             material = certificates(&source, &health) => material?,
         };
-        let tls = Arc::new(ArcSwap::from_pointee(material.tls_config(source.provider())?));
+        let tls = Arc::new(ArcSwap::from_pointee(source.tls_config(&material)?));
         let bundle = source.bundle(operator, &material);
         let address = server.local_addr()?;
         info!(%address, %server_name, "serving webhooks");

@@ -59,6 +59,7 @@ mod access;
 mod accounts;
 mod certs;
 mod cli;
+mod client_ca;
 mod connect;
 mod controllers;
 mod dev;

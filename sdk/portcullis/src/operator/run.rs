@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::accounts::Accounts;
 use super::cli::RunFlags;
+use super::client_ca::ClientCaFile;
 use super::connect::connect;
 use super::endpoint::Endpoint;
 use super::health::Health;
@@ -67,7 +68,9 @@ pub(super) async fn run<A: clap::Args>(
     }
     let has_controllers = !parts.controllers.is_empty();
     let leases = Leases::new(&client, &installation, &operator.scope_leases, has_controllers, &flags.leases)?;
+    let client_ca = flags.client_ca.as_deref().map(|file| ClientCaFile::open(file, provider.clone())).transpose()?;
     let routes = parts.webhooks.routes_in(&leases.scope)?;
+    let routes = if client_ca.is_some() { routes.demanding_client_certificates() } else { routes };
     let metrics = routes.metrics().clone();
     leases.counted_in(&metrics);
     let accounts = Accounts::new(&clients, &installation, &parts, &metrics)?;
@@ -95,6 +98,14 @@ pub(super) async fn run<A: clap::Args>(
     if serves {
         converts = !configurations.crds.is_empty();
         let source = installation.certificate_source(&parts, client.clone(), provider, configurations, &metrics);
+        let source = source.asking(client_ca.as_ref().map(ClientCaFile::authorities));
+        if let Some(client_ca) = client_ca {
+            let stop = end.serving.clone();
+            tasks.spawn("the authorities of callers", &end.serving, async move {
+                client_ca.follow(stop).await;
+                Ok(())
+            });
+        }
         let limits = Limits { drain: SHUTDOWN.saturating_sub(drain_delay + REST), ..Limits::default() };
         let endpoint = Endpoint {
             operator: operator.name,

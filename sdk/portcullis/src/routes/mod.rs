@@ -2,6 +2,7 @@
 
 mod body;
 mod budget;
+mod callers;
 mod deadline;
 mod endpoint;
 mod trace;
@@ -27,22 +28,24 @@ use crate::server::{Handler, RequestBody, come_again, discard};
 use crate::words::POST_ONLY;
 use body::Reading;
 use budget::Share;
+use callers::Callers;
 use deadline::time_for_answer;
 
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for
 /// [`Server::serve_tls`](crate::server::Server::serve_tls).
 ///
 /// Everything that keeps it from an answer is an HTTP error, so that an admission webhook's failure policy decides: 400
-/// for what is no review, 404, 405, 408 for a body that does not come, 413 for one that is too large (admission: above
-/// 7 MiB), 415 for what is not JSON, 500 for a handler that panicked or did not finish in the time that the API server
-/// waits.
+/// for what is no review, 401 for a caller without the certificate that is demanded, 404, 405, 408 for a body that does not
+/// come, 413 for one that is too large (admission: above 7 MiB), 415 for what is not JSON, 500 for a handler that panicked
+/// or did not finish in the time that the API server waits.
 ///
 /// What there is no room for is answered at once with 429 and `Retry-After: 1`: reviews above a webhook's concurrency,
 /// bodies above the memory that all of them share (64 MiB for admission), slow bodies while others wait. The API server
 /// then asks again, within the webhook's timeout.
 #[derive(Clone)]
 pub struct Routes {
-    routes: Arc<HashMap<String, Route>>,
+    by_path: Arc<HashMap<String, Route>>,
+    callers: Callers,
     metrics: Metrics,
 }
 
@@ -70,7 +73,7 @@ impl Handler for Routes {
         let (head, body) = request.into_parts();
         discard(body).await;
         let problem = HttpError::shed("all connections of this server are at work");
-        Some(http_error(&head, self.routes.get(head.uri.path()), problem))
+        Some(http_error(&head, self.by_path.get(head.uri.path()), problem))
     }
 }
 
@@ -83,12 +86,21 @@ impl Routes {
             let route = Route { limits, reviews, metrics: metrics.route(&path), endpoint };
             (path, route)
         };
-        Self { routes: Arc::new(endpoints.into_iter().map(route).collect()), metrics }
+        let by_path = Arc::new(endpoints.into_iter().map(route).collect());
+        Self { by_path, callers: Callers::default(), metrics }
+    }
+
+    /// Answers admission reviews only to callers that showed a certificate which the listener's authorities vouch for
+    /// ([`ClientCa`](crate::server::ClientCa)); all others get 401. Conversions are answered to everybody: the API server
+    /// has no certificate to show for them.
+    #[must_use]
+    pub fn demanding_client_certificates(self) -> Self {
+        Self { callers: Callers::demanding(), ..self }
     }
 
     /// The paths that are served, sorted.
     pub fn paths(&self) -> Vec<&str> {
-        let mut paths: Vec<_> = self.routes.keys().map(String::as_str).collect();
+        let mut paths: Vec<_> = self.by_path.keys().map(String::as_str).collect();
         paths.sort_unstable();
         paths
     }
@@ -113,8 +125,8 @@ impl Routes {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let route = self.routes.get(head.uri.path());
-        match review(route, &head, body, crowded).await {
+        let route = self.by_path.get(head.uri.path());
+        match review(route, &self.callers, &head, body, crowded).await {
             Ok(answer) => {
                 let mut response = Response::new(Full::new(answer));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -128,6 +140,7 @@ impl Routes {
 /// The answer to a review, or why there is none.
 async fn review<B>(
     route: Option<&Route>,
+    callers: &Callers,
     head: &Parts,
     body: B,
     crowded: &(dyn Fn() -> bool + Sync),
@@ -144,6 +157,11 @@ where
     if head.method != Method::POST {
         let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, POST_ONLY);
         return Err(HttpError::new(status, Rejected::NotServed, problem));
+    }
+    if endpoint.called_with_certificate() && !callers.admits(head) {
+        discard(body).await;
+        let problem = "show a certificate: callers of admission are asked for one (--client-ca)";
+        return Err(HttpError::new(StatusCode::UNAUTHORIZED, Rejected::Unauthenticated, problem));
     }
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
         let (status, problem) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type application/json");

@@ -57,6 +57,10 @@ impl Endpoint for ReviewCalls {
         }
     }
 
+    fn called_with_certificate(&self) -> bool {
+        true
+    }
+
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
         async move {
             let review = Review::parse(&body).map_err(|error| HttpError::malformed(error.to_string()))?;

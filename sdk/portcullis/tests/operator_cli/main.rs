@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod accounts;
+mod client_ca;
 mod cluster;
 mod failures;
 mod generate;

@@ -18,7 +18,7 @@ pub(super) use self::arguments::{installation_arguments, own_arguments};
 use self::files::{File, deliver, ours};
 use self::helm::Templates;
 use self::objects::Objects;
-use super::installation::{CLUSTER_DOMAIN, InstallationFlags, SERVICE_PORT, label};
+use super::installation::{CLUSTER_DOMAIN, InstallationFlags, SERVICE_PORT, label, secret_name};
 use super::{Operator, Parts};
 use crate::certificates::CertificateMode;
 use crate::webhooks::RegistrationError;
@@ -84,6 +84,10 @@ pub(super) struct GenerateFlags {
     /// PEM file with the authorities under which an external certificate is valid; goes into every caBundle
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
+    /// ConfigMap, in the operator's namespace, with the authorities (ca.crt) of the certificate that the API server shows: calls
+    /// of admission without one are refused
+    #[arg(long, value_name = "NAME", value_parser = secret_name)]
+    client_ca_config_map: Option<String>,
     /// Plain manifests, such that kustomize takes, or templates for a chart
     #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
     format: Format,
@@ -245,6 +249,7 @@ fn perform_helm<A: clap::Args>(
             "--service-name" | "--certificate-secret" => "the chart names it after its release",
             "--service-port" => "the chart's Service has the default port",
             "--namespace" | "--release" => "'helm install' is told it",
+            "--client-ca-config-map" => "the chart has extraVolumes, extraVolumeMounts and extraArgs for it",
             _ => "set the chart's value when it is installed",
         };
         return Err(GenerateError::Value { flag, instead });
@@ -266,7 +271,18 @@ impl GenerateFlags {
     /// The first of those flags that are values of a chart.
     fn first_value(&self) -> Option<&'static str> {
         // Every field is looked at: one that is added and forgotten does not compile.
-        let Self { namespace, installation, image, replicas, issuer, ca_bundle, format: _, out: _, check: _ } = self;
+        let Self {
+            namespace,
+            installation,
+            image,
+            replicas,
+            issuer,
+            ca_bundle,
+            client_ca_config_map,
+            format: _,
+            out: _,
+            check: _,
+        } = self;
         let InstallationFlags {
             release,
             restrict_to_namespace,
@@ -284,6 +300,7 @@ impl GenerateFlags {
             ("--replicas", *replicas != REPLICAS),
             ("--issuer", issuer.is_some()),
             ("--ca-bundle", ca_bundle.is_some()),
+            ("--client-ca-config-map", client_ca_config_map.is_some()),
             ("--release", release.is_some()),
             ("--restrict-to-namespace", restrict_to_namespace.is_some()),
             ("--service-name", service_name.is_some()),
