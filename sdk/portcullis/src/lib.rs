@@ -167,6 +167,7 @@ pub mod certificates;
 pub mod controller;
 pub mod conversion;
 pub mod doctor;
+mod memory;
 pub mod metrics;
 mod names;
 pub mod operator;

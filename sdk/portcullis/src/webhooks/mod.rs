@@ -76,6 +76,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use portcullis_manifest::{MAX_MATCH_CONDITIONS, Rule, Webhook};
+use portcullis_review::ADMISSION_LIMIT;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -98,15 +99,13 @@ pub use target::Target;
 pub use validate::Validate;
 
 use crate::conversion::Registered;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::names::{is_label, is_subdomain};
 use crate::routes::{Budget, Endpoint};
 use crate::scopes;
 use admit::Admit;
 use review_call::ReviewCalls;
-
-/// Bytes that the bodies of admission reviews under way may have together.
-const BODIES: usize = 64 * 1024 * 1024;
 
 /// Webhooks that cannot be served or registered together. Mend the registration.
 #[derive(Debug, thiserror::Error)]
@@ -217,6 +216,7 @@ pub enum RegistrationError {
 pub struct Webhooks {
     registered: Vec<Arc<dyn Admit>>,
     pub(crate) conversions: Vec<Registered>,
+    memory_limit: Option<usize>,
 }
 
 impl Webhooks {
@@ -242,6 +242,16 @@ impl Webhooks {
         S: Send + Sync + 'static,
     {
         self.registered.push(Arc::new(webhook));
+        self
+    }
+
+    /// Bytes that the process may take, as its container is limited to. Reviews under way then take half of it at most,
+    /// and what there is no room for is answered with 429, or 413 where it could never be. The more reviews a process
+    /// is to answer at the same time, and the larger lists are, the more it needs.
+    ///
+    /// An operator's `run` says it ([`--memory-limit`](crate::operator), or the limit of its cgroup).
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
         self
     }
 
@@ -286,13 +296,15 @@ impl Webhooks {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn routes_in(&self, scope: &scopes::Scope) -> Result<Routes, RegistrationError> {
-        let (metrics, budget) = (Metrics::new(), Budget::of(BODIES));
+        let (metrics, memory) = (Metrics::new(), Memory::of(self.memory_limit));
+        // One review fits at any time.
+        let budget = Budget::of(memory.admission.max(ADMISSION_LIMIT));
         let paths = self.manifests()?.into_iter().map(|manifest| manifest.path);
         let endpoints = paths.zip(&self.registered).map(|(path, webhook)| {
             let calls = ReviewCalls::new(Arc::clone(webhook), metrics.admission(&path), budget.clone(), scope.clone());
             (path, Arc::new(calls) as Arc<dyn Endpoint>)
         });
-        let conversions = self.conversion_endpoints(&metrics)?;
+        let conversions = self.conversion_endpoints(&metrics, memory)?;
         Ok(Routes::new(endpoints.chain(conversions), metrics.clone()))
     }
 }
