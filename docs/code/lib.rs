@@ -31,6 +31,7 @@ chapters! {
     Limits = "how-to/limits.md",
     Controllers = "how-to/controllers.md",
     Certificates = "how-to/certificates.md",
+    Embed = "how-to/embed.md",
     Admission = "explanation/admission.md",
     Conversion = "explanation/conversion.md",
     // Shown by package registries.

@@ -10,7 +10,8 @@
 //! | serve a kind in several versions | [`conversion`] |
 //! | reconcile objects and what they own | [`controller`] |
 //! | ship one binary that runs, installs, looks after and explains itself | [`operator`] |
-//! | serve webhooks in a process of your own | [`server`] |
+//! | run an operator inside a process of your own | [`Operator::embed`](operator::Operator::embed) |
+//! | serve webhooks alone there, with certificates of your own | [`Routes`](webhooks::Routes), [`server`] |
 //! | count what happens | [`metrics`] |
 //! | know what is wrong with an installation | [`doctor`] |
 //! | know where the certificates are kept | [`certificates`] |

@@ -20,6 +20,7 @@ use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
+use super::memory::quantity;
 use super::run::Signals;
 use super::{Operator, generate, migrate, run};
 use crate::api_error::own_sentence;
@@ -118,6 +119,10 @@ pub(super) struct RunFlags {
     /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
     pub(super) drain_delay: Duration,
+    /// Memory that the process may take, as in 512Mi; reviews under way take half of it at most [default: the limit of
+    /// its cgroup]
+    #[arg(long, value_name = "BYTES", value_parser = quantity)]
+    pub(super) memory_limit: Option<usize>,
     /// What to log, as in `info` or `warn,portcullis=debug`
     #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
     log: String,

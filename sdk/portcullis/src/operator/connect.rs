@@ -31,7 +31,7 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients
 }
 
 impl Clients {
-    fn new(config: Config) -> anyhow::Result<Self> {
+    pub(super) fn new(config: Config) -> anyhow::Result<Self> {
         // Tokens, passwords, client certificates and impersonation are all in it. A client certificate would count for
         // more than a token beside it.
         let mut anonymous = config.clone();

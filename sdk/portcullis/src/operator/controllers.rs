@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, Credentials};
+use super::error::RunError;
 use super::leases::Election;
 use super::tasks::Tasks;
 use super::{Controller, Runtime, Task};
@@ -26,14 +27,14 @@ pub(super) struct Controllers {
 impl Controllers {
     /// Runs them while this replica leads, again and again, until `stop`. Their tokens are there before: who takes over
     /// begins at once.
-    pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+    pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         tokio::select! {
             result = self.terms(election, stop) => result,
             never = self.accounts.renew() => match never {},
         }
     }
 
-    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         let Some(Election { lease, name, margin, among }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
@@ -62,7 +63,7 @@ impl Controllers {
         lost: impl Future<Output = ()>,
         margin: Duration,
         stop: &CancellationToken,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), RunError> {
         let end = stop.child_token();
         let scope = self.runtime.scope.led_by(leadership.clone());
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
@@ -113,6 +114,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::operator::cli::in_one_line;
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
     #[tokio::test(start_paused = true)]
@@ -130,7 +132,7 @@ mod tests {
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
-        assert_eq!(format!("{error:#}"), "controller fails failed: no luck");
+        assert_eq!(in_one_line(&error), "controller fails failed: no luck");
         assert!(begun.elapsed() <= patience + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

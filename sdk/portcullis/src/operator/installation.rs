@@ -108,22 +108,25 @@ impl Default for InstallationFlags {
 
 impl InstallationFlags {
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
-    pub(super) fn resolve(&self, operator: &'static str, namespace: Option<&str>) -> anyhow::Result<Installation> {
+    pub(super) fn resolve(
+        &self,
+        operator: &'static str,
+        namespace: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
         let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
         // `a-validating` for the whole cluster and `a` for a namespace `validating` would have one configuration.
         if let Some(kind) = release.split('-').skip(1).find(|part| ["validating", "mutating"].contains(part)) {
-            anyhow::bail!(
-                "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the \
-                 release in their names; give another --release"
-            );
+            let kind = kind.to_owned();
+            return Err(InstallationError::Release { release, kind });
         }
         let name = self.service_name.clone().unwrap_or_else(|| service_of(&release));
-        service_name(&name)
-            .map_err(|fix| anyhow::anyhow!("operator {release:?} cannot have a Service {name:?}: {fix}"))?;
+        if let Err(fix) = service_name(&name) {
+            return Err(InstallationError::Service { release, service: name, fix });
+        }
         let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
-        label(&namespace).map_err(|fix| {
-            anyhow::anyhow!("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")
-        })?;
+        if let Err(fix) = label(&namespace) {
+            return Err(InstallationError::Namespace { release, namespace, fix });
+        }
         Ok(Installation {
             operator,
             restricted_to: self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty()),
@@ -137,6 +140,43 @@ impl InstallationFlags {
             release,
         })
     }
+}
+
+/// Names that an installation cannot have. Choose others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstallationError {
+    /// Another installation could have the same webhook configurations.
+    #[error(
+        "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the release \
+         in their names; give another --release"
+    )]
+    Release {
+        /// The release.
+        release: String,
+        /// The part of it that is at fault.
+        kind: String,
+    },
+    /// Kubernetes would refuse the Service.
+    #[error("operator {release:?} cannot have a Service {service:?}: {fix}")]
+    Service {
+        /// The release.
+        release: String,
+        /// The Service's name.
+        service: String,
+        /// What a name has to be like.
+        fix: &'static str,
+    },
+    /// There can be no such namespace.
+    #[error("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")]
+    Namespace {
+        /// The release.
+        release: String,
+        /// The namespace.
+        namespace: String,
+        /// What a name has to be like.
+        fix: &'static str,
+    },
 }
 
 /// One installation of an operator in a cluster. All its names follow from this value.
@@ -306,7 +346,11 @@ fn domain(text: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    fn installed(release: &str, namespace: &str, restricted_to: Option<&str>) -> anyhow::Result<Installation> {
+    fn installed(
+        release: &str,
+        namespace: &str,
+        restricted_to: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
         let flags = InstallationFlags {
             release: Some(release.to_owned()),
             restrict_to_namespace: restricted_to.map(str::to_owned),

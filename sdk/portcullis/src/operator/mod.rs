@@ -54,6 +54,8 @@
 //!   and webhooks are served for `--drain-delay` more, while callers learn of it; then the calls under way are answered.
 //!   A second signal ends the process at once, as an error. Where objects are converted, the controllers begin when the
 //!   API server can call the conversion, or after half a minute.
+//!
+//! A process of your own runs an operator with [`Operator::embed`].
 
 mod access;
 mod accounts;
@@ -63,12 +65,15 @@ mod connect;
 mod controllers;
 mod dev;
 mod doctor;
+mod embed;
 mod endpoint;
+mod error;
 mod generate;
 mod health;
 mod input;
 mod installation;
 mod leases;
+mod memory;
 mod migrate;
 mod run;
 mod tasks;
@@ -86,7 +91,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use access::Rights;
 pub use cli::NoArgs;
-pub use installation::{Installation, Switch};
+pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
+pub use error::RunError;
+pub use installation::{Installation, InstallationError, Switch};
 
 use crate::certificates::{RotationTiming, TimeOfDay};
 use crate::metrics::Metrics;
@@ -349,7 +356,7 @@ impl<A: clap::Args> Operator<A> {
     /// # Errors
     /// When the operator's name cannot name a Service or a webhook configuration (it ends in `-validating` or
     /// `-mutating`), and when `namespace` is no name of a namespace.
-    pub fn installation(&self, namespace: &str) -> anyhow::Result<Installation> {
+    pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
 }

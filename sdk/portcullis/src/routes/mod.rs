@@ -7,15 +7,19 @@ mod endpoint;
 mod trace;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
+use tower::{BoxError, Service};
 use tracing::debug;
 
 pub(crate) use budget::Budget;
@@ -30,7 +34,7 @@ use budget::Share;
 use deadline::time_for_answer;
 
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for
-/// [`Server::serve_tls`](crate::server::Server::serve_tls).
+/// [`Server::serve_tls`](crate::server::Server::serve_tls), and a [`tower::Service`] for a router or a server of your own.
 ///
 /// Everything that keeps it from an answer is an HTTP error, so that an admission webhook's failure policy decides: 400
 /// for what is no review, 404, 405, 408 for a body that does not come, 413 for one that is too large (admission: above
@@ -71,6 +75,26 @@ impl Handler for Routes {
         discard(body).await;
         let problem = HttpError::shed("all connections of this server are at work");
         Some(http_error(&head, self.routes.get(head.uri.path()), problem))
+    }
+}
+
+/// Ready at all times: what there is no room for is answered with 429, and nothing waits.
+impl<B> Service<Request<B>> for Routes
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Full<Bytes>>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let routes = self.clone();
+        Box::pin(async move { Ok(routes.respond(request).await) })
     }
 }
 

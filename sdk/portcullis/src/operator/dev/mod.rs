@@ -188,7 +188,7 @@ pub(super) async fn perform<A: clap::Args>(
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
                 said = lost::lost(&cluster, &opened) => Err(anyhow!(said)),
-                Some(ended) = tasks.next() => ended,
+                Some(ended) = tasks.next() => ended.map_err(anyhow::Error::from),
             }
         }
     };
@@ -238,7 +238,7 @@ fn beside(
         };
         ended.run_until_cancelled(join(told, sweep(left.as_ref()))).await;
         ended.cancelled().await;
-        Ok(())
+        anyhow::Ok(())
     });
 }
 

@@ -150,8 +150,7 @@ fn modes(what: What) -> Result<Modes, GenerateError> {
             choice(format!("and {restriction} (ne {same})"), format!("or (not {restriction}) (eq {same})")),
         ]));
     }
-    Modes::of(axes)
-        .map_err(|count| anyhow::anyhow!("the chart chooses among {count} modes, too many for a template").into())
+    Modes::of(axes).map_err(GenerateError::Modes)
 }
 
 /// What takes the place of the words.

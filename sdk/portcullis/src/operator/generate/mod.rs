@@ -18,7 +18,7 @@ pub(super) use self::arguments::{installation_arguments, own_arguments};
 use self::files::{File, deliver, ours};
 use self::helm::Templates;
 use self::objects::Objects;
-use super::installation::{CLUSTER_DOMAIN, InstallationFlags, SERVICE_PORT, label};
+use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, SERVICE_PORT, label};
 use super::{Operator, Parts};
 use crate::certificates::CertificateMode;
 use crate::webhooks::RegistrationError;
@@ -109,7 +109,10 @@ fn image(text: &str) -> Result<String, &'static str> {
 pub(super) enum GenerateError {
     /// The flags do not name an installation.
     #[error(transparent)]
-    Installation(#[from] anyhow::Error),
+    Installation(#[from] InstallationError),
+    /// A template would be too long.
+    #[error("the chart chooses among {0} modes, too many for a template")]
+    Modes(usize),
     /// The registration is at fault.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
