@@ -8,8 +8,8 @@ use portcullis::operator::{NoArgs, Operator};
 const HEAD: &str = "\
 # The command line
 
-`Operator::main` gives your binary these commands. Your own arguments (a `clap::Args` struct, given to `setup`) are added to each that makes the
-webhooks. This page is generated from the definitions that parse them: `make generate` writes it.
+`Operator::main` gives your binary these commands. [Your own arguments](../how-to/flags.md) (a `clap::Args` struct, given to `setup`) are added to each
+that makes the webhooks. This page is generated from the definitions that parse them: `make generate` writes it.
 
 **What tells one installation from another is the same in every command**: the same flags give the same names.
 ";

@@ -109,8 +109,8 @@ fn the_limits_are_those_of_the_server() {
         ("head of a request", format!("{} KiB", head_bytes / 1024)),
         ("reviews of one webhook", format!("{}, or", constant("webhooks/settings.rs", "CONCURRENCY"))),
         ("body of a conversion review", format!("{}, or", mebibytes("conversion/mod.rs", "BODY"))),
-        ("bytes of all admission bodies", mebibytes("webhooks/mod.rs", "BODIES")),
-        ("memory of all conversions", mebibytes("conversion/call.rs", "MEMORY")),
+        ("bytes of all admission bodies", mebibytes("memory.rs", "BODIES")),
+        ("memory of all conversions", mebibytes("memory.rs", "CONVERSIONS")),
     ] {
         let limit = &row(page, first)[1];
         assert!(limit.starts_with(&says), "{first}: {limit}, and not {says}");

@@ -3,8 +3,6 @@
 //! Its conditions are there for `run --webhooks off`: what the webhooks would have said is then said in `Valid`.
 
 use portcullis::controller::{Controller, ControllerError, Next, Pass};
-use portcullis::manifest::Grant;
-use portcullis::operator::Runtime;
 
 use crate::{EntityStatus, v3::Entity};
 
@@ -14,23 +12,18 @@ fn observed(entity: &Entity) -> EntityStatus {
     EntityStatus { full_name: Some(names.join(" ").trim().to_owned()), conditions: None }
 }
 
-async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
+/// Brings an entity's status up to date.
+///
+/// # Errors
+/// When the API server does not take it.
+pub async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
     pass.status(&observed(&pass.object)).await?;
     Ok(Next::Wait)
 }
 
-/// Runs the controller until the process is to end.
-pub async fn run(runtime: Runtime) {
-    Controller::<Entity>::named("entity-operator").run(runtime, reconcile).await;
-}
-
-/// What it may do: read entities, write their status, and tell what is wrong with one.
-pub fn grants() -> Vec<Grant> {
-    vec![
-        Grant::new("demo.example", &["entities"], &["list", "watch"]),
-        Grant::new("demo.example", &["entities/status"], &["patch"]),
-        Grant::new("events.k8s.io", &["events"], &["create"]),
-    ]
+/// What it watches; what it may do follows from that.
+pub fn controller() -> Controller<Entity> {
+    Controller::named("entities")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .crds(vec![entity_operator::crd()?])
         .setup(|_: &NoArgs| {
             let parts = Parts::new(entity_operator::webhooks()?);
-            Ok(parts.controller("entities", controller::grants(), controller::run))
+            Ok(parts.controller(controller::controller(), controller::reconcile))
         });
     Ok(operator.main())
 }

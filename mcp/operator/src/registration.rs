@@ -73,7 +73,7 @@ pub fn operator() -> Operator<Args> {
         // Each kind has a controller of its own, and that an account of its own.
         Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
             let controllers = controllers.clone();
-            parts.controller(&kind.to_lowercase(), access, move |runtime| {
+            parts.while_leading(&kind.to_lowercase(), access, move |runtime| {
                 let (controllers, kind) = (controllers.clone(), kind.clone());
                 async move { controllers.work(&kind, runtime).await }
             })

@@ -2,7 +2,7 @@
 //! once and its result given to each client, subscriptions are counted.
 //!
 //! What cannot be told apart on a shared pipe is refused (requests of the server to its client) or dropped (log messages). When the
-//! pipe ends, calls under way fail, it is opened again after a pause, and the handshake and the subscriptions are repeated. After
+//! pipe ends, calls under way fail and others wait, it is opened again after a pause, and the handshake and the subscriptions are repeated. After
 //! six pipes in a row that answered nothing the multiplexer gives up.
 
 mod backlog;
@@ -81,7 +81,7 @@ pub(crate) struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.mux.calls.close(self.number).is_some() && self.leaving_cancels {
+        if self.mux.calls.close(self.number).is_some_and(|call| call.written) && self.leaving_cancels {
             let id = self.mux.ids.text(self.number);
             self.mux.queue.push(Line::of_ours(format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":\"nobody waits for the answer\"}}}}"
@@ -137,7 +137,7 @@ impl Mux {
         let bytes = request_line(body, message, params, &self.ids.text(number));
         let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(|token| token.get().into());
         let id = message.id().map(|id| id.raw()).unwrap_or_default();
-        self.calls.open(number, Call { id: id.into(), token, origin, reply });
+        self.calls.open(number, Call { id: id.into(), token, origin, reply, written: false });
         let waiting = Waiting { mux: Arc::clone(self), number, leaving_cancels };
         let sent = self.send(bytes, Some(number)).await;
         (waiting, sent)
@@ -185,21 +185,23 @@ impl Mux {
 
     /// Asks the server and waits for its answer, which carries the client's id. `None` when none came.
     pub(crate) async fn ask(&self, body: &Bytes) -> Option<Bytes> {
+        timeout(self.answer_timeout, self.ask_patiently(body)).await.ok().flatten()
+    }
+
+    /// As [`Mux::ask`], for as long as the caller and the process want to wait.
+    async fn ask_patiently(&self, body: &Bytes) -> Option<Bytes> {
         let message = Envelope::parse(body).ok()?;
         let params = Params::read(message.params()).ok()?;
         let (reply, answer) = oneshot::channel();
         let number = self.ids.fresh();
         let bytes = request_line(body, &message, &params, &self.ids.text(number));
-        let call = Call { id: message.id()?.raw().into(), token: None, origin: None, reply: Reply::Once(reply) };
+        let id = message.id()?.raw().into();
+        let call = Call { id, token: None, origin: None, reply: Reply::Once(reply), written: false };
         self.calls.open(number, call);
         // Whoever asks may leave before the answer.
         let _open = Open { calls: &self.calls, number };
-        let asked = async {
-            self.queue.send(Line { bytes, call: Some(number) }).await.then_some(())?;
-            answer.await.ok()
-        };
-        let answer = timeout(self.answer_timeout, asked).await.ok().flatten();
-        answer.map(Message::into_bytes)
+        self.queue.send(Line { bytes, call: Some(number) }).await.then_some(())?;
+        answer.await.ok().map(Message::into_bytes)
     }
 
     /// Lets go of what a session that is over listened and subscribed to.

@@ -104,6 +104,7 @@ struct Inner {
     stateless: bool,
     checked: bool,
     sse: Option<ClientUrl>,
+    streams: Arc<sse::Streams>,
 }
 
 impl Proxy {
@@ -115,6 +116,7 @@ impl Proxy {
             stateless: config.stateless,
             checked: config.checked,
             sse: config.sse,
+            streams: Arc::default(),
             upstream: Upstream::new(&config.backend, config.remote, config.login),
         }))
     }

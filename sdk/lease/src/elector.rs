@@ -107,11 +107,19 @@ impl Elector {
         }
     }
 
-    /// What a read that ended at `now` found.
+    /// What a read that ended at `now` found. It replaces what is known, whatever its version is.
     pub fn read(&mut self, found: Option<Record>, now: Moment) {
         self.failures = 0;
         self.in_doubt = false;
-        self.observation.see(found, now);
+        let known = self.observation.last().zip(found.as_ref());
+        if let Some((known, _)) = known.filter(|(known, found)| found.older_than(&known.version)) {
+            // etcd was restored: whoever held since then acts until it finds out, and its epoch is not ours to use again.
+            self.floor = self.floor.max(Epoch::hold(known.transitions));
+            if known.holder.as_ref().is_some_and(|holder| *holder != self.identity) {
+                self.retry_at = now + known.duration.unwrap_or(self.timing.duration());
+            }
+        }
+        self.observation.read(found, now, now);
         self.next_read = if self.hold.is_some() { END_OF_TIME } else { now + self.jittered(self.timing.retry()) };
     }
 
@@ -359,6 +367,41 @@ mod tests {
         assert!(!elector.in_doubt());
         assert_eq!(elector.release(End::Release, at(3200), wall()).unwrap().record.holder, None);
         assert!(!holder().in_doubt(), "an answered write leaves no doubt");
+    }
+
+    #[test]
+    fn after_a_restore_of_etcd_no_version_is_waited_for_that_never_comes() {
+        let mut elector = holder();
+        let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
+        let before = elector.observation().present().unwrap().clone();
+        elector.written(&renewal, stored(&renewal, 900), at(3100));
+        // What was stored under version 1 is back.
+        let Step::Write(renewal) = elector.step(at(5100), wall()) else { panic!("two seconds have passed") };
+        assert_eq!(renewal.replaces.as_deref(), Some("900"));
+        elector.conflicted(at(5100));
+        assert_eq!(elector.step(at(5100), wall()), Step::Read);
+        elector.read(Some(before), at(5200));
+        let Step::Write(renewal) = elector.step(at(5200), wall()) else { panic!("it is still ours") };
+        assert_eq!(renewal.replaces.as_deref(), Some("1"));
+        elector.written(&renewal, stored(&renewal, 2), at(5300));
+        assert!(elector.acting(at(5300)).is_some());
+    }
+
+    #[test]
+    fn after_a_restore_of_etcd_nobody_takes_a_lease_or_an_epoch_that_another_still_acts_in() {
+        let mut elector = holder();
+        let ours = elector.observation().present().unwrap().clone();
+        let theirs =
+            Record { holder: Some("other".to_owned()), transitions: 4, version: "900".to_owned(), ..ours.clone() };
+        elector.read(Some(theirs), at(4000));
+        assert_eq!(elector.step(at(4000), wall()), Step::Read, "it is not ours any more");
+        // The Lease says again that it is ours, as it did before the other took it.
+        elector.read(Some(ours.clone()), at(6000));
+        assert_eq!(elector.step(at(6000), wall()), Step::Sleep(at(21_000)), "the other acts until it finds out");
+        assert_eq!(elector.step(at(21_000), wall()), Step::Read);
+        elector.read(Some(ours), at(21_000));
+        let Step::Write(write) = elector.step(at(21_000), wall()) else { panic!("nobody has it") };
+        assert_eq!((write.record.transitions, write.replaces.as_deref()), (5, Some("1")));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Record {
 
     /// Whether it was written before `other`. Resource versions of one API server are increasing numbers; what is no
     /// number is taken for newer.
-    fn older_than(&self, version: &str) -> bool {
+    pub(crate) fn older_than(&self, version: &str) -> bool {
         matches!((self.version.parse::<u64>(), version.parse::<u64>()), (Ok(ours), Ok(theirs)) if ours < theirs)
     }
 }
@@ -110,9 +110,35 @@ pub struct Observation {
     record: Option<Record>,
     present: bool,
     changed: Moment,
+    /// When the record was taken in.
+    learned: Moment,
 }
 
 impl Observation {
+    /// Takes in what a quorum read that was begun at `begun` found, at `now`. It shows all that was known when it was
+    /// begun, so it replaces that whatever its version is: after a restore of etcd, versions go on from an earlier one.
+    /// Returns whether it says something new.
+    pub fn read(&mut self, found: Option<Record>, begun: Moment, now: Moment) -> bool {
+        self.outdate(begun);
+        self.see(found, now)
+    }
+
+    /// Takes in that a quorum list of this version, begun at `begun`, did not hold the Lease. Returns whether that is
+    /// news.
+    pub fn absent(&mut self, list_version: &str, begun: Moment, now: Moment) -> bool {
+        self.outdate(begun);
+        self.missing(list_version, now)
+    }
+
+    /// What was known at `begun` is older than whatever is taken in next.
+    fn outdate(&mut self, begun: Moment) {
+        if self.learned <= begun
+            && let Some(known) = &mut self.record
+        {
+            known.version.clear();
+        }
+    }
+
     /// Takes in what a read, a watch or a write of ours returned at `now`; `None` when there is no Lease. What was
     /// written before what is known already is left out. Returns whether it says something new.
     pub fn see(&mut self, seen: Option<Record>, now: Moment) -> bool {
@@ -125,6 +151,7 @@ impl Observation {
             self.changed = now;
         }
         self.present = true;
+        self.learned = now;
         self.record = Some(seen);
         news
     }

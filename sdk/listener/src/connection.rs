@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rustls::{AlertDescription, ServerConfig};
+use rustls::{AlertDescription, CertificateError, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use crate::body::{Answer, RequestBody};
+use crate::client_ca::ClientCertificate;
 use crate::clock::{Clock, Due};
 use crate::handler::{Handler, come_again};
 use crate::limits::Limits;
@@ -33,15 +34,24 @@ const READ_BUFFER: usize = 16 * 1024 + 512;
 /// The longest head on a reserved connection, in bytes, and the smallest buffer that hyper takes.
 const SMALL_HEAD: usize = 8192;
 
+/// A handshake that failed because of a certificate.
+#[derive(Debug)]
+pub(crate) enum Distrust {
+    /// What a client said that did not trust ours.
+    OfOurs(AlertDescription),
+    /// What is wrong with a client's.
+    OfTheirs(CertificateError),
+}
+
 /// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a client
-/// does wrong ends its own connection and nothing else. Returns what a client said that did not trust our certificate.
+/// does wrong ends its own connection and nothing else. Returns why one of the two did not trust the other's certificate.
 pub(crate) async fn serve<H: Handler>(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
     handler: Arc<H>,
     limits: Limits,
     place: Place,
-) -> Option<AlertDescription> {
+) -> Option<Distrust> {
     let socket = match Socket::new(stream, place.clone(), limits.write) {
         Ok(socket) => socket,
         Err(error) => {
@@ -50,7 +60,7 @@ pub(crate) async fn serve<H: Handler>(
         }
     };
     let Some(config) = tls else {
-        requests(socket, handler, limits, place).await;
+        requests(socket, None, handler, limits, place).await;
         return None;
     };
     // rustls reads 4 KiB at a time, and most requests are longer.
@@ -64,11 +74,12 @@ pub(crate) async fn serve<H: Handler>(
     match shaken.await {
         Some(Ok(Ok(stream))) => {
             place.waits();
-            requests(stream, handler, limits, place).await;
+            let certificate = ClientCertificate::of(stream.get_ref().1.peer_certificates());
+            requests(stream, certificate, handler, limits, place).await;
         }
         Some(Ok(Err(error))) => {
             debug!(%error, "TLS handshake failed");
-            return mistrust(&error);
+            return distrust(&error);
         }
         Some(Err(_)) => debug!("TLS handshake took too long"),
         None => debug!("a handshake gives way"),
@@ -76,8 +87,8 @@ pub(crate) async fn serve<H: Handler>(
     None
 }
 
-/// What the client said, where it broke the handshake off because of our certificate.
-fn mistrust(error: &io::Error) -> Option<AlertDescription> {
+/// Which certificate a handshake failed because of.
+fn distrust(error: &io::Error) -> Option<Distrust> {
     use AlertDescription as Alert;
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::AlertReceived(
@@ -87,18 +98,23 @@ fn mistrust(error: &io::Error) -> Option<AlertDescription> {
             | Alert::CertificateExpired
             | Alert::CertificateUnknown
             | Alert::UnknownCA),
-        ) => Some(*alert),
+        ) => Some(Distrust::OfOurs(*alert)),
+        rustls::Error::InvalidCertificate(problem) => Some(Distrust::OfTheirs(problem.clone())),
         _ => None,
     }
 }
 
 async fn requests<H: Handler>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    certificate: Option<ClientCertificate>,
     handler: Arc<H>,
     limits: Limits,
     place: Place,
 ) {
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         let (handler, busy) = (Arc::clone(&handler), place.request());
         async move { Ok::<_, Infallible>(answer(&*handler, busy, request).await) }
     });

@@ -26,6 +26,7 @@
 //! ```
 
 mod body;
+mod client_ca;
 mod clock;
 mod connection;
 mod crowded;
@@ -41,9 +42,10 @@ mod workers;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use body::{RequestBody, discard};
+pub use client_ca::{ClientCa, ClientCaError, ClientCertificate};
 pub use crowded::Crowded;
 pub use handler::{Handler, come_again};
 pub use limits::Limits;
 pub use server::{Connections, MISTRUSTED, Server};
-pub use tls::{TlsError, tls_config};
+pub use tls::{TlsError, tls_config, tls_config_asking};
 pub use workers::Workers;

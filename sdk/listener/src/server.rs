@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::connection;
+use crate::connection::{self, Distrust};
 use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::places::{Places, Told};
@@ -29,7 +29,7 @@ pub const MISTRUSTED: &str = "a caller does not trust the certificate that is se
 const QUEUE: u32 = 4096;
 /// Time for those whose answers are cut off to be told so.
 const CUT: Duration = Duration::from_secs(1);
-/// How long it is not said again that callers do not trust the certificate: whoever can call can do so often.
+/// How long it is not said again that a certificate is not trusted: whoever can call can do so often.
 const SAID: Duration = Duration::from_mins(1);
 
 /// A bound listener that does not serve yet.
@@ -114,7 +114,7 @@ impl Server {
         let address = listener.local_addr().ok().map(|address| address.to_string());
         let (mut connections, mut reserved, mut places) = (JoinSet::new(), JoinSet::new(), Places::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
-        let mut said: Option<Instant> = None;
+        let (mut said_of_ours, mut said_of_theirs) = (None::<Instant>, None::<Instant>);
         let spawn = |tasks: &mut JoinSet<_>, stream, place| {
             let config = tls.as_ref().map(|tls| tls.load_full());
             let handler = Arc::clone(&handler);
@@ -161,11 +161,19 @@ impl Server {
                     continue;
                 }
             };
-            if let Ok(Some(alert)) = ended
-                && said.is_none_or(|said| said.elapsed() >= SAID)
-            {
-                said = Some(Instant::now());
-                warn!(?alert, "{MISTRUSTED}");
+            let Ok(Some(distrust)) = ended else { continue };
+            let said = match distrust {
+                Distrust::OfOurs(_) => &mut said_of_ours,
+                Distrust::OfTheirs(_) => &mut said_of_theirs,
+            };
+            if said.is_none_or(|said| said.elapsed() >= SAID) {
+                *said = Some(Instant::now());
+                match distrust {
+                    Distrust::OfOurs(alert) => warn!(?alert, "{MISTRUSTED}"),
+                    Distrust::OfTheirs(problem) => {
+                        warn!(%problem, "a caller is turned away: the authorities of callers do not vouch for its certificate");
+                    }
+                }
             }
         }
         // Who waits in the kernel's queue may have sent a request, and would be reset with the listener.

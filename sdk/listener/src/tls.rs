@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+use rustls::server::NoServerSessionStorage;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::ClientCa;
 
 /// A certificate or key that cannot be served. Keep serving the pair before it.
 #[derive(Debug, thiserror::Error)]
@@ -30,16 +33,48 @@ pub enum TlsError {
 /// # Errors
 /// When the PEM does not read, or key and certificate do not belong together.
 pub fn tls_config(provider: Arc<CryptoProvider>, cert_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, TlsError> {
+    configured(provider, cert_pem, key_pem, None)
+}
+
+/// The same, and callers are asked for a certificate of one of these authorities. It is not demanded here: the API server
+/// has one to show for admission, where it was configured so, and none for conversions.
+///
+/// No session is resumed: a caller that comes back would be let in on a certificate that was checked before the
+/// authorities were replaced.
+///
+/// # Errors
+/// When the PEM does not read, or key and certificate do not belong together.
+pub fn tls_config_asking(
+    provider: Arc<CryptoProvider>,
+    cert_pem: &[u8],
+    key_pem: &[u8],
+    client_ca: Arc<ClientCa>,
+) -> Result<ServerConfig, TlsError> {
+    configured(provider, cert_pem, key_pem, Some(client_ca))
+}
+
+fn configured(
+    provider: Arc<CryptoProvider>,
+    cert_pem: &[u8],
+    key_pem: &[u8],
+    client_ca: Option<Arc<ClientCa>>,
+) -> Result<ServerConfig, TlsError> {
     let chain: Vec<_> =
         CertificateDer::pem_slice_iter(cert_pem).collect::<Result<_, _>>().map_err(TlsError::Certificate)?;
     if chain.is_empty() {
         return Err(TlsError::Certificate(rustls_pki_types::pem::Error::NoItemsFound));
     }
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(TlsError::Key)?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = match client_ca {
+        None => builder.with_no_client_auth().with_single_cert(chain, key)?,
+        Some(client_ca) => {
+            let mut config = builder.with_client_cert_verifier(client_ca).with_single_cert(chain, key)?;
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+            config
+        }
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

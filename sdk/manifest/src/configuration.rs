@@ -70,7 +70,7 @@ pub fn mutating_configuration(name: &str, webhooks: &[Webhook], service: &Servic
     MutatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks.collect()) }
 }
 
-fn metadata(name: &str) -> ObjectMeta {
+pub(crate) fn metadata(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
@@ -88,7 +88,7 @@ fn client_config(webhook: &Webhook, service: &ServiceRef) -> WebhookClientConfig
     WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
 }
 
-fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
+pub(crate) fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
     let conditions = webhook.match_conditions.iter().cloned().chain(webhook.exemptions());
     let conditions: Vec<_> =
         conditions.map(|condition| MatchCondition { name: condition.name, expression: condition.expression }).collect();

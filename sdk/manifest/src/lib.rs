@@ -1,6 +1,6 @@
-//! All that installs an operator, as Kubernetes manifests, and manifests as YAML: webhook configurations, conversion
-//! stanzas, roles, the Deployment and what guards it, what cert-manager is asked for; and as templates of a Helm chart
-//! ([`helm`]).
+//! All that installs an operator, as Kubernetes manifests, and manifests as YAML: webhook configurations, admission
+//! policies, conversion stanzas, roles, the Deployment and what guards it, what cert-manager is asked for; and as templates
+//! of a Helm chart ([`helm`]).
 //!
 //! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The
 //! `portcullis` crate fills a [`Webhook`] from what was registered with it, so that the routes that are served and the
@@ -32,6 +32,8 @@ mod deletion;
 pub mod helm;
 mod kustomization;
 mod labels;
+mod overrides;
+mod policy;
 mod rbac;
 mod scope_policy;
 mod trust;
@@ -46,13 +48,15 @@ pub use deadlock::{Deadlock, NAMESPACE_NAME};
 pub use deletion::{MAX_MATCH_CONDITIONS, exempts_finalizer_removal};
 pub use kustomization::kustomization;
 pub use labels::Labels;
+pub use overrides::Overrides;
+pub use policy::admission_policies;
 /// What a rule names is what a review says.
 pub use portcullis_review::Operation;
 pub use rbac::{Access, Account, Grant};
 pub use scope_policy::ScopePolicy;
 pub use trust::Trust;
 pub use webhook::{
-    FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
+    CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::Workload;
+pub use workload::{CLIENT_CA_FILE, Workload};
 pub use yaml::{YamlError, to_yaml};

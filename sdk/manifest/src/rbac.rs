@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// API group; empty for the core group.
-    pub group: &'static str,
+    pub group: String,
     /// Plural names, with `/subresource` where one is meant.
-    pub resources: Vec<&'static str>,
+    pub resources: Vec<String>,
     /// Verbs. `create`, `list` and `watch` cannot be narrowed by name.
     pub verbs: Vec<&'static str>,
     /// Names it is narrowed to; empty for all.
@@ -18,8 +18,9 @@ pub struct Grant {
 
 impl Grant {
     /// `verbs` on `resources` of `group`.
-    pub fn new(group: &'static str, resources: &[&'static str], verbs: &[&'static str]) -> Self {
-        Self { group, resources: resources.to_vec(), verbs: verbs.to_vec(), names: Vec::new() }
+    pub fn new(group: &str, resources: &[impl AsRef<str>], verbs: &[&'static str]) -> Self {
+        let resources = resources.iter().map(|resource| resource.as_ref().to_owned()).collect();
+        Self { group: group.to_owned(), resources, verbs: verbs.to_vec(), names: Vec::new() }
     }
 
     /// Narrows it to objects with these names.
@@ -31,7 +32,8 @@ impl Grant {
 
     /// Adds it to a list: to the grant on the same resources and names, if there is one, and to the end if not.
     fn join(self, grants: &mut Vec<Self>) {
-        let same = |it: &&mut Self| (it.group, &it.resources, &it.names) == (self.group, &self.resources, &self.names);
+        let same =
+            |it: &&mut Self| (&it.group, &it.resources, &it.names) == (&self.group, &self.resources, &self.names);
         match grants.iter_mut().find(same) {
             Some(grant) => {
                 let new: Vec<_> = self.verbs.into_iter().filter(|verb| !grant.verbs.contains(verb)).collect();
@@ -43,11 +45,10 @@ impl Grant {
 
     /// The same as Kubernetes' own type.
     pub fn to_rule(&self) -> PolicyRule {
-        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         PolicyRule {
-            api_groups: Some(vec![self.group.to_owned()]),
-            resources: Some(owned(&self.resources)),
-            verbs: owned(&self.verbs),
+            api_groups: Some(vec![self.group.clone()]),
+            resources: Some(self.resources.clone()),
+            verbs: self.verbs.iter().map(|verb| (*verb).to_owned()).collect(),
             resource_names: (!self.names.is_empty()).then(|| self.names.clone()),
             ..PolicyRule::default()
         }
@@ -57,9 +58,9 @@ impl Grant {
     fn split(&self, cluster_scoped: &impl Fn(&str, &str) -> bool) -> (Option<Self>, Option<Self>) {
         let part = |of_cluster: bool| {
             let plural = |resource: &str| resource.split('/').next().unwrap_or_default().to_owned();
-            let resources = self.resources.iter().copied();
+            let resources = self.resources.iter().cloned();
             let resources: Vec<_> =
-                resources.filter(|resource| cluster_scoped(self.group, &plural(resource)) == of_cluster).collect();
+                resources.filter(|resource| cluster_scoped(&self.group, &plural(resource)) == of_cluster).collect();
             (!resources.is_empty()).then(|| Self { resources, ..self.clone() })
         };
         (part(true), part(false))

@@ -33,6 +33,9 @@ pub struct Webhook {
     /// Only requests for which all of these are true. Its configuration also has those of
     /// [`exemptions`](Self::exemptions).
     pub match_conditions: Vec<MatchCondition>,
+    /// Rules that the API server evaluates by itself, in a policy beside the webhook
+    /// ([`admission_policies`](crate::admission_policies)).
+    pub cel_rules: Vec<CelRule>,
 }
 
 impl Webhook {
@@ -51,6 +54,7 @@ impl Webhook {
             namespace_selector: None,
             object_selector: None,
             match_conditions: Vec::new(),
+            cel_rules: Vec::new(),
         }
     }
 }
@@ -77,6 +81,16 @@ pub struct MatchCondition {
     pub name: String,
     /// CEL expression over `object`, `oldObject`, `request` and `authorizer`.
     pub expression: String,
+}
+
+/// A rule in CEL that the API server evaluates by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CelRule {
+    /// CEL expression over `object`, `oldObject`, `request`, `namespaceObject` and `authorizer`. An object for which it is
+    /// false, or cannot be evaluated, is refused.
+    pub expression: String,
+    /// What the user is told.
+    pub message: String,
 }
 
 macro_rules! words {

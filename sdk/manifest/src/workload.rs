@@ -38,9 +38,18 @@ pub struct Workload {
     pub health_port: u16,
     /// Where webhooks are served, if there are any: the port of the Pod, and the Service.
     pub webhooks: Option<(u16, ServiceRef)>,
+    /// ConfigMap with the authorities (`ca.crt`) of the certificate that the API server shows, where one is demanded.
+    pub client_ca: Option<String>,
     /// How long the process may take to end, in seconds, from SIGTERM.
     pub grace_seconds: u64,
 }
+
+/// Where the authorities of callers are in the container: `--client-ca` of the binary.
+pub const CLIENT_CA_FILE: &str = "/etc/portcullis/client-ca/ca.crt";
+/// The volume with them, and the folder that it is mounted as. A folder, because a single file of a ConfigMap would not
+/// change with it.
+const CLIENT_CA: &str = "client-ca";
+const CLIENT_CA_FOLDER: &str = "/etc/portcullis/client-ca";
 
 impl Workload {
     /// All of it: Deployment, PodDisruptionBudget, NetworkPolicy, and the Service if there are webhooks.
@@ -86,6 +95,17 @@ impl Workload {
     }
 
     fn deployment(&self) -> Value {
+        let mut deployment = self.plain_deployment();
+        if let Some(name) = &self.client_ca {
+            let pod = &mut deployment["spec"]["template"]["spec"];
+            pod["volumes"] = json!([{ "name": CLIENT_CA, "configMap": { "name": name } }]);
+            pod["containers"][0]["volumeMounts"] =
+                json!([{ "name": CLIENT_CA, "mountPath": CLIENT_CA_FOLDER, "readOnly": true }]);
+        }
+        deployment
+    }
+
+    fn plain_deployment(&self) -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": self.metadata(),
             "spec": {

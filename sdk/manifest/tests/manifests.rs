@@ -2,8 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{
-    FailurePolicy, MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
-    to_yaml, validating_configuration, with_conversion,
+    CelRule, FailurePolicy, MatchCondition, Operation, Overrides, Rule, Scope, ServiceRef, Webhook, WebhookKind,
+    admission_policies, mutating_configuration, to_yaml, validating_configuration, with_conversion,
 };
 use serde_json::{Value, json};
 
@@ -193,4 +193,66 @@ fn a_conversion_stanza_names_the_service_that_is_served_and_nothing_is_left_to_f
         })
     );
     assert_eq!((converted.spec.versions, converted.metadata), (crd.spec.versions, crd.metadata));
+}
+
+#[test]
+fn a_policy_matches_what_its_webhook_is_called_for_as_far_as_an_object_comes_with_it() {
+    let mut judged = webhook("a", WebhookKind::Validating);
+    judged.rules[0].operations = vec![Operation::Create, Operation::Update, Operation::Delete];
+    judged.failure_policy = FailurePolicy::Ignore;
+    judged.match_conditions = vec![MatchCondition { name: "mine".into(), expression: "true".into() }];
+    judged.cel_rules = vec![CelRule { expression: "object.spec.n < 3".into(), message: "3 is too much".into() }];
+    let judged = judged.restricted_to("team").unwrap();
+    let policies = admission_policies("op-validating-team", &[judged.clone(), webhook("b", WebhookKind::Validating)]);
+    let [(policy, binding)] = &policies[..] else { panic!("{policies:?}") };
+    let name = "op-validating-team.a.entities.demo.example";
+    let spec = serde_json::to_value(policy).unwrap()["spec"].take();
+    assert_eq!(spec["failurePolicy"], "Fail", "nobody has to answer");
+    assert_eq!(
+        spec["matchConstraints"],
+        json!({ "matchPolicy": "Equivalent", "resourceRules": [{
+            "apiGroups": ["demo.example"], "apiVersions": ["v1", "v2"], "operations": ["CREATE", "UPDATE"],
+            "resources": ["entities"], "scope": "Namespaced",
+        }] })
+    );
+    let conditions: Vec<_> = spec["matchConditions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(conditions, ["mine", "portcullis.dev/exclude-finalizer-removal"]);
+    let rule = json!({ "expression": "object.spec.n < 3", "message": "3 is too much", "reason": "Invalid" });
+    assert_eq!(spec["validations"], json!([rule]));
+    assert_eq!(
+        serde_json::to_value(binding).unwrap(),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": { "name": name },
+            "spec": {
+                "policyName": name, "validationActions": ["Deny"],
+                "matchResources": { "matchPolicy": "Equivalent", "namespaceSelector": judged.namespace_selector },
+            },
+        })
+    );
+}
+
+#[test]
+fn settings_of_an_installation_narrow_what_a_webhook_selects_and_close_none_that_fails_open() {
+    let selector = |value: Value| serde_json::from_value::<LabelSelector>(value).unwrap();
+    let mut registered = webhook("a", WebhookKind::Validating);
+    registered.namespace_selector = Some(selector(json!({ "matchLabels": { "team": "a" } })));
+    let overrides = Overrides {
+        failure_policy: Some(FailurePolicy::Ignore),
+        timeout_seconds: Some(3),
+        namespace_selector: Some(selector(json!({ "matchLabels": { "team": "b", "env": "prod" } }))),
+        object_selector: Some(selector(json!({ "matchLabels": { "beer": "yes" } }))),
+    };
+    let made = registered.clone().overridden(&overrides);
+    assert_eq!((made.failure_policy, made.timeout_seconds), (FailurePolicy::Ignore, 3));
+    // Both have to hold, and no namespace has two values of a label.
+    let both = json!({
+        "matchLabels": { "team": "a", "env": "prod" },
+        "matchExpressions": [{ "key": "team", "operator": "In", "values": ["b"] }],
+    });
+    assert_eq!(json!(made.namespace_selector), both);
+    assert_eq!(json!(made.object_selector), json!({ "matchLabels": { "beer": "yes" } }));
+    assert_eq!(registered.clone().overridden(&Overrides::default()), registered);
+    let closing = Overrides { failure_policy: Some(FailurePolicy::Fail), ..Overrides::default() };
+    assert_eq!(made.overridden(&closing).failure_policy, FailurePolicy::Ignore);
 }

@@ -18,7 +18,6 @@ use kube::{Api, CustomResource, CustomResourceExt as _};
 use portcullis::controller::{Controller, ControllerError, Next, Pass};
 use portcullis::k8s_openapi::api::core::v1::ConfigMap;
 use portcullis::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts, Runtime};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;
@@ -100,7 +99,8 @@ async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
 
 /// Greets every entity in a ConfigMap of its name.
 async fn greet(runtime: Runtime) -> anyhow::Result<()> {
-    // The watches wait for a CRD that comes later. Whoever would rather be told asks first, and ends when asked to.
+    // The watches wait for a CRD that comes later, and `Parts::controller` would do. Whoever would rather be told asks
+    // first, and ends when asked to.
     let (client, one) = (runtime.client.clone(), ListParams::default().limit(1));
     let entities: Api<Entity> = match runtime.scope.restricted_to() {
         Some(namespace) => Api::namespaced(client, namespace),
@@ -108,19 +108,13 @@ async fn greet(runtime: Runtime) -> anyhow::Result<()> {
     };
     let Some(found) = runtime.stop.run_until_cancelled(entities.list(&one)).await else { return Ok(()) };
     found.context("cannot list entities; is the CRD installed?")?;
-    Controller::named("greeter").owns::<ConfigMap>().run(runtime, reconcile).await;
+    greeter().run(runtime, reconcile).await;
     Ok(())
 }
 
-/// What the controller may do.
-fn grants() -> Vec<Grant> {
-    vec![
-        Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
-        Grant::new("demo.example", &["entities/status"], &["patch"]),
-        Grant::new("demo.example", &["entities/finalizers"], &["update"]),
-        Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
-        Grant::new("events.k8s.io", &["events"], &["create"]),
-    ]
+/// What is watched, from which follows what may be done.
+fn greeter() -> Controller<Entity> {
+    Controller::named("greeter").owns::<ConfigMap>()
 }
 
 fn main() -> ExitCode {
@@ -134,7 +128,7 @@ fn main() -> ExitCode {
                 .on_update(move |_, new, _| judge(new, updating.clone()));
             let webhooks =
                 Webhooks::new().validate(username).mutate(Mutate::<Entity>::named("defaults").on_create(defaults));
-            Ok(Parts::new(webhooks).controller("greeter", grants(), greet))
+            Ok(Parts::new(webhooks).while_leading("greeter", greeter().access(), greet))
         })
         .main()
 }

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
             };
             let mark = Mutate::<Widget>::named("mark").failure_policy(policy).on_create(mark);
             let webhooks = Webhooks::new().validate(size).mutate(mark);
-            Ok(Parts::new(webhooks).controller("acts", [], move |runtime| act(runtime, acting.clone())))
+            Ok(Parts::new(webhooks).while_leading("acts", [], move |runtime| act(runtime, acting.clone())))
         })
         .main()
 }

@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use clap::Parser;
 use k8s_openapi::api::core::v1::ConfigMap;
+use portcullis::conversion::Convert;
 use portcullis::server::{Limits, Server, tls_config};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,9 +34,49 @@ struct Flags {
     /// Reviews that each webhook has under way at a time
     #[arg(long, default_value_t = 256)]
     concurrency: usize,
+    /// Bytes of memory that the process may take
+    #[arg(long)]
+    memory_limit: Option<usize>,
     /// What to log
     #[arg(long, default_value = "info")]
     log: String,
+}
+
+/// A kind in two versions: the second one tells a name from a surname.
+mod v1 {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "demo.example", version = "v1", kind = "Person", plural = "people", namespaced)]
+    pub(crate) struct PersonSpec {
+        pub(crate) name: String,
+    }
+}
+
+mod v2 {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "demo.example", version = "v2", kind = "Person", plural = "people", namespaced)]
+    pub(crate) struct PersonSpec {
+        pub(crate) name: String,
+        pub(crate) surname: String,
+    }
+}
+
+fn to_v2(old: v1::Person) -> v2::Person {
+    let (name, surname) = old.spec.name.split_once(' ').unwrap_or((&old.spec.name, ""));
+    let spec = v2::PersonSpec { name: name.to_owned(), surname: surname.to_owned() };
+    v2::Person { metadata: old.metadata, spec }
+}
+
+fn to_v1(new: v2::Person) -> v1::Person {
+    let name = format!("{} {}", new.spec.name, new.spec.surname).trim_end().to_owned();
+    v1::Person { metadata: new.metadata, spec: v1::PersonSpec { name } }
 }
 
 /// Asks an inventory that takes its time, as the ConfigMap says.
@@ -61,9 +102,13 @@ async fn main() -> anyhow::Result<()> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = tls_config(provider, &read(&flags.cert)?, &read(&flags.key)?)?;
 
-    let webhooks = Webhooks::new()
+    let mut webhooks = Webhooks::new()
+        .convert(Convert::<v2::Person>::hub().spoke::<v1::Person>(to_v2, to_v1))
         .validate(Validate::<ConfigMap>::named("inventory").on_create(inventory).concurrency(flags.concurrency))
         .validate(Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords).concurrency(flags.concurrency));
+    if let Some(bytes) = flags.memory_limit {
+        webhooks = webhooks.memory_limit(bytes);
+    }
     let server = Server::bind(flags.bind, Limits::default()).await?;
     info!(address = %server.local_addr()?, "serving webhooks");
 

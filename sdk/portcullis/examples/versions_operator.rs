@@ -12,7 +12,6 @@ use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
 use portcullis::controller::{Controller, ControllerError, Next, Pass};
 use portcullis::conversion::Convert;
-use portcullis::manifest::Grant;
 use portcullis::operator::{Operator, Parts};
 use portcullis::webhooks::Webhooks;
 use tracing::info;
@@ -124,8 +123,7 @@ fn main() -> anyhow::Result<ExitCode> {
             if !args.name {
                 return Ok(parts);
             }
-            let people = [Grant::new("versions.example", &["people"], &["list", "watch"])];
-            Ok(parts.controller("names", people, |runtime| Controller::named("names").run(runtime, name)))
+            Ok(parts.controller(Controller::named("names"), name))
         });
     Ok(operator.main())
 }

@@ -8,9 +8,11 @@
 //! |---|---|
 //! | refuse or edit objects of a kind | [`webhooks`] |
 //! | serve a kind in several versions | [`conversion`] |
+//! | judge by what other objects say | [`cache`] |
 //! | reconcile objects and what they own | [`controller`] |
 //! | ship one binary that runs, installs, looks after and explains itself | [`operator`] |
-//! | serve webhooks in a process of your own | [`server`] |
+//! | run an operator inside a process of your own | [`Operator::embed`](operator::Operator::embed) |
+//! | serve webhooks alone there, with certificates of your own | [`Routes`](webhooks::Routes), [`server`] |
 //! | count what happens | [`metrics`] |
 //! | know what is wrong with an installation | [`doctor`] |
 //! | know where the certificates are kept | [`certificates`] |
@@ -129,7 +131,7 @@
 //! | body limit of admission's size | yes | no | yes | 1 MiB | hand |
 //! | warnings on CEL-immutable fields | yes | no | no | no | no |
 //! | many handlers behind one endpoint | no | no | yes | yes | hand |
-//! | handlers share the controllers' cache | hand: capture the store | partly | yes | yes | hand |
+//! | handlers read a cache of other objects | yes, on every replica, with its rights | partly | yes | yes | hand |
 //! | **Conversion** | | | | | |
 //! | hub and spokes, any to any | yes | yes (preview) | yes | no | no |
 //! | every version covered, checked at start | yes | no | yes | no | no |
@@ -163,10 +165,14 @@
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
 mod api_error;
+pub mod cache;
 pub mod certificates;
 pub mod controller;
 pub mod conversion;
 pub mod doctor;
+#[cfg(test)]
+mod log;
+mod memory;
 pub mod metrics;
 mod names;
 pub mod operator;
@@ -183,3 +189,4 @@ pub use kube;
 pub use portcullis_listener as server;
 /// What the API server is told about webhooks, as values.
 pub use portcullis_manifest as manifest;
+pub use prometheus_client;

@@ -1,7 +1,7 @@
 //! Where the servers' programs are.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::ControlPlaneError;
 
@@ -13,10 +13,13 @@ pub(crate) const ETCD: &str = "etcd";
 pub(crate) const API_SERVER: &str = "kube-apiserver";
 pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
-/// The first directory that holds all of `needed`: `KUBEBUILDER_ASSETS`, then the per-user cache. One directory, so
-/// that servers of different versions are never mixed.
+/// The first directory that holds all of `needed`: `KUBEBUILDER_ASSETS`, the per-user cache with the version that this
+/// crate is tested with, then what `setup-envtest` has installed. One directory, so that servers of different versions are
+/// never mixed.
 pub(crate) fn locate(needed: &[&'static str]) -> Result<PathBuf, ControlPlaneError> {
-    find(needed, candidates(variable("KUBEBUILDER_ASSETS"), cache("control-plane")))
+    let store = envtest_store(variable("XDG_DATA_HOME"), variable("HOME"), std::env::consts::OS);
+    let installed = store.map(|store| installed(&store)).unwrap_or_default();
+    find(needed, candidates(variable("KUBEBUILDER_ASSETS"), cache("control-plane"), installed))
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -36,11 +39,46 @@ fn cache_in(cache_home: Option<OsString>, home: Option<OsString>, temporary: Pat
         .join("portcullis")
 }
 
-fn candidates(assets: Option<OsString>, control_plane: PathBuf) -> Vec<PathBuf> {
+/// Where `setup-envtest use` puts what it downloads, unless it is told another `--bin-dir`: `<store>/k8s/1.36.0-linux-amd64`.
+fn envtest_store(data_home: Option<OsString>, home: Option<OsString>, os: &str) -> Option<PathBuf> {
+    let home = home.map(PathBuf::from);
+    if os == "macos" {
+        return home.map(|home| home.join("Library/Application Support/io.kubebuilder.envtest"));
+    }
+    let data = data_home.map(PathBuf::from).or_else(|| home.map(|home| home.join(".local/share")))?;
+    Some(data.join("kubebuilder-envtest"))
+}
+
+/// The versions in that store which are for this machine, the newest first; and last the folder that they would be in.
+fn installed(store: &Path) -> Vec<PathBuf> {
+    let platform = format!("-{}-{}", go_name(std::env::consts::OS), go_name(std::env::consts::ARCH));
+    let folder = store.join("k8s");
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let version = |path: &Path| -> Option<Vec<u32>> {
+        let version = path.file_name()?.to_str()?.strip_suffix(&platform)?;
+        version.split('.').map(|part| part.parse().ok()).collect()
+    };
+    let mut versions: Vec<_> =
+        entries.map(|entry| entry.path()).filter_map(|path| Some((version(&path)?, path))).collect();
+    versions.sort_unstable();
+    versions.into_iter().rev().map(|(_, path)| path).chain([folder]).collect()
+}
+
+/// What Go calls a platform or an architecture, and so `setup-envtest`.
+fn go_name(ours: &str) -> &str {
+    match ours {
+        "macos" => "darwin",
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn candidates(assets: Option<OsString>, control_plane: PathBuf, installed: Vec<PathBuf>) -> Vec<PathBuf> {
     let cache = control_plane.join(KUBERNETES_VERSION);
     // The servers run inside of another directory, where a relative path would lead elsewhere.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-    assets.map(PathBuf::from).into_iter().chain([cache]).map(absolute).collect()
+    assets.map(PathBuf::from).into_iter().chain([cache]).chain(installed).map(absolute).collect()
 }
 
 fn find(needed: &[&'static str], looked_in: Vec<PathBuf>) -> Result<PathBuf, ControlPlaneError> {
@@ -63,7 +101,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (assets, home) = (root.path().join("assets"), root.path().join("home"));
         let caches = cache_in(None, Some(home.clone().into()), PathBuf::from("/nowhere")).join("control-plane");
-        let places = || candidates(Some(assets.clone().into()), caches.clone());
+        let places = || candidates(Some(assets.clone().into()), caches.clone(), Vec::new());
         let cache = places()[1].clone();
         assert_eq!(cache, home.join(".cache/portcullis/control-plane").join(KUBERNETES_VERSION));
         for (directory, names) in [(&assets, vec![ETCD]), (&cache, vec![ETCD, API_SERVER])] {
@@ -78,7 +116,38 @@ mod tests {
         for part in ["kube-controller-manager not found", "assets or ", "`make control-plane`", "KUBEBUILDER_ASSETS"] {
             assert!(error.contains(part), "{part}: {error}");
         }
+        assert!(
+            error.find("`make control-plane`") < error.find("`setup-envtest"),
+            "it has no controller manager: {error}"
+        );
+        let error = find(&[ETCD, API_SERVER], vec![home]).unwrap_err().to_string();
+        assert!(error.find("`setup-envtest use`") < error.find("`make control-plane`"), "what most have: {error}");
         assert!(!error.contains("etcd"), "{error}");
+    }
+
+    #[test]
+    fn what_setup_envtest_installed_is_found_the_newest_first_and_for_this_machine_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let home = Some(root.path().as_os_str().to_owned());
+        let store = envtest_store(None, home.clone(), "linux").unwrap();
+        assert_eq!(store, root.path().join(".local/share/kubebuilder-envtest"));
+        assert_eq!(envtest_store(Some("/data".into()), home, "linux"), Some("/data/kubebuilder-envtest".into()));
+        assert_eq!(installed(&store), [store.join("k8s")], "nothing is installed yet, and this is where it would be");
+        let here = format!("-{}-{}", go_name(std::env::consts::OS), go_name(std::env::consts::ARCH));
+        let directory = |name: &str| store.join("k8s").join(name);
+        let (old, new) = (directory(&format!("1.9.2{here}")), directory(&format!("1.36.0{here}")));
+        for place in [&old, &new, &directory("1.37.0-plan9-mips"), &directory("latest")] {
+            std::fs::create_dir_all(place).unwrap();
+            for name in [ETCD, API_SERVER] {
+                std::fs::write(place.join(name), "").unwrap();
+            }
+        }
+        assert_eq!(installed(&store), [new.clone(), old, store.join("k8s")]);
+        let places = |assets: Option<&Path>| {
+            candidates(assets.map(Into::into), root.path().join("no cache"), installed(&store))
+        };
+        assert_eq!(find(&[ETCD, API_SERVER], places(None)).unwrap(), new);
+        assert_eq!(find(&[ETCD, API_SERVER], places(Some(&directory("latest")))).unwrap(), directory("latest"));
     }
 
     #[test]
@@ -90,7 +159,7 @@ mod tests {
     #[test]
     fn a_relative_place_is_taken_from_where_the_test_runs() {
         let here = std::env::current_dir().unwrap();
-        assert_eq!(candidates(Some("bin/k8s".into()), PathBuf::new())[0], here.join("bin/k8s"));
+        assert_eq!(candidates(Some("bin/k8s".into()), PathBuf::new(), Vec::new())[0], here.join("bin/k8s"));
     }
 
     #[test]

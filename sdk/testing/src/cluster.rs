@@ -6,9 +6,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount, ServiceSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount, ServiceSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client, Resource};
@@ -92,7 +92,7 @@ impl ControlPlane {
     /// but for the port of their Services, and routes those Services to this machine: the API server then calls
     /// `https://localhost:PORT`.
     ///
-    /// A configuration comes into force within a second or two: wait for what it does, with [`wait_until`].
+    /// A configuration comes into force within a second or two: wait for [`webhooks_in_force`](Self::webhooks_in_force).
     ///
     /// # Panics
     /// When a manifest is of another kind or has no name, or the API server refuses it.
@@ -117,6 +117,51 @@ impl ControlPlane {
                 kind => panic!("not a webhook configuration: kind {kind:?}"),
             }
         }
+    }
+
+    /// Returns when all webhook configurations that were written before are in force.
+    ///
+    /// The API server takes them up in the order in which they were written. So one more is written for a moment, which
+    /// refuses a ConfigMap that nobody else has: when that is refused, those before it are in force.
+    ///
+    /// # Panics
+    /// When the API server does not take them up within 30 s.
+    pub async fn webhooks_in_force(&self) {
+        let admin = self.admin();
+        webhooks_in_force::<MutatingWebhookConfiguration>(&admin, "MutatingWebhookConfiguration").await;
+        webhooks_in_force::<ValidatingWebhookConfiguration>(&admin, "ValidatingWebhookConfiguration").await;
+    }
+}
+
+async fn webhooks_in_force<K>(admin: &Client, kind: &str)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let (name, configurations) = (unique("barrier"), Api::<K>::all(admin.clone()));
+    let (labels, hook) = (json!({ "portcullis-testing/barrier": name }), format!("{name}.portcullis-testing.example"));
+    let barrier = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name },
+        "webhooks": [{
+            "name": hook, "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            // Nobody listens on the port for discarding.
+            "clientConfig": { "url": "https://127.0.0.1:9/" }, "failurePolicy": "Fail", "timeoutSeconds": 1,
+            "objectSelector": { "matchLabels": labels },
+            "rules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"],
+            }],
+        }],
+    });
+    apply(&configurations, &name, &barrier).await;
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } }))
+        .unwrap_or_else(|error| panic!("not a ConfigMap: {error}"));
+    let maps: Api<ConfigMap> = Api::namespaced(admin.clone(), "default");
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    wait_until("the webhook configurations to be in force", DEADLINE, || async {
+        maps.create(&dry_run, &map).await.err().filter(|error| error.to_string().contains(&hook))
+    })
+    .await;
+    if let Err(error) = configurations.delete(&name, &DeleteParams::default()).await {
+        panic!("cannot delete {kind} {name}: {error}");
     }
 }
 

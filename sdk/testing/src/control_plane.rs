@@ -38,6 +38,7 @@ pub struct ControlPlane {
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     controllers: bool,
+    webhook_client: bool,
     binaries: Option<PathBuf>,
 }
 
@@ -47,6 +48,14 @@ impl Builder {
     #[must_use]
     pub fn controller_manager(mut self) -> Self {
         self.controllers = true;
+        self
+    }
+
+    /// Has the API server show a client certificate to the admission webhooks that it calls
+    /// (`--admission-control-config-file`); for conversions it has none. [`ControlPlane::webhook_client_ca`] has issued it.
+    #[must_use]
+    pub fn webhook_client_certificate(mut self) -> Self {
+        self.webhook_client = true;
         self
     }
 
@@ -61,14 +70,14 @@ impl Builder {
     pub async fn start(self) -> Result<ControlPlane, ControlPlaneError> {
         let needed: &[&str] =
             if self.controllers { &[ETCD, API_SERVER, CONTROLLER_MANAGER] } else { &[ETCD, API_SERVER] };
-        let binaries = match self.binaries {
-            Some(directory) => directory,
+        let binaries = match &self.binaries {
+            Some(directory) => directory.clone(),
             None => locate(needed)?,
         };
         let deadline = Instant::now() + START_DEADLINE;
         let mut attempt = 1;
         loop {
-            match ControlPlane::try_start(&binaries, self.controllers, deadline).await {
+            match ControlPlane::try_start(&binaries, &self, deadline).await {
                 Err(ControlPlaneError::Ended { log, .. })
                     if attempt < START_ATTEMPTS && log.contains("address already in use") =>
                 {
@@ -138,6 +147,12 @@ impl ControlPlane {
         self.directory().join("admin.kubeconfig")
     }
 
+    /// The authority (PEM) of the certificate that the API server shows to admission webhooks, where it was started
+    /// with [one](Builder::webhook_client_certificate).
+    pub fn webhook_client_ca(&self) -> PathBuf {
+        self.directory().join(WEBHOOK_CLIENT_CA)
+    }
+
     /// The directory of this control plane (`logs/` has what the servers wrote); it goes away with it.
     pub fn directory(&self) -> &Path {
         self.watcher.directory()
@@ -153,15 +168,19 @@ impl ControlPlane {
         &self.audit
     }
 
-    async fn try_start(binaries: &Path, controllers: bool, deadline: Instant) -> Result<Self, ControlPlaneError> {
+    async fn try_start(binaries: &Path, builder: &Builder, deadline: Instant) -> Result<Self, ControlPlaneError> {
+        let controllers = builder.controllers;
         let [etcd_port, peer_port, api_port] = free_ports()?;
         let mut watcher = Watcher::start()?;
         let directory = watcher.directory().to_owned();
         let authority = Authority::new()?;
         write_files(&directory, &authority)?;
+        if builder.webhook_client {
+            write_webhook_client(&directory)?;
+        }
 
         let etcd = etcd_arguments(&directory, etcd_port, peer_port);
-        let api_server = api_server_arguments(&directory, etcd_port, api_port, controllers);
+        let api_server = api_server_arguments(&directory, etcd_port, api_port, builder);
         let mut servers = Vec::new();
         for (name, arguments) in [(ETCD, etcd), (API_SERVER, api_server)] {
             servers.push(watcher.spawn(name, &binaries.join(name), &arguments, log(&directory, name))?);
@@ -278,6 +297,32 @@ fn write_files(directory: &Path, authority: &Authority) -> Result<(), ControlPla
     Ok(())
 }
 
+/// The authority of the API server's certificate for admission webhooks.
+const WEBHOOK_CLIENT_CA: &str = "webhook-client-ca.crt";
+/// What tells the API server to show it, and the kubeconfig that has it.
+const ADMISSION: &str = "admission.json";
+const WEBHOOK_CLIENT: &str = "webhook-client.kubeconfig";
+
+/// What the API server calls admission webhooks with: <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>.
+fn write_webhook_client(directory: &Path) -> Result<(), ControlPlaneError> {
+    // Not the control plane's own: that vouches for every user.
+    let authority = Authority::new()?;
+    let kubeconfig = serde_json::json!({ "kubeConfigFile": directory.join(WEBHOOK_CLIENT),
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration" });
+    let plugin = |name: &str| serde_json::json!({ "name": name, "configuration": kubeconfig });
+    let admission = serde_json::json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [plugin("ValidatingAdmissionWebhook"), plugin("MutatingAdmissionWebhook")],
+    });
+    // Its one user is for whatever host is called.
+    let mut client = authority.kubeconfig("https://unused", "kube-apiserver", &[])?;
+    client.auth_infos.iter_mut().for_each(|user| "*".clone_into(&mut user.name));
+    let client = serde_json::to_string(&client).map_err(std::io::Error::from).doing("write a kubeconfig")?;
+    write_private(&directory.join(WEBHOOK_CLIENT_CA), authority.cert_pem())?;
+    write_private(&directory.join(WEBHOOK_CLIENT), &client)?;
+    write_private(&directory.join(ADMISSION), &admission.to_string())
+}
+
 fn etcd_arguments(directory: &Path, port: u16, peer_port: u16) -> Vec<String> {
     let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
     vec![
@@ -293,7 +338,7 @@ fn etcd_arguments(directory: &Path, port: u16, peer_port: u16) -> Vec<String> {
     ]
 }
 
-fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, controllers: bool) -> Vec<String> {
+fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, builder: &Builder) -> Vec<String> {
     let path = |name: &str| directory.join(name).display().to_string();
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -317,7 +362,10 @@ fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, controllers
         "--audit-log-mode=blocking".to_owned(),
         "--audit-log-maxsize=100000".to_owned(),
     ];
-    if !controllers {
+    if builder.webhook_client {
+        arguments.push(format!("--admission-control-config-file={}", path(ADMISSION)));
+    }
+    if !builder.controllers {
         // It would wait for service accounts that nobody makes.
         arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
     }

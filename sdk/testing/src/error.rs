@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::binaries::CONTROLLER_MANAGER;
+
 /// Why a control plane did not start or stop. Its `Debug` is the same sentence: tests and small programs unwrap it, or
 /// return it from `main`.
 #[derive(thiserror::Error)]
@@ -11,11 +13,10 @@ use std::time::Duration;
 pub enum ControlPlaneError {
     /// No place holds every server that was asked for.
     #[error(
-        "the test control plane is not installed: {} not found in {}; run `make control-plane` (once per machine, about \
-         five minutes), or point KUBEBUILDER_ASSETS at a directory that holds {}",
+        "the test control plane is not installed: {} not found in {}; {}",
         missing.join(", "),
         looked_in.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" or "),
-        if missing.len() == 1 { "it" } else { "them" }
+        install(missing)
     )]
     NotInstalled {
         /// The servers that the last place looked at lacks.
@@ -85,4 +86,14 @@ impl<T> Doing<T> for std::io::Result<T> {
     fn doing(self, action: impl Into<String>) -> Result<T, ControlPlaneError> {
         self.map_err(|source| ControlPlaneError::Io { action: action.into(), source })
     }
+}
+
+/// How to get the servers. What everybody can do comes first; `setup-envtest` has no controller manager.
+fn install(missing: &[&str]) -> String {
+    let make = "run `make control-plane` in the repository of Portcullis (once per machine, about five minutes)";
+    let assets = "point KUBEBUILDER_ASSETS at a directory that holds them";
+    if missing.contains(&CONTROLLER_MANAGER) {
+        return format!("{make}, or {assets}; `setup-envtest` installs no {CONTROLLER_MANAGER}");
+    }
+    format!("run `setup-envtest use`, or {make}, or {assets}")
 }

@@ -6,15 +6,16 @@
 //! | a webhook decides and edits as it should | [`admission::Reviews`], in the process, in microseconds |
 //! | a mutation is the same when it is called twice | [`admission::assert_idempotent`] |
 //! | converters lose nothing and undo nothing | [`conversion::assert_laws`], on objects made from the CRD's schemas |
-//! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one |
+//! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one, with the operator's binary in it: [`OperatorBinary`] |
 //!
 //! # A control plane
 //!
 //! etcd, kube-apiserver and, where asked, kube-controller-manager, started in about three seconds on free loopback
 //! ports. No container engine, no cluster.
 //!
-//! The programs are found in `KUBEBUILDER_ASSETS`, then in the per-user cache that `make control-plane` fills; when
-//! they are missing, the error says so. Whatever way the test process ends, SIGKILL included, the servers end too
+//! The programs are found in `KUBEBUILDER_ASSETS`, then in the per-user cache that `make control-plane` fills, then where
+//! `setup-envtest use` puts them (the newest version; it has no kube-controller-manager); when they are missing, the error
+//! says so. Whatever way the test process ends, SIGKILL included, the servers end too
 //! and their directory is removed.
 //!
 //! [`CertManager`] is the real cert-manager beside it (`make cert-manager`): it issues from CA and self-signed Issuers
@@ -54,6 +55,11 @@
 //! and routes their Services to this process: kube-apiserver calls the webhook server inside the test with the real
 //! server name, and checks its certificate against the real CA bundle.
 //!
+//! # An operator's binary
+//!
+//! [`OperatorBinary`] installs all that the binary generates, starts it as its own ServiceAccount, and returns when the API
+//! server calls it.
+//!
 //! # Outside of tests
 //!
 //! A demo uses [`ControlPlane::builder`], hands out [`ControlPlane::kubeconfig_path`], and ends with
@@ -70,6 +76,7 @@ pub mod conversion;
 mod credentials;
 mod difference;
 mod error;
+mod operator;
 mod users;
 mod wait;
 mod watcher;
@@ -80,5 +87,6 @@ pub use cert_manager::{CERT_MANAGER_VERSION, CertManager};
 pub use cluster::apply_manifests;
 pub use control_plane::{Builder, ControlPlane};
 pub use error::ControlPlaneError;
+pub use operator::{OperatorBinary, RunningOperator};
 pub use users::{Grant, User};
 pub use wait::{wait_for_object, wait_until};

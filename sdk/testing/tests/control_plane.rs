@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -11,7 +13,7 @@ use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, Pat
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Api, Client};
-use portcullis_testing::{ControlPlane, Grant, KUBERNETES_VERSION, wait_until};
+use portcullis_testing::{ControlPlane, Grant, KUBERNETES_VERSION, OperatorBinary, wait_until};
 use serde_json::json;
 
 fn config_map(name: &str) -> ConfigMap {
@@ -170,4 +172,31 @@ async fn a_wait_for_an_object_shows_it_as_it_was_last() {
     maps.create(&PostParams::default(), &config_map("settings")).await.unwrap();
     let has_key = |map: &ConfigMap| map.data.is_some();
     portcullis_testing::wait_for_object(&maps, "settings", "its key", Duration::from_millis(100), has_key).await;
+}
+
+/// Whoever reads the failure of a test in CI has nothing but its message.
+#[tokio::test]
+async fn an_operator_that_does_not_become_ready_fails_the_test_with_the_end_of_its_log_and_is_not_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("operator");
+    let script = format!(
+        r##"#!/bin/sh
+case "$1 $2" in
+"generate rbac") echo '{{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {{"name": "op", "namespace": "'$4'"}}}}' ;;
+"generate "*) echo "# Nothing to apply." ;;
+run*) echo $$ >{}; echo "error: no luck" >&2; exit 3 ;;
+esac
+"##,
+        folder.path().join("pid").display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let install = async move { OperatorBinary::at(program).install(ControlPlane::shared().await).await };
+    let panic = tokio::spawn(install).await.expect_err("it fails").into_panic();
+    let said = panic.downcast_ref::<String>().unwrap();
+    for part in ["operator ended before it was ready (exit status: 3)", "the end of its log:\nerror: no luck"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let id = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    assert!(!Path::new("/proc").join(id.trim()).exists(), "process {id} is left");
 }

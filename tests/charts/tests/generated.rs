@@ -16,7 +16,8 @@ fn generate(words: &[&str]) -> String {
 }
 
 /// Objects by kind, namespace and name, without that by which a chart differs from manifests on purpose: it says in words
-/// what manifests leave to defaults, names images of its own version, and leaves out what it does not generate.
+/// what manifests leave to defaults, names images of its own version, leaves out what it does not generate, and gives
+/// selectors as JSON.
 fn comparable(objects: Vec<Value>) -> Vec<(String, Value)> {
     let mut objects: Vec<_> = objects
         .into_iter()
@@ -25,6 +26,10 @@ fn comparable(objects: Vec<Value>) -> Vec<(String, Value)> {
                 container["image"] = Value::Null;
                 let said = ["--release=", "--cluster-domain=", "--runner-image="];
                 let args = container["args"].as_array_mut().unwrap();
+                for argument in args.iter_mut() {
+                    let (selector, kubectl) = (json!({ "matchLabels": { "team": "a" } }), "team=a");
+                    *argument = json!(argument.as_str().unwrap().replace(&selector.to_string(), kubectl));
+                }
                 args.retain(|argument| !said.iter().any(|flag| argument.as_str().unwrap().starts_with(flag)));
             }
             if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
@@ -80,7 +85,7 @@ fn without_values_the_charts_are_the_committed_manifests() {
 fn each_mode_of_the_chart_is_what_is_generated_with_its_flags() {
     let (team, other) = (["blue", "team"], ["blue", "blue-system"]);
     let issuer = json!({ "mode": "cert-manager", "issuer": { "name": "corp", "kind": "ClusterIssuer" } });
-    let cases: [([&str; 2], Value, &[&str]); 11] = [
+    let cases: [([&str; 2], Value, &[&str]); 12] = [
         (other, json!({}), &[]),
         (
             other,
@@ -91,6 +96,19 @@ fn each_mode_of_the_chart_is_what_is_generated_with_its_flags() {
         (DEFAULT, json!({ "certificates": issuer }), &["--certificates=cert-manager", "--issuer=ClusterIssuer/corp"]),
         (DEFAULT, json!({ "certificates": { "mode": "external" } }), &["--certificates=external"]),
         (DEFAULT, json!({ "webhooks": { "enabled": false } }), &["--webhooks=off"]),
+        (
+            DEFAULT,
+            json!({ "webhooks": {
+                "failurePolicy": "Ignore", "timeoutSeconds": 3,
+                "namespaceSelector": { "matchLabels": { "team": "a" } }, "objectSelector": { "matchLabels": { "team": "a" } },
+            } }),
+            &[
+                "--failure-policy=Ignore",
+                "--timeout-seconds=3",
+                "--namespace-selector=team=a",
+                "--object-selector=team=a",
+            ],
+        ),
         (DEFAULT, json!({ "useServiceAccountCredentials": false }), &["--use-service-account-credentials=false"]),
         (team, json!({ "restrictToNamespace": "team" }), &["--restrict-to-namespace=team"]),
         (other, json!({ "restrictToNamespace": "team" }), &["--restrict-to-namespace=team"]),

@@ -5,7 +5,7 @@ use std::process::Command;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{ListParams, LogParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use portcullis_testing::{apply_manifests, wait_for_object, wait_until};
 use serde_json::{Value, json};
 
@@ -133,9 +133,12 @@ impl Namespace {
     /// # Panics
     /// When that does not come about.
     pub async fn replaced(&self, deployment: &str, before: &[String]) -> Vec<String> {
+        // The pods themselves tell: for a while after one went, the Deployment's status is that of before.
         wait_until(&format!("the pods of {deployment} to be replaced"), DEADLINE, || async {
-            let pods = self.pods(deployment).await;
-            (!pods.is_empty() && pods.iter().all(|pod| !before.contains(pod))).then_some(())
+            let wanted = self.api::<Deployment>().get(deployment).await.ok()?.spec?.replicas?;
+            let pods = staying(&self.client, &self.name, deployment).await;
+            let serves = |pod: &Pod| !before.contains(&pod.name_any()) && is_ready(pod);
+            (usize::try_from(wanted) == Ok(pods.len()) && pods.iter().all(serves)).then_some(())
         })
         .await;
         self.available(deployment).await;
@@ -176,6 +179,19 @@ impl Namespace {
 /// # Panics
 /// When the API server does not tell.
 pub(crate) async fn pods_of(client: &Client, namespace: &str, deployment: &str) -> Vec<String> {
+    let mut names: Vec<String> =
+        staying(client, namespace, deployment).await.iter().map(ResourceExt::name_any).collect();
+    names.sort();
+    names
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let mut conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// A Deployment's pods that are not on their way out.
+async fn staying(client: &Client, namespace: &str, deployment: &str) -> Vec<Pod> {
     let read = async {
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
         let labels = deployments.get(deployment).await?.spec.and_then(|spec| spec.selector.match_labels);
@@ -185,10 +201,7 @@ pub(crate) async fn pods_of(client: &Client, namespace: &str, deployment: &str) 
         pods.list(&ListParams::default().labels(&selector.join(","))).await
     };
     let list = read.await.unwrap_or_else(|error| panic!("no pods of {deployment}: {error}"));
-    let staying = list.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let mut names: Vec<String> = staying.filter_map(|pod| pod.metadata.name).collect();
-    names.sort();
-    names
+    list.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect()
 }
 
 impl Drop for Namespace {

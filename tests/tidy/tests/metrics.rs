@@ -68,6 +68,7 @@ fn the_values_of_labels_are_those_that_the_code_gives_them() {
         ("admission_requests_total", "decision", "metrics/admission.rs", "Decided"),
         ("webhook_rejected_total", "reason", "routes/endpoint.rs", "Rejected"),
         ("conversion_objects_total", "outcome", "metrics/conversion.rs", "ObjectOutcome"),
+        ("reconciles_total", "result", "metrics/reconcile.rs", "Reconciled"),
     ] {
         let source = read(&format!("sdk/portcullis/src/{file}")).remove(0).text;
         let block = source.split(&format!("impl {of} {{")).nth(1).unwrap().split("\n}").next().unwrap();
@@ -91,7 +92,17 @@ fn every_metric_that_a_page_names_exists() {
             // What is not a metric is a crate or a module.
             let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
             let known = code.contains(&name) || of_histogram.is_some_and(|name| code.contains(name));
-            let family = ["admission", "webhook", "conversion", "certificate", "ca", "lease", "scope"];
+            let family = [
+                "admission",
+                "webhook",
+                "conversion",
+                "certificate",
+                "ca",
+                "lease",
+                "scope",
+                "reconcile",
+                "reconciles",
+            ];
             let metric = family.iter().any(|family| name.starts_with(&format!("portcullis_{family}_")));
             assert!(known || !metric, "{} names {name}, which nothing registers", page.path);
         }

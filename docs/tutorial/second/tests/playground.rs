@@ -2,20 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client};
-use portcullis_testing::{ControlPlane, wait_until};
-use serde_json::{Value, from_value, json};
+use portcullis_testing::{ControlPlane, OperatorBinary};
+use serde_json::{Value, json};
 use tokio::process::Command;
 
-const NAMESPACE: &str = "backup-operator-system";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn operator(arguments: &[&str]) -> Command {
@@ -67,22 +64,12 @@ async fn apply(client: &Client, yaml: &str, dry_run: bool) -> kube::Result<()> {
 #[tokio::test]
 async fn the_tutorial_ends_as_it_says() {
     let cluster = ControlPlane::shared().await;
-    let client = cluster.admin();
-    let namespace: Namespace = from_value(json!({ "metadata": { "name": NAMESPACE } })).unwrap();
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
-    cluster.route_service(NAMESPACE, "backup-operator-webhook").await;
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let kubeconfig = cluster.kubeconfig_path().display().to_string();
-
-    apply(&client, &output(&["generate", "crds", "--service-port", &port]).await, false).await.unwrap();
-    apply(&client, &output(&["generate", "webhooks", "--service-port", &port]).await, false).await.unwrap();
-    let bind = format!("127.0.0.1:{port}");
-    let place = ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE, "--service-port", &port];
-    let addresses = ["--bind", &bind, "--health-bind", "127.0.0.1:0"];
-    let mut running = operator(&[&["run"], &place[..], &addresses[..]].concat()).stderr(Stdio::null()).spawn().unwrap();
+    let (client, kubeconfig) = (cluster.admin(), cluster.kubeconfig_path().display().to_string());
+    let binary = OperatorBinary::at(env!("CARGO_BIN_EXE_backup-operator"));
+    let _operator = binary.namespace("backup-operator-system").install(cluster).await;
 
     let nightly = read("../first/manifests/nightly.yaml");
-    wait_until("a backup to be taken", PATIENCE, || async { apply(&client, &nightly, false).await.ok() }).await;
+    apply(&client, &nightly, false).await.unwrap();
     let refused = apply(&client, &read("../first/manifests/daily.yaml"), false).await.unwrap_err().to_string();
     assert!(refused.contains("'daily' is no schedule"), "{refused}");
 
@@ -99,7 +86,6 @@ async fn the_tutorial_ends_as_it_says() {
     // What is to be installed in a cluster is what an API server takes.
     let image = "registry.example/backup-operator:0.1.0";
     apply(&client, &output(&["generate", "operator", "--image", image]).await, true).await.unwrap();
-    running.kill().await.unwrap();
 }
 
 /// The lines that a chapter shows, in their order; `...` stands for what it leaves out.

@@ -114,19 +114,19 @@ async fn the_generated_rights_are_enough() {
     let home = Installation::new().await;
     home.create("v1", "ada", &json!({"name": "Ada", "username": "ada"})).await.unwrap();
     home.spec("v2", "ada").await;
-    let own = home.cluster.audit().writes_by_operator(&home.user, home.began).await;
+    let operator = home.operator;
+    let own = home.cluster.audit().writes_by_operator(&operator.user, operator.began).await;
     // A status may come too early: while no operator converts yet, writing it fails and is tried again.
     let early = |write: &AuditEvent| write.code >= 500 && write.subresource == "status";
     let fine = |write: &AuditEvent| write.code < 300 || write.code == 409 || early(write);
     assert!(!own.is_empty() && own.iter().all(fine), "{own:#?}");
-    for line in home.running.log().lines() {
+    for line in operator.log().lines() {
         // kube's client logs every 5xx as an error, those of an early status too.
         let error = line.contains("\"level\":\"ERROR\"") && !line.contains("\"target\":\"kube_client");
         assert!(!line.contains("is forbidden") && !error, "{line}");
     }
     // The CA's key and the server's are in two Secrets, and nowhere else.
-    let namespace = home.user.split(':').nth(2).unwrap().to_owned();
-    let secrets: Api<Secret> = Api::namespaced(home.cluster.admin(), &namespace);
+    let secrets: Api<Secret> = Api::namespaced(home.cluster.admin(), &operator.namespace);
     assert_eq!(secrets.list(&ListParams::default()).await.unwrap().items.len(), 2);
-    assert!(!home.running.log().contains("PRIVATE KEY"));
+    assert!(!operator.log().contains("PRIVATE KEY"));
 }

@@ -6,4 +6,3 @@
 mod guide;
 mod installation;
 mod manifests;
-mod process;

@@ -4,8 +4,7 @@ use kube::api::{Patch, PatchParams};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
-use crate::installation::Installation;
-use crate::process::PATIENCE;
+use crate::installation::{Installation, PATIENCE};
 
 fn manifest(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()

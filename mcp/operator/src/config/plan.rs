@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use mcp_api::names::{condition, reason};
 use mcp_plan::{problem::sentences, reference::Referrer, settings::Settings};
-use portcullis::controller::{Conditions, EventType, PlannedEvent};
+use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent};
 
 use super::{ConfigKind, ConfigReport};
 
@@ -42,9 +42,9 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let problems = config.every_problem(inputs.settings);
     let valid = problems.is_empty();
     if valid {
-        conditions.set(condition::VALID, true, K::VALIDITY.0, "Spec validation passed");
+        conditions.set(condition::VALID, ConditionStatus::True, K::VALIDITY.0, "Spec validation passed");
     } else {
-        conditions.set(condition::VALID, false, K::VALIDITY.1, sentences(&problems));
+        conditions.set(condition::VALID, ConditionStatus::False, K::VALIDITY.1, sentences(&problems));
     }
 
     let mut referrers = inputs.referrers.to_vec();
@@ -53,7 +53,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let deleting = metadata.deletion_timestamp.is_some();
     if deleting && !referrers.is_empty() {
         let message = format!("Cannot delete: referenced by {}", list(&referrers));
-        conditions.set(condition::DELETION_BLOCKED, true, reason::REFERENCED_BY_WORKLOADS, message);
+        conditions.set(condition::DELETION_BLOCKED, ConditionStatus::True, reason::REFERENCED_BY_WORKLOADS, message);
     }
     let may_go = deleting && referrers.is_empty();
 

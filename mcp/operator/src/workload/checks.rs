@@ -6,6 +6,7 @@ use mcp_api::{
     v1beta1::{SessionStorage, SessionStorageProvider},
 };
 use mcp_plan::{guards::RequestedGuards, settings::Settings, workload::pod_template};
+use portcullis::controller::ConditionStatus;
 use serde_json::Value;
 
 use super::{Findings, Workload};
@@ -31,7 +32,12 @@ pub fn pod_template(template: Option<&Value>, container: &str, findings: &mut Fi
             } else {
                 format!("PodTemplateSpec is valid; {}", notes.join("; "))
             };
-            findings.conditions.set(condition::POD_TEMPLATE_VALID, true, reason::POD_TEMPLATE_VALID, message);
+            findings.conditions.set(
+                condition::POD_TEMPLATE_VALID,
+                ConditionStatus::True,
+                reason::POD_TEMPLATE_VALID,
+                message,
+            );
         }
         Err(problem) => {
             findings.block(condition::POD_TEMPLATE_VALID, reason::POD_TEMPLATE_INVALID, problem.to_string());
@@ -53,7 +59,12 @@ pub fn sessions(replicas: Option<i32>, storage: Option<&SessionStorage>, finding
         findings.block(SESSION_STORAGE_READY, "SessionStorageNotBuilt", message);
     } else {
         let message = "spec.replicas is more than 1 and sessions are not shared across replicas";
-        findings.conditions.set(condition::SESSION_STORAGE_WARNING, true, reason::SESSION_STORAGE_MISSING, message);
+        findings.conditions.set(
+            condition::SESSION_STORAGE_WARNING,
+            ConditionStatus::True,
+            reason::SESSION_STORAGE_MISSING,
+            message,
+        );
     }
 }
 
@@ -61,7 +72,7 @@ pub fn sessions(replicas: Option<i32>, storage: Option<&SessionStorage>, finding
 pub fn unsupported(fields: &[&'static str], findings: &mut Findings<'_>) {
     if !fields.is_empty() {
         let message = format!("{} has no effect in this version", fields.join(", "));
-        findings.conditions.set(UNSUPPORTED_FIELDS, true, "FieldsHaveNoEffect", message);
+        findings.conditions.set(UNSUPPORTED_FIELDS, ConditionStatus::True, "FieldsHaveNoEffect", message);
     }
 }
 

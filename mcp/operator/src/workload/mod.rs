@@ -15,7 +15,7 @@ use mcp_plan::{
     workload::{Child, ChildKind, ChildRef, Previous, Report, deaf::Attached},
 };
 use portcullis::{
-    controller::{Conditions, PlannedEvent},
+    controller::{ConditionStatus, Conditions, PlannedEvent},
     manifest::Grant,
 };
 
@@ -162,7 +162,7 @@ pub struct Rendering<'a> {
 impl Findings<'_> {
     /// A condition that is `False` and keeps the workload from being rendered.
     pub fn block(&mut self, condition: &'static str, reason: &'static str, message: String) {
-        self.conditions.set(condition, false, reason, message.clone());
+        self.conditions.set(condition, ConditionStatus::False, reason, message.clone());
         self.blocks.push(Block { condition, reason, message });
     }
 }

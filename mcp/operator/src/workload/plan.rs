@@ -14,7 +14,7 @@ use mcp_plan::{
         status::{self, State},
     },
 };
-use portcullis::controller::{Conditions, EventType, PlannedEvent, fitting};
+use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
 use super::{Findings, Rendering, Workload};
 
@@ -136,7 +136,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         None if !findings.blocks.is_empty() => reason::NOT_READY,
         None => not_yet,
     };
-    findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
+    findings.conditions.set(condition::READY, ready.into(), ready_reason, state.message.clone());
 
     let Findings { conditions, blocks, .. } = findings;
     let failure = match blocks.first() {
@@ -175,7 +175,7 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
     let (metadata, previous) = (workload.meta(), workload.previous());
     let mut conditions = Conditions::after(previous.conditions, metadata.generation, now);
     let message = format!("{} is being deleted", W::NOUN);
-    conditions.set(condition::READY, false, W::READY[1], message.clone());
+    conditions.set(condition::READY, ConditionStatus::False, W::READY[1], message.clone());
     let report = Report {
         conditions: conditions.into_list(),
         message,
@@ -194,7 +194,7 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
     let unbuilt = guards.unbuilt();
     if unbuilt.is_empty() {
         if let Some(InForce { asked, reason, message, .. }) = in_force {
-            findings.conditions.set(GUARDS_ENFORCED, *asked, reason, message.clone());
+            findings.conditions.set(GUARDS_ENFORCED, (*asked).into(), reason, message.clone());
         }
     } else {
         let message = format!(
@@ -207,7 +207,7 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
     // Of several configurations of one kind, one that cannot be used decides what their condition says.
     let (good, bad): (Vec<_>, Vec<_>) = guards.conditions().partition(|condition| condition.good);
     for GuardCondition { type_, reason, message, .. } in good {
-        findings.conditions.set(type_, true, reason, message.clone());
+        findings.conditions.set(type_, ConditionStatus::True, reason, message.clone());
     }
     for GuardCondition { type_, reason, message, .. } in bad {
         findings.block(type_, reason, message.clone());

@@ -34,13 +34,16 @@ async fn open(runner: &Runner) -> (Response<Incoming>, String) {
 
 /// The same at a server made of a socket; its end of the stream, too.
 async fn open_at(server: &mut Recorder, runner: &Runner) -> (Response<Incoming>, String, Recorded) {
-    let ((stream, url), request) = tokio::join!(open(runner), async {
-        let mut request = server.next().await;
-        request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
-        request.part("event: endpoint\ndata: /message?sessionId=x\n\n").await;
-        request
-    });
+    let ((stream, url), request) = tokio::join!(open(runner), serve(server));
     (stream, url, request)
+}
+
+/// The server's end alone.
+async fn serve(server: &mut Recorder) -> Recorded {
+    let mut request = server.next().await;
+    request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
+    request.part("event: endpoint\ndata: /message?sessionId=x\n\n").await;
+    request
 }
 
 /// What comes next on a stream.
@@ -217,6 +220,31 @@ async fn a_stream_whose_endpoint_names_no_session_is_never_shown() {
     };
     let (answer, _open) = tokio::join!(answer, serve);
     assert_eq!(answer.status, 502, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_session_that_a_server_gives_out_twice_stays_with_its_first_stream_and_is_free_again_after_it() {
+    let mut server = Recorder::start().await;
+    let runner = runner(&server.url(), &json!({})).await;
+    let (mut first, url, mut at_first) = open_at(&mut server, &runner).await;
+    let (second, at_second) = tokio::join!(runner.request(Method::GET, "/sse", &[], ""), serve(&mut server));
+    // Its client would be answered on the stream of the first, or the first on its.
+    assert_eq!(second.status, 502, "{}", second.body);
+    within("the server's second stream to end", at_second.left()).await;
+    let (status, ()) = tokio::join!(post(&runner, &url), async {
+        server.next().await.json("202 Accepted", "", "").await;
+    });
+    assert_eq!(status, 202, "the first goes on");
+    at_first.part("data: 1\n\n").await;
+    assert_eq!(heard(&mut first).await, "data: 1\n\n");
+
+    drop(first);
+    within("the server's stream to end", at_first.left()).await;
+    within("the session to be free", async {
+        let get = || runner.send(runner.build(Method::GET, "/sse", &[], ""));
+        while tokio::join!(get(), serve(&mut server)).0.status() != 200 {}
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -210,7 +210,7 @@ async fn a_new_process_is_greeted_and_told_of_subscriptions_before_anything_else
     has_read(directory.path(), &["initialize", "notifications/initialized", "resources/subscribe"]).await;
     std::fs::write(directory.path().join("read"), "").unwrap();
     kill(directory.path());
-    // From here on calls wait for the next process; those that come before fail with the one that ended.
+    // From here on calls wait for the next process; those that were written before fail with the one that ended.
     runner.logged("opening it again after a pause").await;
     let ping = r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#;
     assert_eq!(runner.post(&[("mcp-session-id", &two)], ping).await.message()["result"], json!({}));
@@ -220,6 +220,32 @@ async fn a_new_process_is_greeted_and_told_of_subscriptions_before_anything_else
         &["initialize", "notifications/initialized", "resources/subscribe", "ping", "resources/unsubscribe"],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_session_that_ends_before_it_is_subscribed_leaves_no_subscription_behind() {
+    let directory = TempDir::new().unwrap();
+    let (read, go) = (directory.path().join("read"), directory.path().join("go"));
+    // Records what it reads, and takes its time for a subscription.
+    let script = r#"while read -r line; do
+        printf '%s\n' "$line" >> "$0"; id=${line#*'"id":'}; id=${id%%,*}
+        case $line in *resources/subscribe*) until [ -e "$1" ]; do sleep 0.05; done;; *'"id"'*) ;; *) continue;; esac
+        echo '{"jsonrpc":"2.0","id":'"$id"',"result":{}}'; done"#;
+    let command = ["sh".into(), "-c".into(), script.into(), read.into(), go.clone().into()];
+    let runner = Runner::stdio(&command, &json!({})).await;
+    let session = runner.session().await;
+    let named = [("mcp-session-id", session.as_str())];
+    let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"demo://a"}}"#;
+    let ending = async {
+        has_read(directory.path(), &["initialize", "notifications/initialized", "resources/subscribe"]).await;
+        let ended = runner.request(Method::DELETE, "/mcp", &named, "").await;
+        assert_eq!(ended.status, 204, "{ended:?}");
+        std::fs::write(&go, "").unwrap();
+    };
+    let (subscribed, ()) = tokio::join!(runner.post(&named, subscribe), ending);
+    assert_eq!(subscribed.status, 200, "{subscribed:?}");
+    let methods = ["initialize", "notifications/initialized", "resources/subscribe", "resources/unsubscribe"];
+    has_read(directory.path(), &methods).await;
 }
 
 #[tokio::test]

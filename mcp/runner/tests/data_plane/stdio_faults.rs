@@ -44,11 +44,59 @@ async fn a_process_that_closes_its_output_and_stays_is_killed_and_replaced() {
     let runner = Runner::stdio(&faults(&directory.path().join("read")), &json!({})).await;
     let session = runner.session().await;
     let headers = [("mcp-session-id", session.as_str())];
-    let answer = runner.post(&headers, &call("mute", &json!({}))).await;
-    assert_eq!(answer.status, 502, "{answer:?}");
-    assert_eq!(answer.message()["id"], "c");
-    let answer = runner.post(&headers, &call("ok", &json!({}))).await;
+    let [mute, plain, streamed] = [("mute", json!({})), ("ok", json!({})), ("ok", json!({"progressToken": 1}))]
+        .map(|(tool, meta)| call(tool, &meta));
+    // What comes from here on until the next process runs, the process that was mute has never read.
+    let meanwhile = async {
+        eventually("the report to say so", || async {
+            (runner.get("/health").await.message()["status"] == "degraded").then_some(())
+        })
+        .await;
+        tokio::join!(runner.post(&headers, &plain), runner.post(&headers, &streamed))
+    };
+    let (lost, (one, other)) = tokio::join!(runner.post(&headers, &mute), meanwhile);
+    assert_eq!(lost.status, 502, "{lost:?}");
+    assert_eq!(lost.message()["id"], "c");
+    for answer in [one, other] {
+        assert_eq!(answer.message()["result"]["content"][0]["text"], "fine", "{answer:?}");
+    }
+    let calls = std::fs::read_to_string(directory.path().join("read")).unwrap().matches("tools/call").count();
+    assert_eq!(calls, 3, "each was written once");
+}
+
+#[tokio::test]
+async fn a_process_that_starts_late_is_told_of_and_asked_for_its_handshake_once_whoever_has_left_meanwhile() {
+    let directory = TempDir::new().unwrap();
+    let go = directory.path().join("go");
+    // As one that fetches its packages first: its input waits in the pipe.
+    let late = r#"until [ -e "$0" ]; do sleep 0.05; done; exec "$@""#;
+    let mut command: Vec<OsString> = ["sh".into(), "-c".into(), late.into(), go.clone().into()].into();
+    command.extend(faults(&directory.path().join("read")));
+    let environment = [("TOOLHIVE_PROXY_REQUEST_TIMEOUT", "300ms")];
+    let runner = Runner::stdio_with(&command, &json!({}), &environment).await;
+    for _ in 0..2 {
+        let (one, other) = tokio::join!(runner.post(&[], INITIALIZE), runner.post(&[], INITIALIZE));
+        assert_eq!((one.status, other.status), (502, 502), "{one:?} {other:?}");
+    }
+    let is = |status: &'static str| {
+        let runner = &runner;
+        eventually(
+            status,
+            move || async move { (runner.get("/health").await.message()["status"] == status).then_some(()) },
+        )
+    };
+    is("degraded").await;
+    runner.logged("has answered nothing").await;
+    std::fs::write(&go, "").unwrap();
+    let opened = || async { Some(runner.post(&[], INITIALIZE).await).filter(|answer| answer.status == 200) };
+    let opened = eventually("the process to start", opened).await;
+    assert_eq!(opened.message()["result"]["serverInfo"]["name"], "faults");
+    is("healthy").await;
+    let session = opened.header("mcp-session-id").unwrap();
+    let answer = runner.post(&[("mcp-session-id", session)], &call("ok", &json!({}))).await;
     assert_eq!(answer.message()["result"]["content"][0]["text"], "fine");
+    let handshakes = std::fs::read_to_string(directory.path().join("read")).unwrap().matches("initialize").count();
+    assert_eq!(handshakes, 1, "many servers refuse a second one");
 }
 
 #[tokio::test]

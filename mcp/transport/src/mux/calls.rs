@@ -46,6 +46,8 @@ pub(super) struct Call {
     /// `None` for the multiplexer's own.
     pub(super) origin: Option<Origin>,
     pub(super) reply: Reply,
+    /// Whether the process that the pipe leads to now may have read it.
+    pub(super) written: bool,
 }
 
 /// The calls by their number.
@@ -69,8 +71,9 @@ impl Calls {
         self.lock().remove(&number)
     }
 
-    pub(super) fn is_open(&self, number: u64) -> bool {
-        self.lock().contains_key(&number)
+    /// Notes that the call is written. Returns whether anybody still waits for it: if not, it must not be written.
+    pub(super) fn write(&self, number: u64) -> bool {
+        self.lock().get_mut(&number).map(|call| call.written = true).is_some()
     }
 
     /// Hands a notification to the stream of call `number`; `make` gets the call. Dropped when the reader is behind: the last place in
@@ -97,15 +100,16 @@ impl Calls {
         found.next().map(|(number, _)| *number)
     }
 
-    /// Fails every call: the process is gone. Who waits for one answer sees its channel closed; who reads a stream is told.
+    /// Fails the calls that were written to a process that is gone. The others wait for the next one.
+    pub(super) fn fail_written(&self) {
+        let calls: Vec<Call> = self.lock().extract_if(|_, call| call.written).map(|(_, call)| call).collect();
+        fail(calls);
+    }
+
+    /// Fails every call: no process comes any more.
     pub(super) fn fail_all(&self) {
         let calls = std::mem::take(&mut *self.lock());
-        for call in calls.into_values() {
-            if matches!(call.reply, Reply::Stream(_)) {
-                let body = ErrorBody::new(code::INTERNAL, ENDED).raw_id(Some(&call.id)).encode();
-                call.deliver(Message { bytes: body.into(), room: None });
-            }
-        }
+        fail(calls.into_values());
     }
 
     /// Delivers the answer to a call that was closed. Nobody may be waiting any more.
@@ -132,6 +136,16 @@ impl Calls {
     }
 }
 
+/// Who waits for one answer sees its channel closed; who reads a stream is told.
+fn fail(calls: impl IntoIterator<Item = Call>) {
+    for call in calls {
+        if matches!(call.reply, Reply::Stream(_)) {
+            let body = ErrorBody::new(code::INTERNAL, ENDED).raw_id(Some(&call.id)).encode();
+            call.deliver(Message { bytes: body.into(), room: None });
+        }
+    }
+}
+
 impl Call {
     fn deliver(self, message: Message) {
         match self.reply {
@@ -153,6 +167,7 @@ mod tests {
             token: None,
             origin: Some(Origin { session: None, client: Client::Network([192, 0, 2, address].into()) }),
             reply,
+            written: true,
         };
         let mut answers = Vec::new();
         for address in [1, 1, 1, 2] {

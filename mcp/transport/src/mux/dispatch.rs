@@ -1,5 +1,6 @@
 //! What the process says, and to whom it goes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -48,14 +49,19 @@ fn object(line: &[u8]) -> Option<Range<usize>> {
 }
 
 fn log_noise(line: &[u8]) {
-    let shown = String::from_utf8_lossy(line.get(..SHOWN).unwrap_or(line));
-    tracing::warn!(line = %shown, "dropped a line of the MCP server's process that is no JSON-RPC message");
+    tracing::warn!(line = %beginning(line), "dropped a line of the MCP server's process that is no JSON-RPC message");
+}
+
+/// As much of `line` as a log should hold.
+fn beginning(line: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(line.get(..SHOWN).unwrap_or(line))
 }
 
 fn response(mux: &Mux, json: &Bytes, message: &Message<'_>) {
     mux.note_answer();
     let Some(id) = message.id() else {
-        tracing::warn!(error = message.error().map(RawValue::get), "the MCP server could not read a message");
+        let error = message.error().map(|error| beginning(error.get().as_bytes()));
+        tracing::warn!(error = error.as_deref(), "the MCP server could not read a message");
         return;
     };
     let Some(call) = mux.ids.number(id.raw()).and_then(|number| mux.calls.close(number)) else {

@@ -5,12 +5,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_wire::{MODERN_VERSION, Message, Revision};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::Mux;
+
+/// How long a process may take to answer the handshake, whoever waits for it meanwhile: it may be fetching its packages.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The notification that ends a handshake.
 pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
@@ -30,7 +35,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
     made: Mutex<Option<Made>>,
-    one_at_a_time: tokio::sync::Mutex<()>,
+    one_at_a_time: Arc<tokio::sync::Mutex<()>>,
     initialized: AtomicBool,
 }
 
@@ -73,31 +78,42 @@ impl Handshake {
     }
 }
 
-/// The result of the handshake; made with `request`, a client's `initialize`, when it is the first. A client that leaves does
-/// not undo it: the process was asked.
+/// The result of the handshake; made with `request`, a client's `initialize`, when it is the first.
 pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes, era: Revision) -> Outcome {
+    timeout(mux.answer_timeout, make_once(mux, request, era)).await.unwrap_or(Outcome::Silence)
+}
+
+async fn make_once(mux: &Arc<Mux>, request: &Bytes, era: Revision) -> Outcome {
     if let Some(made) = mux.handshake.made() {
         return Outcome::Result(made.result);
     }
-    let (asking, request) = (Arc::clone(mux), request.clone());
-    let task = mux.tasks.spawn(async move {
-        let _alone = asking.handshake.one_at_a_time.lock().await;
-        if let Some(made) = asking.handshake.made() {
-            return Outcome::Result(made.result);
-        }
-        match asking.ask(&request).await {
-            Some(answer) => match asking.handshake.keep(&request, &answer) {
-                Some(result) => Outcome::Result(result),
-                None if era == Revision::Modern => Outcome::Refused(answer),
-                None => match discover(&asking, &request).await {
-                    Some(result) => Outcome::Result(asking.handshake.keep_result(&request, result.into())),
-                    None => Outcome::Refused(answer),
-                },
-            },
-            None => Outcome::Silence,
-        }
+    let alone = Arc::clone(&mux.handshake.one_at_a_time).lock_owned().await;
+    if let Some(made) = mux.handshake.made() {
+        return Outcome::Result(made.result);
+    }
+    let (mux, request) = (Arc::clone(mux), request.clone());
+    let tasks = mux.tasks.clone();
+    // A client that leaves does not undo it: the process was asked, and may refuse to be asked again.
+    let asked = tasks.spawn(async move {
+        let _alone = alone;
+        ask(&mux, &request, era).await
     });
-    task.await.unwrap_or(Outcome::Silence)
+    asked.await.unwrap_or(Outcome::Silence)
+}
+
+async fn ask(mux: &Mux, request: &Bytes, era: Revision) -> Outcome {
+    let patience = PATIENCE.max(mux.answer_timeout);
+    let Some(answer) = timeout(patience, mux.ask_patiently(request)).await.ok().flatten() else {
+        return Outcome::Silence;
+    };
+    match mux.handshake.keep(request, &answer) {
+        Some(result) => Outcome::Result(result),
+        None if era == Revision::Modern => Outcome::Refused(answer),
+        None => match discover(mux, request).await {
+            Some(result) => Outcome::Result(mux.handshake.keep_result(request, result.into())),
+            None => Outcome::Refused(answer),
+        },
+    }
 }
 
 /// The result for `request`, an `initialize`, of a process that is asked in the Modern era what it is. `None` where it does not know that era, or no other.

@@ -50,9 +50,13 @@ impl Running {
         Ok(Self { mux, state, cancel, tasks })
     }
 
-    /// Whether the pipe takes requests.
+    /// Whether the pipe takes requests, and the server answers as far as is known.
     pub(crate) fn is_running(&self) -> bool {
-        *self.state.borrow() == State::Running
+        match *self.state.borrow() {
+            State::Running => true,
+            State::Silent => self.mux.has_answered(),
+            State::Restarting | State::Failed | State::Deaf | State::Stopped => false,
+        }
     }
 
     /// Waits until the pipe was given up.

@@ -29,11 +29,12 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// and starts from the beginning when its input is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_ELSEWHERE: Duration = Duration::from_mins(3);
+/// How long a server may be asked and silent before that is told: no longer than between two checks of a server that speaks HTTP.
+const NOTICE: Duration = Duration::from_secs(10);
 /// When nothing was asked of a server for so long, it is asked for a sign of life: kubelets close attachments that are idle for hours.
 const KEEP_ALIVE: Duration = Duration::from_mins(5);
-/// Lines that are written with one system call: so many, or so many bytes.
-const BATCH: usize = 64;
-const BATCH_BYTES: usize = 64 << 10;
+/// Lines that are written with one system call, in bytes.
+const BATCH: usize = 64 << 10;
 
 type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -42,6 +43,8 @@ type Input = Box<dyn AsyncWrite + Send + Unpin>;
 pub(crate) enum State {
     /// It takes requests.
     Running,
+    /// It takes requests, and the server had answered none of them for some time after it was opened.
+    Silent,
     /// It ended and is opened again.
     Restarting,
     /// It was given up.
@@ -99,7 +102,7 @@ impl Supervisor {
                 }
                 Err(error) => tracing::error!(%error, "the MCP server's process cannot be started again"),
             }
-            self.mux.calls.fail_all();
+            self.mux.calls.fail_written();
             if self.mux.take_answered() {
                 (failures, self.silent) = (1, Duration::ZERO);
             } else {
@@ -107,9 +110,7 @@ impl Supervisor {
             }
             if failures >= MAX_FAILURES && !self.pipe.is_started_elsewhere() {
                 tracing::error!(starts = failures, "gave up on the MCP server's process: it ends without answering");
-                // From here on every call fails at once: the queue has no reader.
-                self.state.send_replace(State::Failed);
-                return;
+                return self.end(State::Failed);
             }
             let pause = (RESTART_PAUSE * 2_u32.saturating_pow(failures - 1)).min(MAX_PAUSE);
             tracing::warn!(?pause, "the connection to the MCP server ended; opening it again after a pause");
@@ -120,7 +121,9 @@ impl Supervisor {
         }
     }
 
-    fn end(&self, state: State) {
+    /// From here on every call fails at once.
+    fn end(&mut self, state: State) {
+        self.lines.close();
         self.state.send_replace(state);
         self.mux.calls.fail_all();
     }
@@ -129,6 +132,7 @@ impl Supervisor {
     async fn serve(&mut self, open: OpenPipe) -> Closed {
         let elsewhere = self.pipe.is_started_elsewhere();
         let patience = if elsewhere { PATIENCE_ELSEWHERE } else { PATIENCE };
+        let rest = elsewhere.then(|| patience.saturating_sub(self.silent));
         let (asked, first_asked) = oneshot::channel();
         let OpenPipe { read, write, mut end } = open;
         let mut asked_at = None;
@@ -140,7 +144,7 @@ impl Supervisor {
             () = end.ended() => "of itself",
             _ = reader.join_next() => "after it closed its output",
             () = talk(write, &self.mux, &mut self.lines, Talk { state: &self.state, patience, elsewhere, asked }) => "after it took no more input",
-            () = silence(first_asked, &mut asked_at, &self.mux, patience.saturating_sub(self.silent)), if elsewhere => "as it answers nothing",
+            () = silence(first_asked, &mut asked_at, &self.mux, &self.state, rest) => "as it answers nothing",
         };
         self.silent += asked_at.map(|at: Instant| at.elapsed()).unwrap_or_default();
         self.state.send_replace(State::Restarting);
@@ -152,14 +156,32 @@ impl Supervisor {
     }
 }
 
-/// Returns when the server has answered nothing for as long as `patience`, after it was asked for the first time; notes when that was.
-async fn silence(asked: oneshot::Receiver<()>, asked_at: &mut Option<Instant>, mux: &Mux, patience: Duration) {
+/// Tells when the server has answered nothing for some time after it was asked for the first time, and returns when that has gone on for as
+/// long as `patience`, if there is an end to it. Notes when it was asked.
+async fn silence(
+    asked: oneshot::Receiver<()>,
+    asked_at: &mut Option<Instant>,
+    mux: &Mux,
+    state: &watch::Sender<State>,
+    patience: Option<Duration>,
+) {
     if asked.await.is_ok() {
         *asked_at = Some(Instant::now());
-        sleep(patience).await;
+        sleep(NOTICE.min(patience.unwrap_or(NOTICE))).await;
         if !mux.has_answered() {
-            tracing::warn!("the MCP server answers nothing: it does not start, or its input was closed");
-            return;
+            tracing::warn!("the MCP server has answered nothing for {NOTICE:?}; /health reports degraded");
+            state.send_if_modified(|state| {
+                let ran = *state == State::Running;
+                *state = if ran { State::Silent } else { *state };
+                ran
+            });
+        }
+        if let Some(patience) = patience {
+            sleep(patience.saturating_sub(NOTICE)).await;
+            if !mux.has_answered() {
+                tracing::warn!("the MCP server answers nothing: it does not start, or its input was closed");
+                return;
+            }
         }
     }
     std::future::pending::<()>().await;
@@ -179,36 +201,37 @@ struct Talk<'a> {
 /// Greets a server that takes the place of another, then writes to it what is asked. Returns when it takes no more.
 async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, how: Talk<'_>) {
     let mut asked = Some(how.asked);
-    if mux.handshake.request().is_some()
-        && let Some(asked) = asked.take()
-    {
-        let _ = asked.send(());
+    if mux.handshake.request().is_some() {
+        tell(&mut asked);
     }
     match timeout(how.patience, greet(&mut input, mux)).await {
         Ok(Ok(())) => how.state.send_replace(State::Running),
         Ok(Err(problem)) => return tracing::warn!(problem, "the handshake with the MCP server failed"),
         Err(_) => return tracing::warn!("the MCP server does not answer the handshake"),
     };
-    let mut batch = Vec::with_capacity(BATCH);
     let mut buffer = BytesMut::new();
     loop {
-        tokio::select! {
-            received = lines.recv_many(&mut batch, BATCH) => if received == 0 { return },
+        let mut next = tokio::select! {
+            received = lines.recv() => match received {
+                None => return,
+                received => received,
+            },
             // Of a server that was greeted: others may not know the method, or end at it.
             () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.is_initialized() => {
+                tell(&mut asked);
                 buffer.extend_from_slice(&mux.ping_line());
+                None
             }
-        }
-        if let Some(asked) = asked.take() {
-            let _ = asked.send(());
-        }
-        for queued in batch.drain(..) {
-            // A call that has failed or was left while it waited here must not be acted on.
-            if queued.line.call.is_some_and(|call| !mux.calls.is_open(call)) {
-                continue;
-            }
+        };
+        while let Some(queued) = next.take() {
             let bytes = &queued.line.bytes;
-            if buffer.len() + bytes.len() > BATCH_BYTES {
+            // A call that has failed or was left while it waited here must not be acted on.
+            let is_wanted = queued.line.call.is_none_or(|call| mux.calls.write(call));
+            // To a notification there is no answer.
+            if is_wanted && queued.line.call.is_some() {
+                tell(&mut asked);
+            }
+            if is_wanted && buffer.len() + bytes.len() > BATCH {
                 let written = async {
                     input.write_all(&buffer).await?;
                     input.write_all(bytes).await
@@ -218,13 +241,23 @@ async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Q
                 }
                 buffer.clear();
             } else {
-                buffer.extend_from_slice(bytes);
+                if is_wanted {
+                    buffer.extend_from_slice(bytes);
+                }
+                next = lines.try_recv().ok();
             }
         }
         if input.write_all(&buffer).await.is_err() || input.flush().await.is_err() {
             return;
         }
         buffer.clear();
+    }
+}
+
+/// Tells, the first time, that the server is asked.
+fn tell(asked: &mut Option<oneshot::Sender<()>>) {
+    if let Some(asked) = asked.take() {
+        let _ = asked.send(());
     }
 }
 
@@ -237,7 +270,8 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     let number = mux.ids.fresh();
     let (reply, answer) = oneshot::channel();
     let kept = message.id().map(|id| id.raw()).unwrap_or_default();
-    mux.calls.open(number, Call { id: kept.into(), token: None, origin: None, reply: Reply::Once(reply) });
+    let call = Call { id: kept.into(), token: None, origin: None, reply: Reply::Once(reply), written: true };
+    mux.calls.open(number, call);
     let line = request_line(&request, &message, &params, &mux.ids.text(number));
     input.write_all(&line).await.map_err(|_| CLOSED)?;
     input.flush().await.map_err(|_| CLOSED)?;
@@ -251,4 +285,60 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
         input.write_all(&line).await.map_err(|_| CLOSED)?;
     }
     input.flush().await.map_err(|_| CLOSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::sink;
+
+    use super::*;
+    use crate::mux::{MuxConfig, Request, Running, Sent};
+    use crate::pipe::{BoxFuture, End, OpenError};
+
+    /// A server that reads all and never says a word, in a container.
+    #[derive(Debug)]
+    struct Mute;
+
+    impl Pipe for Mute {
+        fn open(&self) -> BoxFuture<'_, Result<OpenPipe, OpenError>> {
+            let (read, held) = tokio::io::duplex(1);
+            let end = Box::new(Held(held));
+            Box::pin(async { Ok(OpenPipe { read: Box::new(read), write: Box::new(sink()), end }) })
+        }
+
+        fn is_started_elsewhere(&self) -> bool {
+            true
+        }
+    }
+
+    /// Keeps the other end of its output open.
+    struct Held(#[expect(dead_code)] tokio::io::DuplexStream);
+
+    impl End for Held {
+        fn ended(&mut self) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, Closed> {
+            Box::pin(async { Closed::Stays })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_given_up_for_calls_that_it_does_not_answer_and_never_for_notifications() {
+        let running = Running::start(Arc::new(Mute), MuxConfig::default()).await.unwrap();
+        let notification = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\"}\n";
+        assert_eq!(running.mux.notify(notification.as_slice().into()).await, Sent::Queued);
+        assert!(timeout(3 * PATIENCE_ELSEWHERE, running.failed()).await.is_err(), "nothing was asked of it");
+        assert!(running.is_running());
+
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let (message, params) = (Message::parse(body).unwrap(), Params::default());
+        let request = Request { body, message: &message, params: &params, origin: None };
+        let (_waiting, answer, _) = running.mux.call(request, false).await;
+        assert!(timeout(NOTICE + Duration::from_secs(1), running.failed()).await.is_err());
+        assert!(!running.is_running());
+        assert_eq!(timeout(PATIENCE_ELSEWHERE, running.failed()).await, Ok(Closed::Stays));
+        assert!(answer.await.is_err(), "the call fails with it");
+    }
 }

@@ -4,6 +4,8 @@
 //! started anew, and each attachment meets a fresh process. kube's own `AttachedProcess` is not used: it writes and reads in
 //! one loop, which stands still for ever where a server does not read before its answer is taken.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -39,6 +41,8 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// How often the API server is asked whether it is there, and how long nothing may come from it.
 const PING: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_mins(1);
+/// How long nothing may come while the connection takes nothing: the API server is asked behind what the server has not read yet.
+const STALLED: Duration = Duration::from_mins(10);
 /// Bytes of each stream that wait in this process.
 const BUFFER: usize = 64 << 10;
 
@@ -160,10 +164,11 @@ fn open(connection: Connection) -> (OpenPipe, watch::Receiver<Option<Over>>) {
     let (errors, error_output) = simplex(BUFFER);
     let (tell, over) = watch::channel(None);
     let mut tasks = JoinSet::new();
-    tasks.spawn(feed(input, frames_out, says_end));
+    let stalled = Arc::new(AtomicBool::new(false));
+    tasks.spawn(feed(input, frames_out, says_end, Arc::clone(&stalled)));
     tasks.spawn(log_errors_of(errors));
     tasks.spawn(async move {
-        let over = listen(frames_in, output, error_output).await;
+        let over = listen(frames_in, output, error_output, &stalled).await;
         if let Over::Broke(problem) = &over {
             tracing::warn!(problem, "the attachment to the MCP server's container broke");
         }
@@ -195,11 +200,13 @@ impl End for Attached {
     }
 }
 
-/// Sends what is written to the server, and asks now and then whether the API server is there.
+/// Sends what is written to the server, and asks now and then whether the API server is there. `stalled` says whether the connection
+/// takes nothing at the moment.
 async fn feed(
     mut input: impl AsyncRead + Unpin,
     mut frames: impl Sink<Message, Error = Error> + Unpin,
     says_end: bool,
+    stalled: Arc<AtomicBool>,
 ) {
     let mut pings = interval(PING);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -217,8 +224,11 @@ async fn feed(
             },
             _ = pings.tick() => Message::Ping(Bytes::new()),
         };
+        stalled.store(true, Ordering::Relaxed);
+        let sent = frames.send(message).await;
+        stalled.store(false, Ordering::Relaxed);
         // Whoever listens is told why.
-        if frames.send(message).await.is_err() {
+        if sent.is_err() {
             return;
         }
     }
@@ -229,15 +239,20 @@ async fn listen(
     mut frames: impl Stream<Item = Result<Message, Error>> + Unpin,
     mut output: impl AsyncWrite + Unpin,
     mut errors: impl AsyncWrite + Unpin,
+    stalled: &AtomicBool,
 ) -> Over {
     let closed = || Over::Broke("the connection was closed".to_owned());
+    let mut silent = Duration::ZERO;
     loop {
-        let frame = match timeout(SILENCE, frames.next()).await {
+        let frame = timeout(SILENCE, frames.next()).await;
+        silent = if frame.is_err() { silent + SILENCE } else { Duration::ZERO };
+        let frame = match frame {
             Ok(Some(Ok(Message::Binary(frame)))) => frame,
             Ok(Some(Ok(Message::Close(_))) | None) => return closed(),
             Ok(Some(Ok(_))) => continue,
             Ok(Some(Err(error))) => return Over::Broke(error.to_string()),
-            Err(_) => return Over::Broke(format!("the Kubernetes API is silent for {SILENCE:?}")),
+            Err(_) if stalled.load(Ordering::Relaxed) && silent < STALLED => continue,
+            Err(_) => return Over::Broke(format!("the Kubernetes API is silent for {silent:?}")),
         };
         // Nobody reads a stream that was given up.
         match frame.split_first() {
@@ -294,14 +309,15 @@ mod tests {
             frame(STDOUT, b"never"),
         ]);
         let (mut output, mut errors) = (Vec::new(), Vec::new());
-        assert_eq!(listen(frames, &mut output, &mut errors).await, Over::Ended);
+        assert_eq!(listen(frames, &mut output, &mut errors, &AtomicBool::new(false)).await, Over::Ended);
         assert_eq!((output.as_slice(), errors.as_slice()), (&b"one\n"[..], &b"two\n"[..]));
     }
 
     #[tokio::test]
     async fn the_end_of_the_input_is_said_once_and_the_connection_stays_for_the_last_words() {
         let (sent, mut frames) = futures::channel::mpsc::unbounded();
-        let feeding = tokio::spawn(feed(&b"call\n"[..], sent.sink_map_err(|_| Error::ConnectionClosed), true));
+        let sent = sent.sink_map_err(|_| Error::ConnectionClosed);
+        let feeding = tokio::spawn(feed(&b"call\n"[..], sent, true, Arc::default()));
         let mut seen = Vec::new();
         while seen.last() != Some(&vec![CLOSE, STDIN]) {
             if let Some(Message::Binary(frame)) = frames.next().await {
@@ -311,5 +327,24 @@ mod tests {
         assert_eq!(seen, [b"\0call\n".to_vec(), vec![CLOSE, STDIN]]);
         assert!(!feeding.is_finished());
         feeding.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_reads_late_keeps_its_attachment_and_an_api_that_is_silent_loses_it() {
+        // Takes one frame, then nothing: the server does not read.
+        let (sent, mut frames) = futures::channel::mpsc::channel(0);
+        let stalled = Arc::new(AtomicBool::new(false));
+        let input = tokio::io::repeat(b'x').take(1 << 20);
+        let sent = sent.sink_map_err(|_| Error::ConnectionClosed);
+        let feeding = tokio::spawn(feed(input, sent, true, Arc::clone(&stalled)));
+        let listening = listen(futures::stream::pending(), tokio::io::sink(), tokio::io::sink(), &stalled);
+        tokio::pin!(listening);
+        assert!(timeout(5 * SILENCE, &mut listening).await.is_err(), "it is busy, not gone");
+        // From here on it reads, and pings go out that nobody answers.
+        let reading = tokio::spawn(async move { while frames.next().await.is_some() {} });
+        let over = timeout(2 * SILENCE, listening).await;
+        assert!(matches!(&over, Ok(Over::Broke(problem)) if problem.contains("silent")), "{over:?}");
+        feeding.abort();
+        reading.abort();
     }
 }

@@ -3,8 +3,9 @@
 mod endpoint;
 mod parts;
 
+use std::collections::HashSet;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -72,15 +73,22 @@ impl Inner {
         record.backend_address = from;
         record.messages = Some(place.as_str().into());
         let record = Arc::new(record);
+        if !self.streams.open(&id) {
+            return no_session("the session belongs to another stream");
+        }
+        let session = Session {
+            store: Arc::clone(&self.sessions),
+            record: Arc::clone(&record),
+            streams: Arc::clone(&self.streams),
+        };
         match self.sessions.insert(SessionRecord::clone(&record), &sender.client).await {
             Ok(Some(_)) => {}
-            Ok(None) => return no_session("the session belongs to another stream"),
+            Ok(None) => return no_session("the session belongs to somebody else"),
             Err(error) => {
                 tracing::error!(%error, "cannot keep a session");
                 return unavailable();
             }
         }
-        let session = Session { store: Arc::clone(&self.sessions), record: Arc::clone(&record) };
         let renewal = Renewal::new(Arc::clone(&self.sessions), record);
         let mut stream =
             Stream { body, parts, named, shown, ready: Vec::new(), ended: false, renewal, _session: session };
@@ -120,20 +128,43 @@ async fn first_endpoint(mut body: Body) -> Option<First> {
     }
 }
 
+/// The ids of the sessions whose streams are open here. All callers who have not logged in are one principal, which may own an id again: whose
+/// stream the server would answer on, nobody could tell.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Mutex<HashSet<Box<str>>>);
+
+impl Streams {
+    /// Whether the session has no other stream.
+    fn open(&self, id: &str) -> bool {
+        self.lock().insert(id.into())
+    }
+
+    fn close(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A session that is over when its stream is.
 struct Session {
     store: Arc<dyn SessionStore>,
     record: Arc<SessionRecord>,
+    streams: Arc<Streams>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let (store, record) = (Arc::clone(&self.store), Arc::clone(&self.record));
+        let (store, record, streams) = (Arc::clone(&self.store), Arc::clone(&self.record), Arc::clone(&self.streams));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 if let Err(error) = store.remove(&record.id, &record.principal).await {
                     tracing::warn!(%error, "cannot forget a session whose stream is over");
                 }
+                // Not before: the record of the next stream would go.
+                streams.close(&record.id);
             });
         }
     }

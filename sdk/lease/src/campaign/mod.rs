@@ -129,7 +129,8 @@ impl Campaign {
         self
     }
 
-    /// The handle that answers, and the driver that has to run for it.
+    /// The handle that answers, and the driver that has to run for it. Give it a client that does not try again by itself
+    /// (`kube::Config::default_retry`): the driver does, and a renewal that the client keeps back for 82 s comes too late.
     pub fn with(self, client: Client) -> (LeaseHandle, CampaignDriver) {
         // Half of a fresh uuid: as good a seed as another.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;

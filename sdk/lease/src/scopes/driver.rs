@@ -84,7 +84,7 @@ struct State {
 
 impl Scopes {
     /// Leases of these names, where `vouchers` stand for them. Several names, where operators of other makes or ages
-    /// have to be left alone.
+    /// have to be left alone. Give it a client that does not try again by itself (`kube::Config::default_retry`).
     ///
     /// # Errors
     /// [`LeaseError::Unnamed`] when there is none.

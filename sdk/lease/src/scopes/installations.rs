@@ -59,10 +59,14 @@ impl Installations {
     }
 
     pub(super) fn see(&mut self, namespace: &str, lease: &str, record: Record, now: Moment) {
+        self.take(namespace, lease, now, |lease| lease.see(Some(record), now));
+    }
+
+    fn take(&mut self, namespace: &str, lease: &str, now: Moment, take: impl FnOnce(&mut Observation) -> bool) {
         let seen = self.seen.entry((namespace.to_owned(), lease.to_owned())).or_default();
         let hold = |of: &Seen| of.lease.present().map(|record| (record.transitions, record.created));
         let before = hold(seen);
-        seen.lives |= seen.lease.see(Some(record), now) && self.listed;
+        seen.lives |= take(&mut seen.lease) && self.listed;
         if hold(seen) != before {
             seen.held_since = now;
         }
@@ -80,15 +84,24 @@ impl Installations {
         own.is_some_and(|record| record.is_as_new_as(version))
     }
 
-    /// Of a list that was cut, what is not in it may be there.
-    pub(super) fn listed(&mut self, found: Vec<(String, String, Record)>, all: bool, version: &str, now: Moment) {
+    /// What a quorum list that was begun at `begun` found. Of one that was cut, what is not in it may be there.
+    pub(super) fn listed(
+        &mut self,
+        found: Vec<(String, String, Record)>,
+        all: bool,
+        version: &str,
+        begun: Moment,
+        now: Moment,
+    ) {
         let mut absent: BTreeSet<Place> = if all { self.seen.keys().cloned().collect() } else { BTreeSet::new() };
         for (namespace, lease, record) in found {
-            self.see(&namespace, &lease, record, now);
+            self.take(&namespace, &lease, now, |lease| lease.read(Some(record), begun, now));
             absent.remove(&(namespace, lease));
         }
-        for (namespace, lease) in absent {
-            self.gone(&namespace, &lease, version, now);
+        for place in absent {
+            if let Some(seen) = self.seen.get_mut(&place) {
+                seen.lease.absent(version, begun, now);
+            }
         }
         (self.listed, self.crowded) = (true, !all);
     }
@@ -198,7 +211,7 @@ mod tests {
     /// Ours is `b/op-leader`, created at second 10; what is seen at second 100.
     fn beside(others: &[(&str, Record)], own: Option<Record>) -> Installations {
         let mut installations = Installations::new("b", "op-leader");
-        installations.listed(Vec::new(), true, "0", at(99));
+        installations.listed(Vec::new(), true, "0", at(99), at(99));
         for (namespace, record) in others {
             installations.see(namespace, "op-leader", record.clone(), at(100));
         }
@@ -242,7 +255,13 @@ mod tests {
     #[test]
     fn a_lease_that_is_deleted_counts_until_its_holder_found_out_and_a_new_one_comes_after_those_that_are_there() {
         let mut seen = beside(&[("a", record(5, "other", 1, 10))], Some(record(10, "me", 3, 50)));
-        seen.listed(vec![("b".to_owned(), "op-leader".to_owned(), record(10, "me", 3, 50))], true, "60", at(101));
+        seen.listed(
+            vec![("b".to_owned(), "op-leader".to_owned(), record(10, "me", 3, 50))],
+            true,
+            "60",
+            at(101),
+            at(101),
+        );
         assert_eq!(seen.leads(&TIMING, at(119)), None, "its holder does not know it yet");
         seen.see("a", "op-leader", record(500, "other", 2, 61), at(102));
         assert_eq!(seen.ahead(&TIMING, at(102)), None);
@@ -259,13 +278,13 @@ mod tests {
             let dead = ("a".to_owned(), "op-leader".to_owned(), record(5, "other", 1, version));
             vec![dead, ("b".to_owned(), "op-leader".to_owned(), record(10, "me", 3, 50))]
         };
-        seen.listed(found(10), true, "60", at(100));
-        seen.listed(found(10), true, "61", at(101));
+        seen.listed(found(10), true, "60", at(100), at(100));
+        seen.listed(found(10), true, "61", at(101), at(101));
         assert!(seen.ahead(&TIMING, at(119)).is_none() && seen.in_doubt(&TIMING, at(119)));
         assert_eq!((seen.leads(&TIMING, at(119)), seen.leads(&TIMING, at(120))), (None, Some(3)));
         let mut renewed = found(62);
         renewed[0].2.renewed = Timestamp::from_second(7).ok();
-        seen.listed(renewed, true, "62", at(121));
+        seen.listed(renewed, true, "62", at(121), at(121));
         assert!(seen.ahead(&TIMING, at(121)).is_some());
     }
 
@@ -274,13 +293,29 @@ mod tests {
     fn of_too_many_those_that_came_first_are_remembered_and_what_a_cut_list_leaves_out_is_not_gone() {
         let mut seen = beside(&[("z", record(5, "first", 1, 10))], Some(record(10, "me", 3, 50)));
         let flood = (0..2 * LEADERS).map(|n| (format!("a{n}"), "x-leader".to_owned(), record(99, "tenant", 1, 60)));
-        seen.listed(flood.collect(), false, "70", at(101));
+        seen.listed(flood.collect(), false, "70", at(101), at(101));
         seen.advance(&TIMING, at(101));
         assert_eq!(seen.seen.len(), usize::try_from(LEADERS).unwrap());
         assert_eq!(seen.ahead(&TIMING, at(101)).map(|first| first.namespace).as_deref(), Some("z"));
         seen.see("b", "op-leader", record(10, "next", 4, 80), at(102));
         seen.advance(&TIMING, at(120));
         assert_eq!(seen.leads(&TIMING, at(120)), Some(4), "ours is not crowded out");
+    }
+
+    /// The Lease of the first installation says again what it said, under a version that is lower.
+    #[test]
+    fn after_a_restore_of_etcd_a_list_replaces_leases_that_were_seen_under_later_versions() {
+        let mut seen = beside(&[("a", record(5, "other", 7, 900))], Some(record(10, "me", 3, 901)));
+        let place = |namespace: &str, record| (namespace.to_owned(), "op-leader".to_owned(), record);
+        // Listed before that was seen, and answered afterwards: no restore.
+        seen.listed(vec![place("a", record(5, "other", 6, 60))], true, "60", at(99), at(101));
+        assert!(seen.has_seen("901"));
+        seen.listed(vec![place("b", record(10, "me", 3, 50))], true, "60", at(102), at(103));
+        assert!(seen.has_seen("50") && !seen.has_seen("901"));
+        assert_eq!(seen.leads(&TIMING, at(119)), None, "the other acts until it finds out");
+        assert_eq!(seen.leads(&TIMING, at(120)), Some(3), "it is not waited for any longer");
+        seen.see("a", "op-leader", record(104, "other", 1, 61), at(121));
+        assert!(seen.seen[&("a".to_owned(), "op-leader".to_owned())].lease.present().is_some());
     }
 
     #[test]

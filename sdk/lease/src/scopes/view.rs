@@ -231,7 +231,7 @@ impl ScopeView {
         now: Moment,
     ) {
         if let Some(among) = &mut self.among {
-            among.installations.listed(found, all, version, now);
+            among.installations.listed(found, all, version, begun, now);
             among.confirmed = Some(begun);
         }
         self.advance(now);
@@ -268,10 +268,14 @@ impl ScopeView {
 
     /// A Lease was seen. It counts where its namespace is [vouched](Self::vouched) for.
     pub fn see(&mut self, namespace: &str, name: &str, record: Record, now: Moment) {
+        self.take(namespace, name, now, |lease| lease.see(Some(record), now));
+    }
+
+    fn take(&mut self, namespace: &str, name: &str, now: Moment, take: impl FnOnce(&mut Observation) -> bool) {
         let listed = self.confirmed.get(name).copied().flatten().is_some();
         let counts = listed && self.vouched.contains(namespace);
         let scope = scope(&mut self.scopes, namespace, now);
-        let news = scope.leases.entry(name.to_owned()).or_default().see(Some(record), now);
+        let news = take(scope.leases.entry(name.to_owned()).or_default());
         scope.lives |= news && counts;
         self.refresh(namespace, now);
     }
@@ -284,7 +288,7 @@ impl ScopeView {
         }
     }
 
-    /// All Leases of one name were listed, beginning at `begun`.
+    /// All Leases of one name were listed by a quorum read, beginning at `begun`.
     pub fn listed(&mut self, name: &str, found: Vec<(String, Record)>, version: &str, begun: Moment, now: Moment) {
         let mut absent: BTreeSet<String> = self.scopes.keys().cloned().collect();
         for (there, _) in &found {
@@ -295,10 +299,12 @@ impl ScopeView {
             if !known && record.holder.is_some() && !self.vouched.contains(&namespace) {
                 self.withdraw(&namespace, now);
             }
-            self.see(&namespace, name, record, now);
+            self.take(&namespace, name, now, |lease| lease.read(Some(record), begun, now));
         }
         for namespace in absent {
-            self.gone(&namespace, name, version, now);
+            if let Some(lease) = self.scopes.get_mut(&namespace).and_then(|scope| scope.leases.get_mut(name)) {
+                lease.absent(version, begun, now);
+            }
         }
         if let Some(confirmed) = self.confirmed.get_mut(name).filter(|_| !self.vouched.is_empty()) {
             *confirmed = Some(begun);

@@ -152,3 +152,29 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn after_a_restore_of_etcd_nobody_waits_for_a_version_that_never_comes_and_no_two_act(
+        seed: u64,
+        clocks in proptest::collection::vec(clock(), 2..=3),
+        faults in schedule(fault()),
+    ) {
+        let mut world = world(seed, Network::GOOD, clocks);
+        world.run_until(Duration::from_secs(20));
+        let (lease, version) = (world.server.lease.clone(), world.server.version);
+        play(&mut world, &faults);
+        let restored = FAULTS + Duration::from_mins(1);
+        world.run_until(restored);
+        world.server.restore(lease, version);
+        world.run_until(restored + Duration::from_mins(1));
+        prop_assert_eq!(world.first(Duration::ZERO, |tick| tick.acting() > 1), None);
+        assert_epochs_grow(&world);
+        // Who had it until the restore finds out, then the duration on a clock that may be slow, then a read and a write.
+        let timing = Timing::LEADER;
+        let settled = restored + timing.renew() + timing.duration() + timing.retry() + Duration::from_secs(1);
+        prop_assert_eq!(world.first(settled, |tick| tick.acting() != 1), None);
+    }
+}

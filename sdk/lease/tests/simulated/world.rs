@@ -105,6 +105,12 @@ impl Server {
         self.vouched_log.push((vouched, self.versions.get()));
     }
 
+    /// etcd is restored: what was stored at this version is back, and versions go on from there.
+    pub(crate) fn restore(&mut self, lease: Option<Record>, version: u64) {
+        (self.lease, self.version) = (lease, version);
+        self.versions.set(version);
+    }
+
     pub(crate) fn put(&mut self, time: Duration, lease: Option<Record>) -> Option<Record> {
         self.version = self.versions.get() + 1;
         self.versions.set(self.version);

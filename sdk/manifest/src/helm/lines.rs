@@ -16,6 +16,8 @@ pub enum Slot {
     Value(String),
     /// This text, where the value (`.` in the text) is not empty.
     Optional(String, String),
+    /// An item with this text, where the value (`.` in the text) is not empty, after those that are generated.
+    Item(String, String),
     /// Members or items of the value, after those that are generated.
     Also(String),
     /// Items that the named template of the chart makes, after those that are generated.
@@ -114,18 +116,22 @@ impl<'a> Writer<'a> {
                 let lines: Vec<String> = otherwise.lines.into_iter().map(|line| line.text).collect();
                 self.push(place, of_value(value, &format!("{{{{- else }}}}\n{}\n", lines.join("\n"))));
             }
-            (Some(Slot::Include(_)) | None, None) => {}
-            (Some(Slot::Also(_) | Slot::Include(_)) | None, Some(generated)) => {
+            (Some(Slot::Include(_) | Slot::Item(..)) | None, None) => {}
+            (Some(Slot::Also(_) | Slot::Include(_) | Slot::Item(..)) | None, Some(generated)) => {
                 self.plain(name, generated, pointer, place, depth)?;
                 // Items of a list are no deeper than the name of the list.
                 let inner = if generated.is_array() { depth } else { depth + 2 };
                 for slot in slots {
+                    let indent = " ".repeat(inner);
                     let (value, items) = match slot {
-                        Slot::Also(value) => (value.clone(), "toYaml . "),
-                        Slot::Include(template) => (format!("include {template:?} . | trim"), ". "),
+                        Slot::Also(value) => (value.clone(), format!("{indent}{{{{- toYaml . | nindent {inner} }}}}")),
+                        Slot::Include(template) => {
+                            let value = format!("include {template:?} . | trim");
+                            (value, format!("{indent}{{{{- . | nindent {inner} }}}}"))
+                        }
+                        Slot::Item(value, text) => (value.clone(), format!("{indent}- {text}")),
                         _ => continue,
                     };
-                    let items = format!("{}{{{{- {items}| nindent {inner} }}}}", " ".repeat(inner));
                     self.push(place, format!("{{{{- with {value} }}}}\n{items}\n{{{{- end }}}}"));
                 }
             }

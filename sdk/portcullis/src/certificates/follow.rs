@@ -19,8 +19,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(2500);
 const QUIET: Duration = Duration::from_mins(1);
 
 /// The object of this name, whenever it has changed or may have; `None` while there is none. The first says how it is
-/// now. Errors are told, and tried again after pauses that grow to five seconds. Answers 429, 503 and 504 are errors only
-/// when kube's client has given them up, which tries them again by itself (`Config::default_retry`).
+/// now. Errors are told, and tried again after pauses that grow to five seconds. Give it a client that does not try answers
+/// 429, 503 and 504 again by itself (`Config::default_retry`): that takes up to 82 s of pauses, or as long as `Retry-After`.
 pub(super) fn follow<K>(
     api: Api<K>,
     name: &str,

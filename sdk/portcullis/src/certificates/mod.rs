@@ -39,8 +39,6 @@ mod bundle;
 mod caller;
 mod error;
 mod follow;
-#[cfg(test)]
-mod log;
 mod metrics;
 mod read;
 mod supplied;
@@ -67,7 +65,7 @@ use read::read;
 pub use supplied::{Supplied, Supplier};
 pub use time_of_day::TimeOfDay;
 
-use crate::server::{TlsError, tls_config};
+use crate::server::{ClientCa, TlsError, tls_config, tls_config_asking};
 
 /// What is served, and what callers must trust.
 #[derive(Clone, PartialEq, Eq)]
@@ -87,6 +85,17 @@ impl Material {
     /// When it does not read, or key and certificate do not belong together.
     pub fn tls_config(&self, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
         tls_config(Arc::clone(provider), self.cert_pem.as_bytes(), self.key_pem.as_bytes())
+    }
+
+    /// The same; where there are authorities of callers, those are asked for a certificate.
+    fn asking(
+        &self,
+        provider: &Arc<CryptoProvider>,
+        client_ca: Option<&Arc<ClientCa>>,
+    ) -> Result<ServerConfig, TlsError> {
+        let Some(client_ca) = client_ca else { return self.tls_config(provider) };
+        let (cert, key) = (self.cert_pem.as_bytes(), self.key_pem.as_bytes());
+        tls_config_asking(Arc::clone(provider), cert, key, Arc::clone(client_ca))
     }
 }
 
@@ -182,6 +191,22 @@ impl CertificateSource {
         match self {
             Self::Automatic(automatic) => &automatic.client,
             Self::Supplied(supplied) => &supplied.client,
+        }
+    }
+
+    /// The listener's configuration for `material`.
+    pub(crate) fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
+        match self {
+            Self::Automatic(automatic) => material.asking(&automatic.provider, automatic.client_ca.as_ref()),
+            Self::Supplied(supplied) => material.asking(&supplied.provider, supplied.client_ca.as_ref()),
+        }
+    }
+
+    /// Asks callers for a certificate of these authorities.
+    pub(crate) fn asking(self, client_ca: Option<Arc<ClientCa>>) -> Self {
+        match self {
+            Self::Automatic(automatic) => Self::Automatic(Automatic { client_ca, ..automatic }),
+            Self::Supplied(supplied) => Self::Supplied(Supplied { client_ca, ..supplied }),
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::apply::{Desired, Live, Marks};
+use super::store::Begun;
+use super::writes::Writes;
 use super::{Store, Stored};
 
 /// What a store keeps of a child, when its controller's author keeps more of it than the kit does
@@ -24,8 +26,10 @@ pub trait ChildTrace: Stored {
 /// The children of one kind, whatever is kept of each.
 pub(super) trait ChildStore: Send + Sync {
     fn live(&self, namespace: &str, name: &str) -> Option<Live>;
-    fn written(&self, desired: &Desired, live: Live);
+    fn begin(&self) -> Begun;
+    fn written(&self, desired: &Desired, live: Live, begun: Begun);
     fn deleting(&self, namespace: &str, name: &str, live: &Live);
+    fn clear(&self);
 }
 
 impl<T: ChildTrace> ChildStore for Store<T> {
@@ -33,14 +37,22 @@ impl<T: ChildTrace> ChildStore for Store<T> {
         self.get(namespace, name).map(|child| child.live().clone())
     }
 
-    fn written(&self, desired: &Desired, live: Live) {
-        Self::written(self, T::written(desired, live));
+    fn begin(&self) -> Begun {
+        Self::begin(self)
+    }
+
+    fn written(&self, desired: &Desired, live: Live, begun: Begun) {
+        Self::written(self, T::written(desired, live), begun);
     }
 
     fn deleting(&self, namespace: &str, name: &str, live: &Live) {
         if let Some(child) = self.get(namespace, name).filter(|child| child.version() == live.version) {
             self.amended(child.deleting());
         }
+    }
+
+    fn clear(&self) {
+        Self::clear(self);
     }
 }
 
@@ -69,11 +81,6 @@ impl Child {
     /// The name of its owner.
     pub(super) fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
-    }
-
-    /// True when nothing but the version differs.
-    pub(super) fn same(&self, other: &Self) -> bool {
-        self.owner == other.owner && Live { version: other.live.version, ..self.live.clone() } == other.live
     }
 }
 
@@ -112,4 +119,11 @@ impl Stored for Child {
 }
 
 /// The children of one kind.
-pub(super) type Children = Arc<dyn ChildStore>;
+#[derive(Clone)]
+pub(super) struct Children {
+    pub(super) store: Arc<dyn ChildStore>,
+    /// Whether they live in namespaces.
+    pub(super) namespaced: bool,
+    /// Our own writes to them; none where the controller's author watches them.
+    pub(super) writes: Option<Arc<Writes>>,
+}

@@ -8,6 +8,34 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 /// Longest message a condition may have, in bytes.
 const MAX_MESSAGE: usize = 32_768;
 
+/// What a condition says of its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Nobody can tell: what it follows from is not known.
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// The word in `status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
 /// Collects conditions; those whose status stays keep the time of their last change.
 #[derive(Debug)]
 pub struct Conditions<'a> {
@@ -30,8 +58,8 @@ impl<'a> Conditions<'a> {
     }
 
     /// Sets the condition of this type; `reason` is one word in CamelCase.
-    pub fn set(&mut self, type_: &'static str, status: bool, reason: &str, message: impl Into<String>) {
-        let status = if status { "True" } else { "False" };
+    pub fn set(&mut self, type_: &'static str, status: ConditionStatus, reason: &str, message: impl Into<String>) {
+        let status = status.as_str();
         let message = fitting(message.into());
         let changed = self
             .previous
@@ -62,5 +90,30 @@ impl<'a> Conditions<'a> {
     /// The list, sorted by type; absent rather than empty.
     pub fn into_list(self) -> Option<Vec<Condition>> {
         if self.set.is_empty() { None } else { Some(self.set.into_values().collect()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_keeps_the_time_of_its_last_change_while_its_status_stays_whichever_it_is() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut said: Option<Vec<Condition>> = None;
+        let steps = [
+            (ConditionStatus::Unknown, 1, ("Unknown", 1)),
+            (ConditionStatus::Unknown, 2, ("Unknown", 1)),
+            (true.into(), 3, ("True", 3)),
+            (ConditionStatus::True, 4, ("True", 3)),
+            (false.into(), 5, ("False", 5)),
+        ];
+        for (status, now, (word, changed)) in steps {
+            let mut conditions = Conditions::after(said.as_ref(), Some(1), at(now));
+            conditions.set("Ready", status, "Tested", "");
+            said = conditions.into_list();
+            let condition = &said.as_ref().unwrap()[0];
+            assert_eq!((&*condition.status, condition.last_transition_time.0), (word, at(changed)));
+        }
     }
 }

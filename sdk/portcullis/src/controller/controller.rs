@@ -9,19 +9,23 @@ use futures::future::{join, ready};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Resource;
 use kube::api::PartialObjectMeta;
-use kube::core::{ApiResource, DeserializeGuard, NamespaceResourceScope};
-use serde::de::DeserializeOwned;
+use kube::core::{ApiResource, DeserializeGuard};
+use kube::runtime::Predicate;
+use portcullis_manifest::Access;
 
 use super::apply::{Applier, Marks};
+use super::changes::{Changes, filter};
 use super::children::{Child, Children};
 use super::events::Events;
-use super::observed::{Managers, same};
+use super::observed::Managers;
 use super::validity::Validators;
+use super::watched::Watchable;
 use super::work::{Farewell, Kit, failed};
 use super::writer::Writer;
+use super::writes::Writes;
 use super::{
-    Backoff, Change, ChildTrace, Cleanup, Feeds, Key, Kind, Leaving, Namespaces, Next, Observed, Pass, Queue, Store,
-    Stored as _, paged,
+    Backoff, Change, ChildTrace, Cleanup, Feeds, Key, Kind, KindScope, Leaving, MayOwn, Namespaces, Next, Observed,
+    Pass, Queue, Store, Stored as _, paged,
 };
 use crate::operator::Runtime;
 use crate::scopes;
@@ -31,33 +35,47 @@ const WORKERS: usize = 8;
 /// Longest reconcile.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// Told of every change of an object that its controller is for.
-type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
-/// The children of one kind, and what starts their watch, unless their controller's author does.
-type Owned<K> = (Children, Option<Follow<K>>);
-/// Starts the watch of one kind of children.
-type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Woken<K>) + Send + Sync>;
+/// Starts the watch of one kind.
+pub(super) type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Woken<K>) + Send + Sync>;
 
-/// A controller for a namespaced kind: what it watches, and the limits of its work. See the [module](super).
+/// The children of one kind.
+pub(super) struct Owned<K> {
+    pub(super) resource: ApiResource,
+    pub(super) children: Children,
+    /// What starts their watch, unless their controller's author does.
+    pub(super) follow: Option<Follow<K>>,
+}
+
+/// Another kind whose changes wake objects.
+pub(super) struct WatchedKind<K> {
+    pub(super) resource: ApiResource,
+    pub(super) namespaced: bool,
+    pub(super) follow: Follow<K>,
+}
+
+/// A controller for a kind: what it watches, and the limits of its work. See the [module](super).
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
-    name: String,
+    pub(super) name: String,
     marks: Marks,
-    queue: Arc<Queue>,
+    changes: Changes<K>,
     store: Arc<Store<Observed<K>>>,
     tokens: fn(&K) -> Vec<String>,
-    finalizer: Option<(String, Farewell<K>)>,
-    owned: BTreeMap<(String, String), Owned<K>>,
-    listener: Option<Listener<K>>,
+    pub(super) finalizer: Option<(String, Farewell<K>)>,
+    /// By `apiVersion` and `kind`.
+    pub(super) owned: BTreeMap<(String, String), Owned<K>>,
+    pub(super) watched: Vec<WatchedKind<K>>,
+    /// What it may do beside what follows from the rest.
+    pub(super) access: Access,
     namespaces: Option<Namespaces>,
     workers: usize,
     deadline: Duration,
 }
 
-/// What changes of children wake.
-struct Woken<K> {
+/// What changes of other kinds wake.
+pub(super) struct Woken<K> {
     queue: Arc<Queue>,
-    store: Arc<Store<Observed<K>>>,
+    pub(super) store: Arc<Store<Observed<K>>>,
 }
 
 impl<K> Clone for Woken<K> {
@@ -80,12 +98,13 @@ impl<K: Kind> Controller<K> {
         Self {
             name: name.to_owned(),
             marks: Marks::of(name),
-            queue: Arc::default(),
+            changes: Changes::default(),
             store: Arc::default(),
             tokens: |_| Vec::new(),
             finalizer: None,
             owned: BTreeMap::new(),
-            listener: None,
+            watched: Vec::new(),
+            access: Access::default(),
             namespaces: None,
             workers: WORKERS,
             deadline: DEADLINE,
@@ -98,25 +117,24 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Keeps children of this kind: [`Pass::apply`] can write them, and what changes about them wakes their owner.
-    pub fn owns<C>(mut self) -> Self
+    /// Keeps children of this kind: [`Pass::apply`] can write them, and every change of one wakes its owner, that of a
+    /// Deployment's status too. Of each, the metadata is watched. Kinds that live in no namespace can be owned by those that
+    /// live in none themselves.
+    pub fn owns<C: Watchable>(mut self) -> Self
     where
-        C: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + DeserializeOwned
-            + Clone
-            + Debug
-            + Send
-            + Sync
-            + 'static,
+        K::Scope: MayOwn<C::Scope>,
     {
-        let store: Arc<Store<Child>> = Arc::default();
-        let children = store.clone();
+        let (store, writes) = (Arc::<Store<Child>>::default(), Arc::<Writes>::default());
+        let children =
+            Children { store: store.clone(), namespaced: C::Scope::NAMESPACED, writes: Some(writes.clone()) };
         let follow: Follow<K> = Box::new(move |feeds, marks, woken| {
-            let (marks, woken) = (marks.clone(), woken.clone());
+            let (marks, woken, writes) = (marks.clone(), woken.clone(), writes.clone());
             let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &marks, &K::kind(&()));
-            feeds.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
+            feeds.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(&writes, change));
         });
-        self.owned.insert(named::<C>(), (children, Some(follow)));
+        let resource = ApiResource::erase::<C>(&());
+        let kind = (resource.api_version.clone(), resource.kind.clone());
+        self.owned.insert(kind, Owned { resource, children, follow: Some(follow) });
         self
     }
 
@@ -125,10 +143,14 @@ impl<K: Kind> Controller<K> {
     /// what a change wakes.
     pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
     where
-        C: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        C: Resource<DynamicType = (), Scope: KindScope>,
         T: ChildTrace,
+        K::Scope: MayOwn<C::Scope>,
     {
-        self.owned.insert(named::<C>(), (store, None));
+        let children = Children { store, namespaced: C::Scope::NAMESPACED, writes: None };
+        let resource = ApiResource::erase::<C>(&());
+        let kind = (resource.api_version.clone(), resource.kind.clone());
+        self.owned.insert(kind, Owned { resource, children, follow: None });
         self
     }
 
@@ -161,9 +183,38 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Tells `listener` of changes to the objects; those that leave everything but the version as it was are not told.
+    /// Tells `listener` of changes to the objects, whatever the [predicate](Self::predicate) says: those of our own writes
+    /// too, and not those that leave everything but the version as it was.
     pub fn on_change(mut self, listener: impl Fn(&Change<Observed<K>>) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Arc::new(listener));
+        self.changes.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Lets a change of an object wake it only where this property differs: one of [`kube::runtime::predicates`]
+    /// (`generation`, `labels`, `annotations`, and what they are combined to), or a function to a hash.
+    ///
+    /// An object that comes, goes, is about to go or gets another finalizer is looked at in any case. With `generation`
+    /// alone, nobody puts back what others do to the status.
+    ///
+    /// ```
+    /// use kube::runtime::{Predicate as _, predicates};
+    /// use portcullis::controller::Controller;
+    /// use portcullis::k8s_openapi::api::core::v1::Service;
+    ///
+    /// let services = Controller::<Service>::named("services").predicate(predicates::generation.combine(predicates::labels));
+    /// # drop(services);
+    /// ```
+    pub fn predicate(mut self, predicate: impl Predicate<K> + Send + Sync + 'static) -> Self {
+        self.changes.filter = Some(filter(predicate));
+        self
+    }
+
+    /// Grants more than what follows from the kinds that it is for, owns and watches ([`Parts::controller`]): what its
+    /// reconcile does with a client of its own, say.
+    ///
+    /// [`Parts::controller`]: crate::operator::Parts::controller
+    pub fn rbac(mut self, access: impl Into<Access>) -> Self {
+        self.access = self.access.and(access);
         self
     }
 
@@ -187,13 +238,13 @@ impl<K: Kind> Controller<K> {
 
     /// Waits so long after failures.
     pub fn backoff(self, backoff: Backoff) -> Self {
-        self.queue.back_off(backoff);
+        self.changes.queue.back_off(backoff);
         self
     }
 
     /// Where other watches ask for objects.
     pub fn queue(&self) -> Arc<Queue> {
-        self.queue.clone()
+        self.changes.queue.clone()
     }
 
     /// The objects.
@@ -209,11 +260,36 @@ impl<K: Kind> Controller<K> {
         R: Future<Output = Result<Next, E>>,
         E: Display + Send + 'static,
     {
+        self.term(runtime, reconcile).await;
+    }
+
+    /// The same, once or again: nothing is kept from one time to the next.
+    pub(crate) async fn term<F, R, E>(&self, runtime: Runtime, reconcile: F)
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
         let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+        // The last time may have been cut off.
+        self.forget();
         self.follow(&feeds);
         self.work(&feeds, runtime, reconcile).await;
         feeds.ended().await;
+        self.forget();
+    }
+
+    /// Forgets what the watches brought.
+    fn forget(&self) {
+        self.store.clear();
+        self.changes.writes.clear();
+        for Owned { children, .. } in self.owned.values().filter(|owned| owned.follow.is_some()) {
+            children.store.clear();
+            if let Some(writes) = &children.writes {
+                writes.clear();
+            }
+        }
     }
 
     /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `feeds` have
@@ -225,7 +301,9 @@ impl<K: Kind> Controller<K> {
         E: Display + Send + 'static,
     {
         let kit = Arc::new(self.kit(&runtime));
-        let Self { queue, store, workers, .. } = self;
+        let Self { changes: Changes { queue, .. }, store, workers, .. } = self;
+        let waiting = Arc::downgrade(queue);
+        queue.count_in(runtime.metrics.reconciles(&self.name, move || Some(waiting.upgrade()?.depth())));
         let Runtime { scope, stop, .. } = runtime;
         let workers = *workers;
         async move {
@@ -265,11 +343,12 @@ impl<K: Kind> Controller<K> {
             writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens: self.tokens },
             applier: Applier::new(client.clone(), marks),
             events: Events::new(client, self.name.as_str()),
-            children: self.owned.iter().map(|(kind, (children, _))| (kind.clone(), children.clone())).collect(),
+            children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
             validators: runtime.offline().map(Validators::new),
             scope: runtime.scope.clone(),
             store: self.store.clone(),
-            queue: self.queue.clone(),
+            changes: self.changes.clone(),
+            panics: runtime.metrics.watch_panics(&K::kind(&())),
             finalizer: self.finalizer.clone(),
             deadline: self.deadline,
         }
@@ -278,54 +357,41 @@ impl<K: Kind> Controller<K> {
     /// The first half of [`run`](Self::run): starts the watches, and nothing else. Who has more watches than these, and
     /// who reads the stores in webhooks, which every replica serves, takes the halves apart: `follow` in
     /// [`Parts::on_every_replica`](crate::operator::Parts::on_every_replica), [`work`](Self::work) in
-    /// [`Parts::controller`](crate::operator::Parts::controller).
+    /// [`Parts::while_leading`](crate::operator::Parts::while_leading).
     pub fn follow(&self, feeds: &Feeds) {
         // Until work begins, which asks for every object.
-        self.queue.rest();
+        self.changes.queue.rest();
         let (managers, tokens) = (Managers::of(&self.marks.manager), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
-        feeds.follow(paged(), self.store.clone(), read, self.changed());
-        let woken = Woken { queue: self.queue.clone(), store: self.store.clone() };
-        for follow in self.owned.values().filter_map(|(_, follow)| follow.as_ref()) {
+        let changes = self.changes.clone();
+        feeds.follow(paged(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
+        let woken = Woken { queue: self.changes.queue.clone(), store: self.store.clone() };
+        let owned = self.owned.values().filter_map(|owned| owned.follow.as_ref());
+        for follow in owned.chain(self.watched.iter().map(|watched| &watched.follow)) {
             follow(feeds, &self.marks, &woken);
         }
     }
-
-    /// What a change to an object does.
-    fn changed(&self) -> impl Fn(&Change<Observed<K>>) + Clone + Send + 'static {
-        let (queue, listener) = (self.queue.clone(), self.listener.clone());
-        move |change| {
-            if same(change) {
-                return;
-            }
-            // What is gone is asked for too, to be forgotten.
-            if let Some(object) = change.new.as_ref().or(change.old.as_ref()) {
-                queue.add(Key::new(object.namespace(), object.name()));
-            }
-            if let Some(listener) = &listener {
-                listener(change);
-            }
-        }
-    }
-}
-
-/// By what children of a kind are found.
-fn named<C: Resource<DynamicType = ()>>() -> (String, String) {
-    let ApiResource { api_version, kind, .. } = ApiResource::erase::<C>(&());
-    (api_version, kind)
 }
 
 impl<K: Kind> Woken<K> {
+    /// Asks for an object, if there is one of this name.
+    pub(super) fn wake(&self, key: Key) {
+        if self.store.get(&key.namespace, &key.name).is_some() {
+            self.queue.add(key);
+        }
+    }
+
     /// A child wakes its owner, and the one that it had before.
-    fn by_child(&self, change: &Change<Child>) {
-        if let (Some(old), Some(new)) = (&change.old, &change.new)
-            && old.same(new)
-        {
+    fn by_child(&self, writes: &Writes, change: &Change<Child>) {
+        let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let news = change.old.as_ref().map(|old| old.version()) != change.new.as_ref().map(|new| new.version());
+        if writes.takes(&Key::of(&**any), change.new.as_ref().map(|new| new.version()), news) || !news {
             return;
         }
         for child in [&change.old, &change.new].into_iter().flatten() {
-            if let Some(owner) = child.owner().filter(|owner| self.store.get(child.namespace(), owner).is_some()) {
-                self.queue.add(Key::new(child.namespace(), owner));
+            if let Some(owner) = child.owner() {
+                let namespace = if K::Scope::NAMESPACED { child.namespace() } else { "" };
+                self.wake(Key::new(namespace, owner));
             }
         }
     }
@@ -363,8 +429,8 @@ mod tests {
         assert!(!validators.is_news(&key, "1", Some("odd")), "it was said");
         assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
 
-        controller.changed()(&Change { old: Some(Arc::new(old)), new: None });
-        let work = controller.queue.run(1, &stop, |asked| {
+        controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None });
+        let work = controller.changes.queue.run(1, &stop, |asked| {
             let (kit, stop) = (kit.clone(), stop.clone());
             async move {
                 stop.cancel();
@@ -398,7 +464,7 @@ mod tests {
         (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("brief".into()));
         (map.metadata.uid, map.metadata.resource_version) = (Some("first".into()), Some("7".into()));
         let known = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
-        controller.store.written(known);
+        controller.store.written(known, controller.store.begin());
         let kit = Arc::new(controller.kit(&runtime));
         let key = Key::new("team", "brief");
         let reconciled = std::sync::atomic::AtomicBool::new(false);

@@ -1,5 +1,11 @@
 //! Events about our objects (`events.k8s.io/v1`). Which ones are worth saying, and that each is said once, is the
 //! plan's matter: it says what the last status did not.
+//!
+//! `kube::runtime::events::Recorder` does not serve here. It takes two events for one when their reasons are the same,
+//! whatever they say, and then shows the first note for six minutes (`EventKey` has no note): of an object that is invalid
+//! for one reason and then for another, people would read the first. And where somebody removed the event that it counts
+//! up, it fails. What its counting saves, events that are news save already. A reconcile that wants it makes one of
+//! `Runtime::client`, and grants `patch` on events.
 
 use std::time::Duration;
 
@@ -9,6 +15,10 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, Resource, api::PostParams};
 
+/// Events about objects without a namespace are here: the API server takes them nowhere else.
+const NAMESPACE: &str = "default";
+/// Longest name of an object.
+const MAX_NAME: usize = 253;
 /// An event is not worth waiting for longer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -65,7 +75,8 @@ impl Events {
     /// Publishes `events` about `object`. One that cannot be published is logged: nothing depends on it.
     pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, events: &[PlannedEvent]) {
         let regarding = object.object_ref(&());
-        let api: Api<Event> = Api::namespaced(self.client.clone(), regarding.namespace.as_deref().unwrap_or_default());
+        let namespace = regarding.namespace.as_deref().unwrap_or(NAMESPACE);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         for planned in events {
             let event = self.event(&regarding, planned);
             match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
@@ -78,11 +89,12 @@ impl Events {
 
     fn event(&self, regarding: &ObjectReference, planned: &PlannedEvent) -> Event {
         let now = jiff::Timestamp::now();
-        let name = regarding.name.as_deref().unwrap_or_default();
+        let (name, suffix) = (regarding.name.as_deref().unwrap_or_default(), format!(".{:x}", now.as_nanosecond()));
+        let name = &name[..name.floor_char_boundary(MAX_NAME.saturating_sub(suffix.len()))];
         Event {
             metadata: ObjectMeta {
-                namespace: regarding.namespace.clone(),
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                namespace: Some(regarding.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned())),
+                name: Some(format!("{name}{suffix}")),
                 ..ObjectMeta::default()
             },
             type_: Some(match planned.type_ {

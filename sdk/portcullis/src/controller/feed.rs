@@ -8,19 +8,17 @@ use std::{
 
 use futures::{Stream, StreamExt as _};
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
-    core::NamespaceResourceScope,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    Client, Resource, ResourceExt as _,
+    runtime::watcher::{self, Event},
 };
 use prometheus_client::metrics::counter::Counter;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Dispatch, Level, dispatcher::get_default, instrument::WithSubscriber as _};
 
-use super::{Change, Store, Stored};
+use super::retries::Retries;
+use super::{Change, KindScope, Store, Stored, relist};
 use crate::metrics::Metrics;
 use crate::scopes::Scope;
 
@@ -47,7 +45,7 @@ pub struct Feeds {
 struct Watched<T, R, C> {
     /// The namespace; empty for all.
     watch: String,
-    kind: String,
+    retries: Retries,
     store: Arc<Store<T>>,
     reduce: R,
     changed: C,
@@ -64,14 +62,15 @@ impl Namespaces {
         Self(namespaces)
     }
 
-    /// Those that an operator with this scope may see: the one that it is restricted to, or all.
+    /// Those that an operator with this scope looks after: the one that it is restricted to, those of a development
+    /// session with `--only-namespace`, or all.
     pub fn of(scope: &Scope) -> Self {
-        Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
+        Self(scope.namespaces())
     }
 
-    /// The watches that cover them: a namespace each, or one for all ("").
-    fn watches(&self) -> Vec<String> {
-        if self.0.is_empty() { vec![String::new()] } else { self.0.clone() }
+    /// The watches that cover them: a namespace each, or one for all (""). A kind that lives in no namespace has one watch.
+    fn watches<S: KindScope>(&self) -> Vec<String> {
+        if self.0.is_empty() || !S::NAMESPACED { vec![String::new()] } else { self.0.clone() }
     }
 }
 
@@ -95,13 +94,16 @@ impl Feeds {
         self
     }
 
-    /// Watches a kind: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
+    /// Watches a kind, in the namespaces of these watches or without any: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
     /// `DeserializeGuard<K>` for a kind of ours, where one object that does not decode is stored as such and stops nothing.
     ///
     /// Nor does one on which `reduce` or `changed` panics: that is logged and counted
     /// (`portcullis_watch_panics_total`), and the watch goes on. Anybody may be able to make such an object, and nobody
     /// may take the process with it, whose webhooks the cluster depends on. Where `reduce` panics, the store keeps what
     /// it knew of the object until the next list.
+    ///
+    /// A watch that fails is tried again: after pauses of up to half a minute, and of up to two minutes where the API server
+    /// refuses it. That it fails, with the right to grant, and that it works again is a line in the log.
     pub fn follow<K, T>(
         &self,
         config: watcher::Config,
@@ -109,21 +111,18 @@ impl Feeds {
         reduce: impl Fn(K) -> T + Clone + Send + 'static,
         changed: impl Fn(&Change<T>) + Clone + Send + 'static,
     ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + DeserializeOwned
-            + Clone
-            + Debug
-            + Send
-            + 'static,
+        K: Resource<DynamicType = (), Scope: KindScope> + DeserializeOwned + Clone + Debug + Send + 'static,
         T: Stored,
     {
-        for watch in self.namespaces.watches() {
-            let api: Api<K> = self.api(&watch);
-            let stream = watcher::watcher(api, config.clone());
+        for watch in self.namespaces.watches::<K::Scope>() {
+            let api = K::Scope::api::<K>(self.client.clone(), &watch);
+            let stream = relist::watched(api, config.clone());
             let kind = K::kind(&()).into_owned();
             let panics = self.metrics.watch_panics(&kind);
+            let resource = [K::plural(&()), K::group(&())].join(".").trim_end_matches('.').to_owned();
+            let retries = Retries::new(kind, resource, watch.clone());
             let (store, reduce, changed) = (store.clone(), reduce.clone(), changed.clone());
-            self.start(stream, Watched { watch, kind, store, reduce, changed, panics });
+            self.start(stream, Watched { watch, retries, store, reduce, changed, panics });
         }
     }
 
@@ -143,17 +142,10 @@ impl Feeds {
         self.tasks.wait().await;
     }
 
-    fn api<K>(&self, watch: &str) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        if watch.is_empty() { Api::all(self.client.clone()) } else { Api::namespaced(self.client.clone(), watch) }
-    }
-
     fn start<K, T, R, C>(
         &self,
         stream: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
-        watched: Watched<T, R, C>,
+        mut watched: Watched<T, R, C>,
     ) where
         K: Resource<DynamicType = ()> + Send + 'static,
         T: Stored,
@@ -163,20 +155,23 @@ impl Feeds {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
         self.tasks.spawn(async move {
-            let mut stream = std::pin::pin!(stream.default_backoff());
+            let mut stream = std::pin::pin!(stream);
             let mut first = true;
-            loop {
-                let event = tokio::select! {
-                    () = stop.cancelled() => return,
-                    event = stream.next() => event,
-                };
+            while let Some(Some(event)) =
+                stop.run_until_cancelled(stream.next().with_subscriber(log_of_watches())).await
+            {
                 match event {
-                    None => return,
-                    Some(Err(error)) => {
-                        let Watched { kind, watch, .. } = &watched;
-                        tracing::warn!(kind, namespace = watch, %error, "watch interrupted; retrying");
+                    Err(error) => {
+                        let pause = watched.retries.failed(&error);
+                        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                            return;
+                        }
                     }
-                    Some(Ok(event)) => {
+                    Ok(event) => {
+                        // That a list begins says nothing of whether it is answered.
+                        if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                            watched.retries.works();
+                        }
                         let listed = matches!(event, Event::InitDone);
                         watched.take(event);
                         if listed && std::mem::take(&mut first) {
@@ -246,7 +241,18 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
     /// What panicked has said so itself, by the panic hook; the message may hold anything.
     fn panicked(&self, namespace: &str, name: &str) {
         self.panics.inc();
-        tracing::error!(kind = self.kind, namespace, name, "a callback of this watch panicked; the watch goes on");
+        let kind = &self.retries.kind;
+        tracing::error!(kind, namespace, name, "a callback of this watch panicked; the watch goes on");
+    }
+}
+
+/// Where kube's watcher logs: nowhere, unless somebody asked for its details. It tells of each try that is refused, which
+/// is told here once.
+fn log_of_watches() -> Dispatch {
+    if tracing::enabled!(target: "kube_runtime::watcher", Level::DEBUG) {
+        get_default(Clone::clone)
+    } else {
+        Dispatch::none()
     }
 }
 
@@ -257,13 +263,97 @@ pub fn paged() -> watcher::Config {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::controller::retries::LONGEST_REFUSED;
+    use crate::log::Log;
 
     #[test]
     fn a_list_of_namespaces_is_trimmed_and_an_empty_one_means_all() {
         for (list, watches) in [("", vec![""]), (" , ", vec![""]), ("b, a,b,", vec!["a", "b"]), ("team", vec!["team"])]
         {
-            assert_eq!(Namespaces::parse(list).watches(), watches, "{list:?}");
+            assert_eq!(Namespaces::parse(list).watches::<NamespaceResourceScope>(), watches, "{list:?}");
+            assert_eq!(Namespaces::parse(list).watches::<ClusterResourceScope>(), [""], "{list:?}");
         }
+    }
+
+    /// An API server that refuses everything before `granted`, and then has no object.
+    fn refused_until(granted: Instant) -> Client {
+        let answer = move |request: Request<Body>| {
+            if request.uri().query().unwrap_or_default().contains("watch=") {
+                return pending().boxed();
+            }
+            let status =
+                json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"});
+            let list =
+                json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []});
+            let (code, answer) = if Instant::now() < granted { (403, status) } else { (200, list) };
+            let answer = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap();
+            ready(Ok::<_, Infallible>(answer)).boxed()
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Stored for Nothing {
+        fn namespace(&self) -> &'static str {
+            ""
+        }
+        fn name(&self) -> &'static str {
+            ""
+        }
+        fn version(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_says_so_once_and_is_tried_less_and_less_often() {
+        let (log, _listening) = Log::listen();
+        let (begun, refused_for) = (Instant::now(), Duration::from_hours(2));
+        let (client, stop) = (refused_until(begun + refused_for), CancellationToken::new());
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = tries.clone();
+        let client = Client::new(
+            tower::service_fn(move |request: Request<Body>| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let client = client.clone();
+                async move { client.send(request).await }
+            }),
+            "default",
+        );
+        let feeds = Feeds::new(client, Namespaces::parse("team"), stop.clone());
+        feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        assert!(feeds.ready().await);
+        // Two minutes at most between two tries, and a minute on the average.
+        let tries = tries.load(Ordering::Relaxed);
+        assert!((60..150).contains(&tries), "{tries} tries in two hours");
+        let late = begun.elapsed().saturating_sub(refused_for);
+        assert!(late <= LONGEST_REFUSED * 2, "{late:?} after the right was granted");
+        stop.cancel();
+        feeds.ended().await;
+        let said = log.take();
+        let lines: Vec<&str> = said.lines().collect();
+        let [refused, works] = lines[..] else { panic!("two lines: {said}") };
+        for part in
+            ["WARN", "watch refused: grant", r#"verb="list""#, r#"resource="configmaps""#, r#"namespace="team""#]
+        {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        assert!(works.contains("the watch works again"), "{works}");
     }
 }

@@ -12,14 +12,13 @@
 //! - the finalizer, put on before anything else and taken off when the cleanup is done;
 //! - the registered validators, asked in the controller while webhooks are off (below);
 //! - writes by server-side apply, and only where something differs ([`apply`]). A steady state costs no write, and our
-//!   own writes are in the store before the watch brings them.
+//!   own writes wake nobody, whether the watch brings them before their answers or after.
 //!
 //! ```
 //! use std::collections::BTreeMap;
 //! use std::process::ExitCode;
 //! use portcullis::controller::{Controller, ControllerError, Next, Pass};
 //! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::manifest::Grant;
 //! use portcullis::operator::{NoArgs, Operator, Parts};
 //! use portcullis::webhooks::Webhooks;
 //! # use kube::{CustomResource, CustomResourceExt as _};
@@ -45,32 +44,24 @@
 //!     Ok(Next::Wait)
 //! }
 //!
-//! /// What the controller may do, and nothing else.
-//! fn grants() -> Vec<Grant> {
-//!     vec![
-//!         Grant::new("demo.example", &["entities"], &["list", "watch", "patch"]),
-//!         Grant::new("demo.example", &["entities/status"], &["patch"]),
-//!         Grant::new("demo.example", &["entities/finalizers"], &["update"]),
-//!         Grant::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
-//!         Grant::new("events.k8s.io", &["events"], &["create"]),
-//!     ]
-//! }
-//!
 //! fn main() -> ExitCode {
 //!     # if std::env::args().count() < 2 { return ExitCode::SUCCESS }
 //!     Operator::named("greeter")
 //!         .crds(vec![Entity::crd()])
 //!         .setup(|_: &NoArgs| {
-//!             Ok(Parts::new(Webhooks::new()).controller("greeter", grants(), |runtime| {
-//!                 Controller::<Entity>::named("greeter").owns::<ConfigMap>().run(runtime, reconcile)
-//!             }))
+//!             let greeter = Controller::named("greeter").owns::<ConfigMap>();
+//!             Ok(Parts::new(Webhooks::new()).controller(greeter, reconcile))
 //!         })
 //!         .main()
 //! }
 //! ```
 //!
-//! The kind is a namespaced one. A controller that reads more than its objects and their children starts further
-//! watches with [`Feeds::follow`] on the [`Controller::queue`], and runs by [`Controller::follow`] and
+//! `generate rbac` then grants what that controller does ([`Controller::access`]), and nothing else.
+//!
+//! The kind lives in namespaces or in none, and so does each that it [owns](Controller::owns) or
+//! [watches](Controller::watches). Objects without a namespace are reconciled by the cluster-wide operator; a restricted
+//! one may watch them, and reconciles none. A controller that shares its stores, with webhooks or with other controllers,
+//! starts its watches itself with [`Feeds::follow`] on the [`Controller::queue`], and runs by [`Controller::follow`] and
 //! [`Controller::work`].
 //!
 //! # Webhooks off
@@ -90,6 +81,7 @@
 //! CEL in the CRD. And what a mutating webhook would have filled in is missing: let the controller take it as optional.
 
 pub mod apply;
+mod changes;
 mod children;
 mod conditions;
 #[expect(clippy::module_inception, reason = "the module is private; its one type is what the folder is about")]
@@ -97,23 +89,31 @@ mod controller;
 mod error;
 mod events;
 mod feed;
+mod kind_scope;
 mod observed;
 mod pass;
 mod queue;
+mod relist;
+mod retries;
+mod rights;
 mod store;
 mod validity;
+mod watched;
 mod work;
 mod writer;
+mod writes;
 
 pub use children::ChildTrace;
-pub use conditions::{Conditions, fitting};
+pub use conditions::{ConditionStatus, Conditions, fitting};
 pub use controller::Controller;
 pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};
 pub use feed::{Feeds, Namespaces, paged};
+pub use kind_scope::{KindScope, MayOwn};
 pub use observed::Observed;
 pub use pass::{Applied, Cleanup, Leaving, Pass};
 pub use queue::{Backoff, Key, Next, Queue};
 pub use store::{Change, Store, Stored};
 pub use validity::VALID;
+pub use watched::Watchable;
 pub use writer::Kind;

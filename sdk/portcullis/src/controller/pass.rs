@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, refusal};
 use super::children::Children;
+use super::kind_scope::full_name;
 use super::work::{Kit, LOOK_AGAIN};
 use super::{ControllerError, Key, Kind, Next, Observed, PlannedEvent, VALID};
 
@@ -70,8 +71,9 @@ impl<K: Kind> Pass<K> {
         self.kit.may_write(&self.observed)
     }
 
-    /// Makes `child` what it should be. Its namespace and owner reference are added; state in it what you want to own and
-    /// nothing else, and nothing taken from a fetched object.
+    /// Makes `child` what it should be. Its owner reference is added, and the owner's namespace: where that has none, a
+    /// child of a kind that lives in namespaces states its own. State in it what you want to own and nothing else, and
+    /// nothing taken from a fetched object.
     ///
     /// # Errors
     /// When the API server does not take it, when an object of that name is not ours, and when its kind was not named by
@@ -91,30 +93,39 @@ impl<K: Kind> Pass<K> {
     pub async fn apply_dynamic(&self, resource: &ApiResource, document: Value) -> Result<Applied, ControllerError> {
         self.may_write()?;
         let children = self.children(resource)?;
-        let desired = Desired::child_of(&*self.object, resource, document, self.kit.applier.marks())?;
-        let live = children.live(desired.namespace(), desired.name());
+        let marks = self.kit.applier.marks();
+        let desired = Desired::child_of(&*self.object, resource, document, marks, children.namespaced)?;
+        let live = children.store.live(desired.namespace(), desired.name());
+        let child = Key::new(desired.namespace(), desired.name());
+        let queue = &self.kit.changes.queue;
+        let write = children.writes.as_ref().map(|writes| writes.begin(child, queue, &self.key));
+        let begun = children.store.begin();
         match self.kit.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
             Ensured::Kept => Ok(Applied::Kept),
             Ensured::Waits => {
                 // A change of a child wakes the owner that it names. This one may name none, or another.
                 if live.is_none_or(|live| live.controller.as_ref() != Some(&self.observed.uid)) {
-                    self.kit.queue.add_after(self.key.clone(), LOOK_AGAIN);
+                    queue.add_after(self.key.clone(), LOOK_AGAIN);
                 }
                 Ok(Applied::Waits)
             }
             Ensured::Written(live) => {
-                children.written(&desired, live);
+                if let Some(write) = write {
+                    write.answered(live.version);
+                }
+                children.store.written(&desired, live, begun);
                 Ok(Applied::Written)
             }
             Ensured::Refused(refusal) => {
-                let object = format!("{} {}/{}", resource.kind, desired.namespace(), desired.name());
+                let object = format!("{} {}", resource.kind, full_name(desired.namespace(), desired.name()));
                 Err(ControllerError::NameTaken { object, refusal })
             }
         }
     }
 
-    /// Deletes the child of this kind and name; returns whether there was one. An object of that name that is not ours is
-    /// left alone, and so is one that is being deleted already.
+    /// Deletes the child of this kind and name, in the object's namespace where the kind lives in namespaces; returns
+    /// whether there was one. An object of that name that is not ours is left alone, and so is one that is being deleted
+    /// already.
     ///
     /// # Errors
     /// When the API server does not do it, and when its kind was not named by
@@ -127,6 +138,19 @@ impl<K: Kind> Pass<K> {
         self.delete_dynamic(&ApiResource::erase::<C>(&()), name, propagation).await
     }
 
+    /// The same in this namespace, for an object that lives in none itself.
+    ///
+    /// # Errors
+    /// Those of [`delete`](Self::delete).
+    pub async fn delete_in<C: Resource<DynamicType = ()>>(
+        &self,
+        namespace: &str,
+        name: &str,
+        propagation: PropagationPolicy,
+    ) -> Result<bool, ControllerError> {
+        self.delete_child(&ApiResource::erase::<C>(&()), namespace, name, propagation).await
+    }
+
     /// The same for a plan that holds children of several kinds.
     ///
     /// # Errors
@@ -137,17 +161,31 @@ impl<K: Kind> Pass<K> {
         name: &str,
         propagation: PropagationPolicy,
     ) -> Result<bool, ControllerError> {
+        let namespaced = self.children(resource)?.namespaced;
+        if namespaced && self.key.namespace.is_empty() {
+            return Err(DocumentError::Missing("a namespace: delete it with Pass::delete_in").into());
+        }
+        self.delete_child(resource, if namespaced { &self.key.namespace } else { "" }, name, propagation).await
+    }
+
+    async fn delete_child(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        propagation: PropagationPolicy,
+    ) -> Result<bool, ControllerError> {
         self.may_write()?;
         let children = self.children(resource)?;
-        let Some(live) = children.live(&self.key.namespace, name) else { return Ok(false) };
+        let Some(live) = children.store.live(namespace, name) else { return Ok(false) };
         let manager = &self.kit.applier.marks().manager;
         if live.deleting || refusal(&live, &self.observed.uid, manager).is_some() {
             return Ok(false);
         }
-        let delete = self.kit.applier.delete(resource, &self.key.namespace, name, &live, propagation);
+        let delete = self.kit.applier.delete(resource, namespace, name, &live, propagation);
         match delete.await? {
             DeleteOutcome::Accepted => {
-                children.deleting(&self.key.namespace, name, &live);
+                children.store.deleting(namespace, name, &live);
                 Ok(true)
             }
             DeleteOutcome::AlreadyGone => Ok(false),
@@ -218,7 +256,6 @@ where
         }
         let live = self.current();
         let manager = &self.kit.writer.managers.status;
-        let written = self.kit.writer.status(&live, manager, live.held_status.as_deref(), status).await?;
-        Ok(written.map(|written| self.kit.store.written(written)).is_some())
+        self.kit.written(&live, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
     }
 }

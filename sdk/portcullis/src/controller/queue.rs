@@ -6,13 +6,17 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     panic::AssertUnwindSafe,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use futures::FutureExt as _;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+
+use super::Stored;
+use super::kind_scope::full_name;
+use crate::metrics::{ReconcileMetrics, Reconciled};
 
 /// Delays after failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +29,7 @@ pub struct Backoff {
     pub after_change: Duration,
 }
 
-/// Namespace and name of an object to reconcile.
+/// Namespace and name of an object to reconcile. The namespace is empty for a kind that lives in none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// `metadata.namespace`.
@@ -49,6 +53,7 @@ pub struct Queue {
     state: Mutex<State>,
     changed: Notify,
     backoff: Mutex<Backoff>,
+    counted: OnceLock<ReconcileMetrics>,
 }
 
 #[derive(Debug, Default)]
@@ -71,11 +76,16 @@ impl Key {
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// The key of a stored object.
+    pub fn of(object: &impl Stored) -> Self {
+        Self::new(object.namespace(), object.name())
+    }
 }
 
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        f.write_str(&full_name(&self.namespace, &self.name))
     }
 }
 
@@ -107,6 +117,17 @@ impl Queue {
         *self.backoff.lock().unwrap_or_else(PoisonError::into_inner) = backoff;
     }
 
+    /// Counts the reconciles of [`run`](Self::run) there.
+    pub(super) fn count_in(&self, metrics: ReconcileMetrics) {
+        // Of a controller that runs again, they are the same.
+        _ = self.counted.set(metrics);
+    }
+
+    /// How many keys are due and wait for a worker.
+    pub(super) fn depth(&self) -> usize {
+        self.with(|state| state.due.range(..=(Instant::now(), u64::MAX)).count())
+    }
+
     /// Asks for `key` as soon as a worker is free.
     pub fn add(&self, key: Key) {
         self.add_after(key, Duration::ZERO);
@@ -130,6 +151,12 @@ impl Queue {
         Opened(self)
     }
 
+    /// What was asked for and is not begun.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> Vec<Key> {
+        self.with(|state| state.due.values().cloned().collect())
+    }
+
     /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.
     pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
     where
@@ -139,18 +166,23 @@ impl Queue {
         let worker = || async {
             while let Some(key) = self.next(shutdown).await {
                 let (namespace, name) = (&key.namespace, &key.name);
+                let began = Instant::now();
                 // What panics fails: the other keys are not its business.
-                let next = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
-                    Ok(Ok(next)) => Some(next),
+                let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
+                    Ok(Ok(Next::Wait)) => (Some(Next::Wait), Reconciled::Success),
+                    Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
                     Ok(Err(error)) => {
                         tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
-                        None
+                        (None, Reconciled::Error)
                     }
                     Err(_) => {
                         tracing::error!(namespace, name, "reconcile panicked; retrying");
-                        None
+                        (None, Reconciled::Panic)
                     }
                 };
+                if let Some(counted) = self.counted.get() {
+                    counted.count(result, began.elapsed());
+                }
                 self.done(&key, next);
             }
         };
@@ -278,6 +310,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::metrics::Metrics;
 
     fn key(name: &str) -> Key {
         Key::new("ns", name)
@@ -379,6 +412,43 @@ mod tests {
         queue.add(key("a"));
         queue.next(&stop).await;
         assert_eq!(start.elapsed().as_millis(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reconcile_is_counted_by_its_result_and_what_is_not_due_yet_is_not_waiting() {
+        let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
+        queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
+        let depth = Arc::downgrade(&queue);
+        queue.count_in(metrics.reconciles("orders", move || Some(depth.upgrade()?.depth())));
+        for name in ["waits", "asks", "fails", "panics"] {
+            queue.add(key(name));
+        }
+        queue.add_after(key("later"), Duration::from_mins(1));
+        let line = |what: &str| metrics.encode().lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
+        let depth = r#"portcullis_reconcile_queue_depth{controller="orders"} "#;
+        assert_eq!(line(depth).as_deref(), Some("4"));
+        let count = AtomicUsize::new(0);
+        let run = queue.run(1, &stop, |key| {
+            if count.fetch_add(1, Ordering::SeqCst) == 3 {
+                stop.cancel();
+            }
+            async move {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                match key.name.as_str() {
+                    "waits" => Ok(Next::Wait),
+                    "asks" => Ok(Next::After(Duration::from_mins(1))),
+                    "fails" => Err("no luck"),
+                    _ => panic!("no luck at all"),
+                }
+            }
+        });
+        run.await;
+        for result in ["success", "requeue", "error", "panic"] {
+            let counted = format!(r#"portcullis_reconciles_total{{controller="orders",result="{result}"}} "#);
+            assert_eq!(line(&counted).as_deref(), Some("1"), "{result}");
+        }
+        assert_eq!(line(r#"portcullis_reconcile_duration_seconds_sum{controller="orders"} "#).as_deref(), Some("8.0"));
+        assert_eq!(line(depth).as_deref(), Some("0"), "a backoff and a wish for later are not due");
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,9 @@
 //! Our own writes are seen at once (read your writes): a plan made before the watch delivers them would write again.
 //! Versions order the two sources. Per watch, events arrive in order of `resourceVersion`, so an answer that is not
 //! newer than the last event has already been delivered, or overtaken by a deletion.
+//!
+//! A list begins a new order: after a restore of etcd, versions go on from an earlier one. So it replaces what is known,
+//! whatever version that has, but for the answers to writes of ours that were begun after it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -38,9 +41,15 @@ pub struct Store<T> {
     inner: RwLock<Inner<T>>,
 }
 
+/// When a write of ours was begun, counted in the lists that had begun before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Begun(u64);
+
 #[derive(Debug)]
 struct Inner<T> {
     namespaces: HashMap<String, Namespace<T>>,
+    /// How many lists have begun, of all watches.
+    lists: u64,
     /// Per watch (by the namespace it is restricted to; empty for all), how far it has come.
     watches: HashMap<String, Progress<T>>,
 }
@@ -55,17 +64,26 @@ struct Namespace<T> {
 
 #[derive(Debug)]
 struct Progress<T> {
-    /// The highest version delivered.
+    /// The highest version delivered since the last list.
     seen: u64,
-    /// Objects of a relist that is under way.
-    listing: Option<Vec<Arc<T>>>,
+    /// When the last list began.
+    since: Begun,
+    listing: Option<Listing<T>>,
+}
+
+/// A list that is under way.
+#[derive(Debug)]
+struct Listing<T> {
+    objects: Vec<Arc<T>>,
+    /// Of writes of ours that were begun and answered meanwhile: the latest version of each object.
+    written: BTreeMap<(String, String), u64>,
 }
 
 // === impl Store ===
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
-        Self { inner: RwLock::new(Inner { namespaces: HashMap::new(), watches: HashMap::new() }) }
+        Self { inner: RwLock::new(Inner { namespaces: HashMap::new(), lists: 0, watches: HashMap::new() }) }
     }
 }
 
@@ -86,6 +104,12 @@ impl<T: Stored> Store<T> {
         .unwrap_or_default()
     }
 
+    /// The objects that carry `token`, in every namespace.
+    pub fn find_everywhere(&self, token: &str) -> Vec<Arc<T>> {
+        let namespaces = self.read(|inner| Some(inner.namespaces.keys().cloned().collect::<Vec<_>>()));
+        namespaces.unwrap_or_default().iter().flat_map(|namespace| self.find(namespace, token)).collect()
+    }
+
     /// Every object's namespace and name.
     pub fn keys(&self) -> Vec<(String, String)> {
         self.read(|inner| {
@@ -95,14 +119,51 @@ impl<T: Stored> Store<T> {
         .unwrap_or_default()
     }
 
-    /// Takes the answer to our own write, unless the watch has come past it.
-    pub(super) fn written(&self, object: T) {
+    /// Every object.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let all = |inner: &Inner<T>| inner.namespaces.values().flat_map(|all| all.objects.values().cloned()).collect();
+        self.read(|inner| Some(all(inner))).unwrap_or_default()
+    }
+
+    /// Has these objects and no others, as if a watch of everything had listed them.
+    pub(crate) fn fill(&self, objects: impl IntoIterator<Item = T>) {
+        self.list_begins("");
+        objects.into_iter().for_each(|object| self.listed("", object));
+        self.list_ends("");
+    }
+
+    /// Asked before a write of ours, for [`written`](Self::written).
+    pub(super) fn begin(&self) -> Begun {
+        Begun(self.inner.read().unwrap_or_else(PoisonError::into_inner).lists)
+    }
+
+    /// Takes the answer to our own write, unless the watch has come past it. Of a write that was begun before the last
+    /// list, that cannot be told: the watch brings it. The watch does not tell of a change that this returns.
+    pub(super) fn written(&self, object: T, begun: Begun) -> Option<Change<T>> {
         self.write(|inner| {
             let watch = if inner.watches.contains_key(object.namespace()) { object.namespace() } else { "" };
-            let seen = inner.watches.get(watch).map_or(0, |progress| progress.seen);
-            if object.version() > seen {
-                inner.insert(Arc::new(object));
+            let Some(progress) = inner.watches.get_mut(watch) else { return inner.insert(Arc::new(object)) };
+            let (fresh, newer) = (begun >= progress.since, object.version() > progress.seen);
+            match &mut progress.listing {
+                Some(listing) if fresh => {
+                    let latest = listing.written.entry(key(&object)).or_default();
+                    if object.version() < *latest {
+                        return None;
+                    }
+                    *latest = object.version();
+                    Some(inner.replace(Arc::new(object)))
+                }
+                listing if newer && (fresh || listing.is_some()) => inner.insert(Arc::new(object)),
+                _ => None,
             }
+        })
+    }
+
+    /// Forgets everything: no watch fills it any more.
+    pub(super) fn clear(&self) {
+        self.write(|inner| {
+            inner.namespaces.clear();
+            inner.watches.clear();
         });
     }
 
@@ -142,36 +203,51 @@ impl<T: Stored> Store<T> {
 
     /// A watch begins to list anew.
     pub(super) fn list_begins(&self, watch: &str) {
-        self.write(|inner| inner.progress(watch).listing = Some(Vec::new()));
+        self.write(|inner| {
+            inner.lists += 1;
+            let since = Begun(inner.lists);
+            let progress = inner.progress(watch);
+            progress.since = since;
+            progress.listing = Some(Listing { objects: Vec::new(), written: BTreeMap::new() });
+        });
     }
 
     /// An object of the list under way.
     pub(super) fn listed(&self, watch: &str, object: T) {
-        self.write(|inner| inner.progress(watch).listing.get_or_insert_default().push(Arc::new(object)));
+        self.write(|inner| {
+            if let Some(listing) = &mut inner.progress(watch).listing {
+                listing.objects.push(Arc::new(object));
+            }
+        });
     }
 
-    /// The list is complete: what it does not hold is gone. Returns every change.
+    /// The list is complete: it replaces what the store has, and what it does not hold is gone. Only answers to writes
+    /// that were begun after it stay, where they are newer. Returns every change.
     pub(super) fn list_ends(&self, watch: &str) -> Vec<Change<T>> {
         self.write(|inner| {
             let progress = inner.progress(watch);
-            let listed = progress.listing.take().unwrap_or_default();
-            let newest = listed.iter().map(|object| object.version()).max().unwrap_or_default();
-            progress.seen = progress.seen.max(newest);
-            let kept: BTreeSet<(String, String)> =
-                listed.iter().map(|object| (object.namespace().to_owned(), object.name().to_owned())).collect();
+            let Some(Listing { objects, written }) = progress.listing.take() else { return Vec::new() };
+            progress.seen = objects.iter().map(|object| object.version()).max().unwrap_or_default();
+            let seen = progress.seen;
+            let listed: BTreeMap<_, _> = objects.into_iter().map(|object| (key(&*object), object)).collect();
+            let is_later = |key: &(String, String), version: u64| {
+                version > listed.get(key).map_or(seen, |object| object.version())
+            };
+            let ours = |key: &(String, String)| written.get(key).is_some_and(|version| is_later(key, *version));
             let gone: Vec<(String, String)> = inner
                 .namespaces
                 .iter()
                 .filter(|(namespace, _)| watch.is_empty() || namespace.as_str() == watch)
                 .flat_map(|(namespace, all)| all.objects.keys().map(|name| (namespace.clone(), name.clone())))
-                .filter(|key| !kept.contains(key))
+                .filter(|key| !listed.contains_key(key) && !ours(key))
                 .collect();
             let mut changes: Vec<Change<T>> = gone
                 .iter()
                 .filter_map(|(namespace, name)| inner.remove(namespace, name))
                 .map(|old| Change { old: Some(old), new: None })
                 .collect();
-            changes.extend(listed.into_iter().filter_map(|object| inner.insert(object)));
+            let news = listed.iter().filter(|(key, _)| !ours(key));
+            changes.extend(news.map(|(_, object)| inner.replace(object.clone())));
             changes
         })
     }
@@ -189,7 +265,8 @@ impl<T: Stored> Store<T> {
 
 impl<T: Stored> Inner<T> {
     fn progress(&mut self, watch: &str) -> &mut Progress<T> {
-        self.watches.entry(watch.to_owned()).or_insert_with(|| Progress { seen: 0, listing: None })
+        let new = || Progress { seen: 0, since: Begun::default(), listing: None };
+        self.watches.entry(watch.to_owned()).or_insert_with(new)
     }
 
     /// Puts `object` in place of an older one; `None` when what is there is newer.
@@ -198,6 +275,11 @@ impl<T: Stored> Inner<T> {
         if current.is_some_and(|current| current.version() > object.version()) {
             return None;
         }
+        Some(self.replace(object))
+    }
+
+    /// Puts `object` in place of what is there, whatever version that has.
+    fn replace(&mut self, object: Arc<T>) -> Change<T> {
         let old = self.remove(object.namespace(), object.name());
         let namespace = self
             .namespaces
@@ -207,7 +289,7 @@ impl<T: Stored> Inner<T> {
             namespace.tokens.insert((token, object.name().to_owned()));
         }
         namespace.objects.insert(object.name().to_owned(), object.clone());
-        Some(Change { old, new: Some(object) })
+        Change { old, new: Some(object) }
     }
 
     fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
@@ -221,6 +303,10 @@ impl<T: Stored> Inner<T> {
         }
         Some(old)
     }
+}
+
+fn key(object: &impl Stored) -> (String, String) {
+    (object.namespace().to_owned(), object.name().to_owned())
 }
 
 #[cfg(test)]
@@ -253,7 +339,7 @@ mod tests {
     fn our_own_write_is_seen_before_the_watch_delivers_it_and_an_older_event_does_not_undo_it() {
         let store = Store::default();
         store.delivered("", Thing("ns", "a", 5, &[]));
-        store.written(Thing("ns", "a", 9, &[]));
+        store.written(Thing("ns", "a", 9, &[]), store.begin());
         assert_eq!(version(&store, "a"), Some(9));
         assert!(store.delivered("", Thing("ns", "a", 7, &[])).is_none());
         assert_eq!(version(&store, "a"), Some(9));
@@ -265,12 +351,37 @@ mod tests {
     fn a_write_answered_after_its_deletion_was_delivered_leaves_no_ghost() {
         let store = Store::default();
         store.deleted("", &Thing("ns", "a", 12, &[]));
-        store.written(Thing("ns", "a", 10, &[]));
+        store.written(Thing("ns", "a", 10, &[]), store.begin());
         assert_eq!(version(&store, "a"), None);
         // One that was made again after the deletion stays, also when the deletion arrives late.
-        store.written(Thing("ns", "a", 15, &[]));
+        store.written(Thing("ns", "a", 15, &[]), store.begin());
         assert!(store.deleted("", &Thing("ns", "a", 13, &[])).is_none());
         assert_eq!(version(&store, "a"), Some(15));
+    }
+
+    #[test]
+    fn after_a_restore_of_etcd_no_object_is_kept_for_a_version_that_never_comes_back() {
+        let store = Store::default();
+        for (name, at) in [("a", 900), ("b", 901), ("c", 902)] {
+            store.delivered("", Thing("ns", name, at, &[]));
+        }
+        let before = store.begin();
+        store.list_begins("");
+        store.listed("", Thing("ns", "a", 40, &[]));
+        store.listed("", Thing("ns", "b", 41, &[]));
+        // Begun before the list: the cluster may have forgotten it.
+        store.written(Thing("ns", "c", 903, &[]), before);
+        // Begun after it: the watch has yet to bring it.
+        store.written(Thing("ns", "b", 43, &[]), store.begin());
+        store.written(Thing("ns", "d", 44, &[]), store.begin());
+        store.list_ends("");
+        let versions = |store: &Store<Thing>| ["a", "b", "c", "d"].map(|name| version(store, name));
+        assert_eq!(versions(&store), [Some(40), Some(43), None, Some(44)]);
+        assert!(store.delivered("", Thing("ns", "a", 45, &[])).is_some());
+        // An answer that comes late, and one of now.
+        store.written(Thing("ns", "c", 904, &[]), before);
+        store.written(Thing("ns", "a", 46, &[]), store.begin());
+        assert_eq!(versions(&store), [Some(46), Some(43), None, Some(44)]);
     }
 
     #[test]
@@ -291,7 +402,7 @@ mod tests {
         store.delivered("ns", Thing("ns", "a", 5, &[]));
         store.delivered("other", Thing("other", "b", 50, &[]));
         // The other watch's progress says nothing about this namespace.
-        store.written(Thing("ns", "c", 9, &[]));
+        store.written(Thing("ns", "c", 9, &[]), store.begin());
         assert_eq!(version(&store, "c"), Some(9));
         store.list_begins("ns");
         store.listed("ns", Thing("ns", "d", 20, &[]));
@@ -318,6 +429,7 @@ mod tests {
         assert_eq!((names("secret/x"), names("secret/y")), (vec!["b"], vec!["a"]));
         store.deleted("", &Thing("ns", "b", 5, &[]));
         assert_eq!(names("secret/x"), Vec::<&str>::new());
+        assert_eq!(store.find_everywhere("secret/x").iter().map(|thing| thing.1).collect::<Vec<_>>(), ["c"]);
         assert_eq!(store.keys().len(), 2);
     }
 }

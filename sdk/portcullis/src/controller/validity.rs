@@ -63,13 +63,11 @@ impl<K: Kind> Kit<K> {
         };
         let previous = conditions(&live.status(None).value);
         let mut conditions = Conditions::after(Some(&previous), object.meta().generation, Timestamp::now());
-        conditions.set(VALID, problem.is_none(), reason, message.clone());
+        conditions.set(VALID, problem.is_none().into(), reason, message.clone());
         let changed = conditions.news().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
-        if let Some(written) = self.writer.status(live, manager, held, status).await? {
-            self.store.written(written);
-        }
+        self.written(live, self.writer.status(live, manager, held, status)).await?;
         let invalid = problem.is_some();
         if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
             let (kind, described) = (K::kind(&()), live.describe());
@@ -83,10 +81,7 @@ impl<K: Kind> Kit<K> {
     /// Takes back what was said while webhooks were off.
     async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
-        let written = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({})).await?;
-        if let Some(written) = written {
-            self.store.written(written);
-        }
+        self.written(live, self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}))).await?;
         Ok(())
     }
 }
@@ -108,7 +103,7 @@ fn conditions(status: &Value) -> Vec<Condition> {
 /// What all of them find wrong; an error when one of them came to no verdict.
 fn problem(judgements: Vec<Judgement>) -> Result<Option<String>, String> {
     let mut problems = Vec::new();
-    for Judgement { webhook, verdict } in judgements {
+    for Judgement { webhook, verdict, .. } in judgements {
         let verdict = verdict.map_err(|problem| format!("webhook {webhook}: {problem}"))?;
         let Some(denial) = verdict.denial() else { continue };
         let mut text = denial.message().to_owned();

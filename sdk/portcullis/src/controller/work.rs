@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use prometheus_client::metrics::counter::Counter;
 use tracing::warn;
 
 use super::apply::Applier;
+use super::changes::Changes;
 use super::children::Children;
 use super::events::Events;
 use super::validity::Validators;
 use super::writer::Writer;
-use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Queue, Store, Stored as _};
+use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Store, Stored as _};
 use crate::scopes::{Ownership, Scope};
 
 /// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
@@ -32,7 +34,9 @@ pub(super) struct Kit<K> {
     /// Which namespaces are ours.
     pub(super) scope: Scope,
     pub(super) store: Arc<Store<Observed<K>>>,
-    pub(super) queue: Arc<Queue>,
+    pub(super) changes: Changes<K>,
+    /// Of what is called for changes.
+    pub(super) panics: Counter,
     /// By `apiVersion` and `kind`.
     pub(super) children: BTreeMap<(String, String), Children>,
     pub(super) writer: Writer<K>,
@@ -89,8 +93,9 @@ impl<K: Kind> Kit<K> {
         if live.finalizers.contains(name) {
             return Ok(Some(live));
         }
-        let Some(written) = self.writer.finalizer(&live, name, true).await? else { return Ok(None) };
-        self.store.written(written);
+        if !self.written(&live, self.writer.finalizer(&live, name, true)).await? {
+            return Ok(None);
+        }
         let held = self.store.get(live.namespace(), live.name());
         Ok(held.filter(|held| held.uid == live.uid && !held.deleting && held.finalizers.contains(name)))
     }
@@ -109,12 +114,24 @@ impl<K: Kind> Kit<K> {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
                 self.may_write(&live).map_err(failed)?;
-                if let Some(written) = self.writer.finalizer(&live, name, false).await.map_err(failed)? {
-                    self.store.written(written);
-                }
+                self.written(&live, self.writer.finalizer(&live, name, false)).await.map_err(failed)?;
                 Ok(Next::Wait)
             }
         }
+    }
+
+    /// Waits for the answer to a write to `live` and takes it. Returns whether anything was written.
+    pub(super) async fn written(
+        &self,
+        live: &Observed<K>,
+        write: impl Future<Output = Result<Option<Observed<K>>, ControllerError>>,
+    ) -> Result<bool, ControllerError> {
+        let key = Key::of(live);
+        let (under_way, begun) = (self.changes.begin(&key), self.store.begin());
+        let Some(answer) = write.await? else { return Ok(false) };
+        let finalizer = self.finalizer.as_ref().map(|(name, _)| name.as_str());
+        self.changes.answered(under_way, live, (answer, begun), finalizer, &self.store, &self.panics);
+        Ok(true)
     }
 
     /// Nothing is kept of what is gone: what comes and goes is as many as somebody likes.

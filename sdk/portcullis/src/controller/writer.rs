@@ -7,7 +7,7 @@ use std::time::Duration;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::{Patch, PatchParams};
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,26 +15,19 @@ use serde_json::{Value, json};
 
 use super::apply::{prune, status_needs_apply};
 use super::observed::Managers;
-use super::{ControllerError, Observed, Stored as _};
+use super::{ControllerError, KindScope, Observed, Stored as _};
 
 /// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// Kinds that a controller can be for: namespaced ones, derived by kube or of k8s-openapi.
+/// Kinds that a controller can be for: those of k8s-openapi, and all that kube derives. They live in namespaces or in none.
 pub trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + DeserializeOwned
-    + Serialize
-    + Send
-    + Sync
-    + 'static
+    Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
 }
 
 impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    K: Resource<DynamicType = (), Scope: KindScope>
         + Clone
         + Debug
         + DeserializeOwned
@@ -67,12 +60,15 @@ impl<K: Kind> Writer<K> {
             return Ok(None);
         }
         // The uid keeps the status of a deleted object off its successor.
-        let document = json!({
+        let mut document = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
-            "metadata": {"name": live.name(), "namespace": live.namespace(), "uid": live.uid},
+            "metadata": {"name": live.name(), "uid": live.uid},
             "status": status,
         });
+        if K::Scope::NAMESPACED {
+            document["metadata"]["namespace"] = json!(live.namespace());
+        }
         let params = PatchParams::apply(manager).force();
         let (api, patch) = (self.api(live.namespace()), Patch::Apply(&document));
         self.answer("apply the status of", live, api.patch_status(live.name(), &params, &patch)).await
@@ -108,7 +104,7 @@ impl<K: Kind> Writer<K> {
     }
 
     fn api(&self, namespace: &str) -> Api<DeserializeGuard<K>> {
-        Api::namespaced(self.client.clone(), namespace)
+        K::Scope::api(self.client.clone(), namespace)
     }
 
     async fn answer(

@@ -18,6 +18,7 @@ use tracing::field::{Empty, display};
 use super::Settings;
 use super::pool::{Pool, Stopped, Waiting, in_order};
 use super::record::Records;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
 
@@ -30,23 +31,22 @@ const CONCURRENT: usize = 256;
 const HERE: Duration = Duration::from_millis(1);
 /// What is taken for the time per KiB before anything was measured.
 const USUAL: Duration = Duration::from_micros(4);
-/// Bytes of memory that all conversions under way may take together.
-const MEMORY: usize = 512 * 1024 * 1024;
-/// A review in memory: its body, the converted objects, and the answer.
-const COPIES: usize = 3;
 
 /// What the conversions of all kinds share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pool: Pool,
     bodies: Budget,
+    /// What one body may have at most.
+    largest: usize,
 }
 
 impl Shared {
-    /// `largest` is the most that one body may have.
-    pub(super) fn new(largest: usize) -> Self {
+    /// `largest` is the most that one body may have as far as kinds say.
+    pub(super) fn new(largest: usize, memory: Memory) -> Self {
+        let largest = largest.min(memory.largest);
         // What may be asked for at all must fit when nothing else is under way.
-        Self { pool: Pool::new(), bodies: Budget::of((MEMORY / COPIES).max(largest)) }
+        Self { pool: Pool::new(), bodies: Budget::of(memory.conversion.max(largest)), largest }
     }
 }
 
@@ -100,7 +100,7 @@ impl ConversionCalls {
         let records = Records::new(&engine, metrics);
         let pace = Pace(AtomicU64::new(u64::try_from(USUAL.as_nanos()).unwrap_or(u64::MAX)));
         let work = Work { name: name.clone(), engine, strict: *strict, records, pace };
-        Self { body: *body, work: Arc::new(work), shared }
+        Self { body: (*body).min(shared.largest), work: Arc::new(work), shared }
     }
 
     /// A small review, on this thread.
@@ -126,6 +126,10 @@ impl ConversionCalls {
 impl Endpoint for ConversionCalls {
     fn limits(&self) -> RouteLimits {
         RouteLimits { body: self.body, timeout: TIMEOUT, concurrent: CONCURRENT, budget: self.shared.bodies.clone() }
+    }
+
+    fn called_with_certificate(&self) -> bool {
+        false
     }
 
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
@@ -226,8 +230,14 @@ mod tests {
 
     #[test]
     fn the_largest_review_fits_into_the_memory_of_all() {
-        let fits = |largest: usize, bytes: usize| Shared::new(largest).bodies.share().grow(bytes);
-        assert!(fits(1, MEMORY / COPIES) && !fits(1, MEMORY / COPIES + 1));
-        assert!(fits(MEMORY, MEMORY) && !fits(MEMORY, MEMORY + 1));
+        let memory = Memory::of(None);
+        let fits = |largest: usize, bytes: usize| Shared::new(largest, memory).bodies.share().grow(bytes);
+        let all = memory.conversion;
+        assert!(fits(1, all) && !fits(1, all + 1));
+        assert!(fits(2 * all, 2 * all) && !fits(2 * all, 2 * all + 1));
+        // Where the process is limited, so is a review.
+        let memory = Memory::of(Some(128 << 20));
+        let shared = Shared::new(128 << 20, memory);
+        assert_eq!((shared.largest, shared.bodies.share().grow(memory.conversion + 1)), (memory.conversion, false));
     }
 }

@@ -64,8 +64,9 @@
 //!
 //! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other
 //! threads, as many as there are cores for all lists together, and come back in their order. Bodies beyond
-//! [`Convert::body_limit`] are refused with 413; what all conversions under way may take together is about 512 MiB, and
-//! what does not fit is sent away with 429 and comes again. Time is what the API server grants, 30 s.
+//! [`Convert::body_limit`] are refused with 413; what all conversions under way may take together is about 512 MiB, or
+//! three eighths of the memory that the process is limited to ([`Webhooks::memory_limit`]), and what does not fit is sent
+//! away with 429 and comes again. Time is what the API server grants, 30 s.
 //!
 //! Objects stay stored in the version in which they were written last. Before a version is removed from the CRD, run
 //! the operator's `migrate-storage`.
@@ -83,9 +84,10 @@ pub use portcullis_convert::{
     BoxError, ConvertError, Converted, ConverterFn, Engine, GraphError, IntoResult, PROBLEM, Problem, STASH, Version,
 };
 
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::routes::Endpoint;
-use crate::webhooks::{RegistrationError, Webhooks, check_path};
+use crate::webhooks::{GroupVersionKind, RegistrationError, Webhooks, check_path};
 
 pub(crate) use cover::convertible;
 
@@ -320,10 +322,20 @@ impl Webhooks {
         Ok(conversions)
     }
 
+    /// Whether objects of this kind are converted here.
+    pub(crate) fn converts(&self, kind: &GroupVersionKind) -> bool {
+        let mut settings = self.conversions.iter().map(|registered| &registered.settings);
+        settings.any(|converted| (&converted.group, &converted.kind) == (&kind.group, &kind.kind))
+    }
+
     /// What is served for them, each with its path.
-    pub(crate) fn conversion_endpoints(&self, metrics: &Metrics) -> Result<Vec<Served>, RegistrationError> {
+    pub(crate) fn conversion_endpoints(
+        &self,
+        metrics: &Metrics,
+        memory: Memory,
+    ) -> Result<Vec<Served>, RegistrationError> {
         let largest = self.conversions.iter().map(|registered| registered.settings.body).max().unwrap_or_default();
-        let shared = call::Shared::new(largest);
+        let shared = call::Shared::new(largest, memory);
         let endpoint = |(conversion, registered): (Conversion, &Registered)| {
             let endpoint = call::ConversionCalls::new(conversion.engine, &registered.settings, metrics, shared.clone());
             (conversion.path, Arc::new(endpoint) as Arc<dyn Endpoint>)

@@ -8,10 +8,14 @@ use crate::webhooks::{self, Denial, Judgement, Webhooks};
 const ID: &str = "V1";
 const WHAT: &str = "which rules an object breaks";
 
-/// Asks the registered validating webhooks about each object, as if it were created. The last finding says what nobody
+/// Asks the registered validating webhooks about each object, as if it were created; those of kinds that webhooks read
+/// from a cache are what the cache holds. The last finding says what nobody
 /// was asked about: the schema of a kind, with its CEL rules, and what mutating webhooks would change are the API server's.
 pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
     let mut findings = Vec::new();
+    for problem in webhooks.fill_caches(objects) {
+        findings.push(Finding { id: ID, what: WHAT, verdict: Verdict::Fail, message: problem, fix: None });
+    }
     for object in objects {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let namespace = text("/metadata/namespace");
@@ -24,7 +28,13 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
         if judgements.is_empty() {
             say(Verdict::Info, "no validating webhook is called for it".to_owned(), None);
         }
-        for Judgement { webhook, verdict } in judgements {
+        for Judgement { webhook, verdict, unfilled } in judgements {
+            if !unfilled.is_empty() {
+                let unfilled = unfilled.join(", ");
+                let fix = format!("give a file with {unfilled} too: -f FILE -f OTHER-FILE");
+                say(Verdict::Warn, format!("{webhook}: not judged: reads {unfilled}"), Some(fix));
+                continue;
+            }
             let verdict = match verdict {
                 Ok(verdict) => verdict,
                 Err(problem) => {

@@ -3,12 +3,13 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use portcullis_manifest::WebhookKind;
 
-use super::configuration::{Configuration, Entry, conversion, selects};
-use super::snapshot::{Look, Snapshot};
+use super::configuration::{Borrower, Configuration, Entry, conversion, selects};
+use super::snapshot::{Listener, Look, Reached, Snapshot};
 use super::subject::Subject;
 use crate::operator::Installation;
 
@@ -41,12 +42,40 @@ impl Snapshot {
         ours
     }
 
-    /// The CRDs that are converted by a webhook, each with the entry for that.
+    /// The CRDs that are converted by a webhook, each with the entry for that. One that a development session has borrowed
+    /// is not this installation's to mend.
     pub(super) fn conversions<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, Entry)> {
-        subject
-            .conversions
-            .iter()
-            .filter_map(|(crd, _)| Some((&**crd, conversion(self.crds.get(crd)?.seen()?.as_ref()?)?)))
+        let own = self.converted(subject).filter(|(_, crd)| Borrower::of(crd).is_none());
+        own.filter_map(|(name, crd)| Some((name, conversion(crd)?)))
+    }
+
+    /// The CRDs whose conversion development sessions have borrowed.
+    pub(super) fn borrowed<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, Borrower)> {
+        self.converted(subject).filter_map(|(name, crd)| Some((name, Borrower::of(crd)?)))
+    }
+
+    fn converted<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, &'a CustomResourceDefinition)> {
+        subject.conversions.iter().filter_map(|(name, _)| Some((&**name, self.crds.get(name)?.seen()?.as_ref()?)))
+    }
+
+    /// The port of its Service on which this installation is called, where that is sure and not what its flags say.
+    pub(super) fn called_port(&self, subject: &Subject) -> Option<u16> {
+        let given = subject.installation.service.port;
+        let own = |entry: &Entry| entry.service() == Some(subject.place());
+        let entries: Vec<_> = self.ours(subject).into_iter().map(|(_, entry)| entry).filter(own).collect();
+        let port = u16::try_from(entries.first()?.port()).ok()?;
+        if port == given || entries.iter().any(|entry| entry.port() != i32::from(port)) {
+            return None;
+        }
+        let ports = self.service(subject)?.spec.as_ref()?.ports.as_deref().unwrap_or_default();
+        let has = |port: u16| ports.iter().any(|one| one.port == i32::from(port));
+        // A Service that stands for a host has no ports: what answers there has.
+        let answers = |listener: &Listener| {
+            matches!(listener.reached, Reached::Answered(_)) && listener.address.is_some_and(|at| at.port() == port)
+        };
+        let works =
+            if self.is_external(subject) { self.listeners.iter().any(answers) } else { has(port) && !has(given) };
+        works.then_some(port)
     }
 
     /// Entries of any configuration that bear a name of ours or are called for updates of our kinds.

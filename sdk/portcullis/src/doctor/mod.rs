@@ -6,7 +6,7 @@
 //!
 //! | checks | ask |
 //! |---|---|
-//! | `W1`–`W12` | is the webhook called at all? |
+//! | `W1`–`W14` | is the webhook called at all? |
 //! | `C1`–`C12` | does somebody answer? |
 //! | `X1`–`X15` | do certificate, key and CA bundles fit together? |
 //! | `H1`–`H7` | did the Jobs of an installation do their work? |
@@ -47,7 +47,8 @@ pub use explain::explain;
 pub use observe::{Options, observe};
 pub use report::{Finding, Report, Verdict};
 pub use snapshot::{
-    Answer, Calls, Identity, Issuance, Listed, Listener, Log, Look, Probe, Reached, Right, Served, Snapshot, Stored,
+    Answer, Bound, Calls, Identity, Issuance, Listed, Listener, Log, Look, Probe, Reached, Right, Served, Snapshot,
+    Stored,
 };
 pub use subject::{Kind, Subject};
 

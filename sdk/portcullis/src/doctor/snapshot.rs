@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -89,6 +90,9 @@ impl<T> From<Vec<T>> for Listed<T> {
     }
 }
 
+/// An admission policy, and the binding of the same name.
+pub type Bound = (Look<Option<ValidatingAdmissionPolicy>>, Look<Option<ValidatingAdmissionPolicyBinding>>);
+
 /// Namespace and name.
 pub(super) type Place = (String, String);
 
@@ -120,6 +124,8 @@ pub struct Snapshot {
     pub configurations: Look<Listed<Configuration>>,
     /// The same a while later, when that was asked for.
     pub later: Option<Look<Listed<Configuration>>>,
+    /// The policies with CEL rules that should exist, each with its binding, by name.
+    pub cel_policies: BTreeMap<String, Bound>,
     /// The operator's CRDs that exist, by name.
     pub crds: BTreeMap<String, Look<Option<CustomResourceDefinition>>>,
     /// The Services that matching webhooks call.
@@ -170,6 +176,8 @@ pub struct Snapshot {
     pub listeners: Vec<Listener>,
     /// What the API server counted.
     pub calls: Option<Look<Calls>>,
+    /// The same a while later, when that was asked for.
+    pub calls_later: Option<Look<Calls>>,
     /// Who asks.
     pub identity: Option<Look<Identity>>,
     /// Objects that should be refused, each with what became of it.

@@ -1,10 +1,13 @@
 //! Which installation is looked at, and what should be there.
 
-use portcullis_manifest::{Webhook, WebhookKind};
+use std::fmt::Write as _;
+
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use portcullis_manifest::{Webhook, WebhookKind, admission_policies};
 
 use super::configuration::Entry;
 use crate::certificates::CertificateMode;
-use crate::operator::{Installation, Rights};
+use crate::operator::{Installation, Rights, SERVICE_PORT};
 
 /// An installation of an operator, and what its registration says should be there.
 #[derive(Clone, Debug)]
@@ -13,7 +16,7 @@ pub struct Subject {
     pub installation: Installation,
     /// The flags by which a command of the operator's binary means this installation: empty, or a space before each.
     pub flags: String,
-    /// The entries of its webhook configurations, as they are generated.
+    /// The entries of its webhook configurations, before the namespaces are left out in which they could lock the cluster.
     pub webhooks: Vec<Webhook>,
     /// CRDs whose objects it converts, each with the path that is called for that.
     pub conversions: Vec<(String, String)>,
@@ -48,6 +51,16 @@ impl Subject {
     /// The entries of the configuration of this kind.
     pub(super) fn webhooks_of(&self, kind: WebhookKind) -> impl Iterator<Item = &Webhook> {
         self.webhooks.iter().filter(move |webhook| webhook.kind == kind)
+    }
+
+    /// The entries as they are generated. One that could lock the cluster is not.
+    pub(super) fn as_generated(&self) -> Vec<Webhook> {
+        self.webhooks.iter().cloned().filter_map(|webhook| webhook.guarded(self.namespace()).ok()).collect()
+    }
+
+    /// The policies with the webhooks' CEL rules, each with its binding, as they are generated.
+    pub(super) fn policies(&self) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
+        admission_policies(&self.installation.validating(), &self.as_generated())
     }
 
     /// Name of the configuration of this kind.
@@ -86,7 +99,9 @@ impl Subject {
         if what == "operator" {
             words.push_str(" --image IMAGE");
         }
-        if self.installation.certificates == CertificateMode::External && !matches!(what, "rbac" | "certificates") {
+        if self.installation.certificates == CertificateMode::External
+            && !matches!(what, "rbac" | "certificates" | "policies")
+        {
             words.push_str(" --ca-bundle ca.crt");
         }
         format!("{} {APPLY}", self.command(&words))
@@ -102,6 +117,18 @@ impl Subject {
         let mut other = self.clone();
         let before = std::mem::take(&mut other.installation.certificates);
         other.flags = other.flags.replace(&format!(" --certificates={before}"), "");
+        other
+    }
+
+    /// The same installation, whose Service is called on this port.
+    pub(super) fn called_on(&self, port: u16) -> Self {
+        let mut other = self.clone();
+        let before = std::mem::replace(&mut other.installation.service.port, port);
+        other.flags = other.flags.replace(&format!(" --service-port={before}"), "");
+        if port != SERVICE_PORT {
+            // Nothing fails to be written into a text.
+            let _ = write!(other.flags, " --service-port={port}");
+        }
         other
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use portcullis_manifest::{
-    Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration, validating_configuration,
+    Operation, Overrides, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    validating_configuration,
 };
 use portcullis_pki::{Ca, Certificate, CertificateParams, Usage};
 use rustls_pki_types::CertificateDer;
@@ -24,6 +25,7 @@ use crate::words::{FAILED, MISTRUSTED, POST_ONLY, VALIDATE, WEBHOOKS_OFF};
 
 mod fixes;
 mod promises;
+mod sessions;
 
 fn examined(snapshot: &Snapshot) -> Report {
     examine(&subject(), snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
@@ -53,6 +55,7 @@ pub(super) fn subject() -> Subject {
             secret: "shop-webhook-tls".to_owned(),
             webhooks: Switch::On,
             use_service_account_credentials: true,
+            overrides: Overrides::default(),
         },
         flags: String::new(),
         webhooks: vec![
@@ -215,6 +218,12 @@ fn change<T>(look: &mut Look<Listed<T>>, change: impl FnOnce(&mut Vec<T>)) {
     change(&mut list.items);
 }
 
+/// What the API server counted of one webhook.
+fn counted(buckets: &[(f64, u64)]) -> Look<Calls> {
+    let durations = [("sober.orders.shop.example".to_owned(), buckets.to_vec())].into();
+    Look::Seen(Calls { durations, ..Calls::default() })
+}
+
 type Change = fn(&mut Snapshot);
 
 /// What was observed is changed, and one check says so: its verdict, words of its message, words of its fix.
@@ -265,9 +274,11 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
             s.logs.push(("shop-0".to_owned(), Look::Refused("get pods/log".to_owned())));
         }),
         ("C10", Verdict::Warn, "99 take up to 5 s of the 10 s", "more CPU", |s| {
-            let durations = vec![(0.5, 10), (5.0, 100), (f64::INFINITY, 100)];
-            let durations = [("sober.orders.shop.example".to_owned(), durations)].into();
-            s.calls = Some(Look::Seen(Calls { durations, ..Calls::default() }));
+            s.calls = Some(counted(&[(0.5, 10), (5.0, 10), (f64::INFINITY, 10)]));
+            s.calls_later = Some(counted(&[(0.5, 20), (5.0, 110), (f64::INFINITY, 110)]));
+        }),
+        ("C10", Verdict::Info, "(100 calls since the API server's start)", "shop doctor --watch 1m", |s| {
+            s.calls = Some(counted(&[(0.5, 10), (5.0, 100), (f64::INFINITY, 100)]));
         }),
         ("W8", Verdict::Warn, "7 calls failed and were let pass", "C and X", |s| {
             let failed_open = [("sober.orders.shop.example".to_owned(), 7)].into();
@@ -444,7 +455,7 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
         ("C1", Verdict::Fail, "namespace shop-system does not exist", "kubectl create namespace shop-system", |s| {
             s.namespaces = [("shop-system".to_owned(), Look::Seen(None))].into();
         }),
-        ("L1", Verdict::Info, "development session of ann, until 2026-01-01T13:00:00Z", "", |s| develop(s)),
+        ("L1", Verdict::Info, "development session of ann, until 2026-01-01T13:00:00Z", "", |s| sessions::develop(s)),
         ("C5", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),
         ("X6", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),
         ("C8", Verdict::Info, "not looked: there is no log of a pod", "", |_| {}),
@@ -484,30 +495,6 @@ fn what_only_a_node_can_show_is_judged_from_what_was_observed() {
         });
         assert!(said, "{id} {verdict} '{message}' '{fix}': {of:#?}");
     }
-}
-
-/// A session of `dev --only-namespace a` beside the installation.
-fn develop(snapshot: &mut Snapshot) {
-    change(&mut snapshot.configurations, |all| {
-        let mut session = all[0].clone();
-        let only = json!({ "matchLabels": { "kubernetes.io/metadata.name": "a" } });
-        session.entries.iter_mut().for_each(|entry| entry.namespaces = Some(of(only.clone())));
-        session.metadata = of(json!({
-            "name": "shop-dev-ann-validating",
-            "labels": { "portcullis.dev/dev-of": "shop", "portcullis.dev/dev-owner": "ann" },
-            "annotations": { "portcullis.dev/dev-expires": "2026-01-01T13:00:00Z" },
-        }));
-        all.push(session);
-    });
-}
-
-#[test]
-fn a_development_session_is_not_taken_for_a_restricted_operator_that_is_gone() {
-    let mut snapshot = well();
-    develop(&mut snapshot);
-    let findings = examined(&snapshot).findings;
-    let bad: Vec<_> = findings.iter().filter(|one| one.id.starts_with('L') && one.verdict > Verdict::Info).collect();
-    assert!(bad.is_empty(), "{bad:#?}");
 }
 
 /// A self-signed issuer of cert-manager makes such, and the operator serves it.

@@ -1,4 +1,4 @@
-//! Metrics of the webhooks, in the text format of Prometheus (OpenMetrics).
+//! Metrics of webhooks and controllers, in the text format of Prometheus (OpenMetrics).
 //!
 //! [`Webhooks::routes`](crate::webhooks::Webhooks::routes) makes a set of its own; [`Routes::metrics`] gives it out, and
 //! `run` serves it at `/metrics` of the health listener.
@@ -9,10 +9,13 @@
 //! | `portcullis_admission_duration_seconds` | `webhook` | from the head of the request to the answer |
 //! | `portcullis_admission_patch_bytes_total` | `webhook` | JSON patches sent, before base64 |
 //! | `portcullis_webhook_in_flight` | `webhook` | reviews under way, from the end of the body to the answer |
-//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and failures, panics and timeouts that became denials |
+//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `unauthenticated`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and failures, panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
 //! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
 //! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |
+//! | `portcullis_reconciles_total` | `controller`, `result` (`success`, `requeue`, `error`, `panic`) | reconciles that have ended |
+//! | `portcullis_reconcile_duration_seconds` | `controller` | what a reconcile takes |
+//! | `portcullis_reconcile_queue_depth` | `controller` | objects that are due and that no worker has taken yet |
 //! | `portcullis_token_requests_total` | `controller`, `outcome` (`issued`, `failed`) | requests for a token of a controller's ServiceAccount |
 //! | `portcullis_token_held` | `controller` | 1 while the controller has a token to act with |
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds it: on one of all replicas |
@@ -29,27 +32,36 @@
 //! `webhook` is the path that is served, since a validating and a mutating webhook may have the same name. No label
 //! holds anything that a client chose.
 //!
+//! Your own are beside them: [`Parts::metric`](crate::operator::Parts::metric).
+//!
 //! [`Routes::metrics`]: crate::webhooks::Routes::metrics
 
 mod admission;
 mod conversion;
+mod own;
+mod reconcile;
 mod route;
 mod tokens;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::certificates::CertificateMetrics;
 use crate::scopes::ScopeMetrics;
 pub(crate) use admission::{AdmissionMetrics, Decided};
 pub(crate) use conversion::{ConversionMetrics, ObjectOutcome};
+pub use own::MetricNameError;
+pub(crate) use own::OwnMetrics;
+use reconcile::ReconcileFamilies;
+pub(crate) use reconcile::{ReconcileMetrics, Reconciled};
 pub(crate) use route::RouteMetrics;
 use tokens::TokenFamilies;
 pub(crate) use tokens::TokenMetrics;
@@ -63,10 +75,11 @@ type Labels = Vec<(&'static str, Cow<'static, str>)>;
 /// Histograms of durations.
 type Durations = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// The metrics of one set of webhooks. Cheap to clone; clones count together.
+/// The metrics of one set of webhooks, and of what runs beside them. Cheap to clone; clones count together.
 #[derive(Clone)]
 pub struct Metrics {
     families: Arc<Families>,
+    own: Arc<Mutex<OwnMetrics>>,
 }
 
 struct Families {
@@ -79,6 +92,7 @@ struct Families {
     conversion_objects: Family<Labels, Counter>,
     conversion_duration: Durations,
     watch_panics: Family<Labels, Counter>,
+    reconciles: ReconcileFamilies,
     tokens: TokenFamilies,
     certificates: CertificateMetrics,
     scopes: ScopeMetrics,
@@ -98,6 +112,7 @@ impl Metrics {
             conversion_objects: Family::default(),
             conversion_duration: durations(),
             watch_panics: Family::default(),
+            reconciles: ReconcileFamilies::default(),
             tokens: TokenFamilies::default(),
             certificates: CertificateMetrics::default(),
             scopes: ScopeMetrics::default(),
@@ -132,18 +147,38 @@ impl Metrics {
         );
         let help = "Panics in callbacks of watches; the watch goes on";
         registry.register("watch_panics", help, families.watch_panics.clone());
+        families.reconciles.register(registry);
         families.tokens.register(registry);
         families.certificates.register(registry);
         families.scopes.register(registry);
-        Self { families: Arc::new(families) }
+        Self { families: Arc::new(families), own: Arc::default() }
     }
 
     /// All of them as text, as Prometheus reads it (`application/openmetrics-text; version=1.0.0`).
     pub fn encode(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
-        _ = prometheus_client::encoding::text::encode(&mut text, &self.families.registry);
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        for registry in [&self.families.registry].into_iter().chain(&own.registries) {
+            // Writing to a string does not fail.
+            _ = encode_registry(&mut text, registry);
+        }
+        _ = encode_eof(&mut text);
         text
+    }
+
+    /// Adds a metric of your own, to be read at the same place. An operator adds those that its webhooks count with
+    /// [`Parts::metric`](crate::operator::Parts::metric); this is for what a controller knows only when it runs, and for
+    /// [`Routes::metrics`] in a process of your own.
+    ///
+    /// # Errors
+    /// When the name cannot name a metric, is one of ours, or is taken.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) -> Result<(), MetricNameError> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric)
+    }
+
+    /// Adds those of an operator's parts.
+    pub(crate) fn adopt(&self, own: OwnMetrics) -> Result<(), MetricNameError> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).adopt(own)
     }
 
     /// What the certificates count.
@@ -154,6 +189,15 @@ impl Metrics {
     /// Counts panics in callbacks of the watches of a kind.
     pub(crate) fn watch_panics(&self, kind: &str) -> Counter {
         self.families.watch_panics.get_or_create_owned(&label("kind", kind))
+    }
+
+    /// What the queue of a controller counts; `depth` says how many objects are due, as long as there is a queue.
+    pub(crate) fn reconciles(
+        &self,
+        controller: &str,
+        depth: impl Fn() -> Option<usize> + Send + Sync + 'static,
+    ) -> ReconcileMetrics {
+        self.families.reconciles.of(controller, Box::new(depth))
     }
 
     /// Counts requests for tokens of a controller's account.

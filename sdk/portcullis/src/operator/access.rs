@@ -100,6 +100,9 @@ impl<A: clap::Args> Operator<A> {
                 access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
             }
         }
+        for cache in webhooks.caches() {
+            *access = std::mem::take(access).and(cache.access());
+        }
         leases(access, installation, &self.scope_leases, !parts.controllers.is_empty());
         Ok(())
     }
@@ -199,7 +202,7 @@ mod tests {
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
         for (operators, controllers) in cases {
             let operator = Operator::<NoArgs>::named("op").rbac(operators);
-            let parts = Parts::default().controller("one", controllers, idle);
+            let parts = Parts::default().while_leading("one", controllers, idle);
             let mut installation = operator.installation("here").unwrap();
             installation.use_service_account_credentials = false;
             let access = operator.rights(&installation, &parts).unwrap().operator;
@@ -211,12 +214,37 @@ mod tests {
     }
 
     #[test]
+    fn what_webhooks_read_from_caches_is_granted_to_the_operator_without_being_named_again() {
+        use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+        use crate::cache::Cache;
+        use crate::webhooks::{Context, Validate, Verdict, Webhooks};
+
+        let reads = |name| {
+            let (maps, nodes) = (Cache::<ConfigMap>::new(), Cache::<Node>::new());
+            let webhook = Validate::<ConfigMap>::named(name).reads(&maps).reads(&nodes);
+            webhook.on_create(async |_, _: Context| Verdict::allow())
+        };
+        let parts = Parts::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
+        let operator = Operator::<NoArgs>::named("op");
+        let list = |resource| Grant::new("", &[resource], &["list", "watch"]);
+        for restricted_to in [None, Some("team".to_owned())] {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to;
+            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let in_namespaces = access.watched.iter().filter(|grant| **grant == list("configmaps")).count();
+            let on_the_cluster = access.cluster.iter().filter(|grant| **grant == list("nodes")).count();
+            assert_eq!((in_namespaces, on_the_cluster), (1, 1), "{access:?}");
+        }
+    }
+
+    #[test]
     fn one_account_for_all_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let one = || Parts::default().controller("one", [maps(&["watch", "patch"])], |_| async {});
+        let one = || Parts::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
         let pods = Grant::new("", &["pods"], &["list"]);
-        let two = one().controller("two", [maps(&["patch"]), pods.clone()], |_| async {});
+        let two = one().while_leading("two", [maps(&["patch"]), pods.clone()], |_| async {});
         let cases = [
             (Parts::default(), vec![maps(&["list", "watch"])]),
             (one(), vec![maps(&["list", "watch", "patch"])]),
@@ -235,7 +263,7 @@ mod tests {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let own = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let parts = Parts::default().controller("one", [maps(&["patch"])], |_| async {}).controller(
+        let parts = Parts::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
             "two",
             Access::default().in_own_namespace([own]),
             |_| async {},
@@ -258,7 +286,7 @@ mod tests {
         for (name, fits) in
             [("orders", true), (&*"o".repeat(60), true), (&*"o".repeat(61), false), ("My orders", false)]
         {
-            let parts = Parts::default().controller(name, [], |_| async {});
+            let parts = Parts::default().while_leading(name, [], |_| async {});
             let mut installation = operator.installation("here").unwrap();
             let said = operator.rights(&installation, &parts).map_err(|error| error.to_string());
             assert_eq!(said.is_ok(), fits, "{name}");
@@ -272,8 +300,8 @@ mod tests {
     fn a_release_whose_accounts_a_controller_of_a_shorter_one_could_have_is_refused() {
         let operator = Operator::<NoArgs>::named("op");
         let idle = |_| async {};
-        let one = || Parts::default().controller("orders", [], idle);
-        let two = || one().controller("late-orders", [], idle);
+        let one = || Parts::default().while_leading("orders", [], idle);
+        let two = || one().while_leading("late-orders", [], idle);
         let cases: [(&str, Parts, Option<[&str; 3]>); 7] = [
             ("shop", one(), None),
             ("orders", one(), None),
@@ -314,7 +342,7 @@ mod tests {
     #[test]
     fn rights_on_leases_are_those_that_are_used() {
         let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
-        let controllers = || Parts::default().controller("one", [], |_| async {});
+        let controllers = || Parts::default().while_leading("one", [], |_| async {});
         let cases = [
             (None, Parts::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
             (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),

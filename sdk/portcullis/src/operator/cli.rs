@@ -20,8 +20,9 @@ use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
+use super::memory::quantity;
 use super::run::Signals;
-use super::{Operator, generate, migrate, run};
+use super::{Operator, generate, migrate, run, taken};
 use crate::api_error::own_sentence;
 use crate::conversion::convertible;
 use crate::terminal::plain;
@@ -76,8 +77,9 @@ enum Command<A: clap::Args> {
     ///
     /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged,
     /// and then takes the versions in which nothing is stored any more out of status.storedVersions of the CRD, so that
-    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work. It
-    /// may be ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
+    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work; where
+    /// the CRD in the cluster stores in another version than this operator's, it writes nothing and says so. It may be
+    /// ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
     /// listed, and keep the versions from being taken out; the exit code is then 1.
     ///
     /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
@@ -113,11 +115,19 @@ pub(super) struct RunFlags {
     /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
     pub(super) health_bind: SocketAddr,
+    /// File with the authorities (PEM) of the certificate that the API server shows: calls of admission without one are
+    /// refused
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
     /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
     pub(super) drain_delay: Duration,
+    /// Memory that the process may take, as in 512Mi; reviews under way take half of it at most [default: the limit of
+    /// its cgroup]
+    #[arg(long, value_name = "BYTES", value_parser = quantity)]
+    pub(super) memory_limit: Option<usize>,
     /// What to log, as in `info` or `warn,portcullis=debug`
     #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
     log: String,
@@ -134,6 +144,9 @@ pub(super) struct MigrateFlags {
     /// Only this kind (or plural, or name of a CRD); may be given several times
     #[arg(long = "kind", value_name = "KIND")]
     pub(super) kinds: Vec<String>,
+    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
+    #[arg(long, value_name = "VERSION")]
+    pub(super) storage_version: Option<String>,
     /// Have the API server check every write, and write nothing
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -180,11 +193,10 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
 pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
-    let command = command(&operator);
-    let matches = command.clone().try_get_matches().unwrap_or_else(|error| from_environment(&command, error).exit());
-    let result = Cli::<A>::from_arg_matches(&matches)
-        .map_err(anyhow::Error::from)
-        .and_then(|cli| perform(operator, cli.command, &matches));
+    let result = matches(&command(&operator), std::env::args_os()).and_then(|matches| {
+        let cli = Cli::<A>::from_arg_matches(&matches)?;
+        perform(operator, cli.command, &matches)
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -193,6 +205,15 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What these words of a command line say. The process ends here where they do not parse.
+fn matches<W>(command: &clap::Command, words: impl IntoIterator<Item = W>) -> anyhow::Result<ArgMatches>
+where
+    W: Into<std::ffi::OsString> + Clone,
+{
+    taken::check(command)?;
+    Ok(command.clone().try_get_matches_from(words).unwrap_or_else(|error| from_environment(command, error).exit()))
 }
 
 /// Says of a wrong value that nobody gave on the command line from which variable it is.
@@ -350,6 +371,24 @@ mod tests {
         );
         let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot ask");
         assert_eq!(in_one_line(error.as_ref()), "cannot ask: namespaces \"a\" not found");
+    }
+
+    #[test]
+    fn no_command_line_is_read_where_an_own_argument_has_the_name_of_another() {
+        #[derive(clap::Args)]
+        #[allow(dead_code, reason = "nothing is parsed into it")]
+        struct Own {
+            #[arg(long)]
+            timeout: Option<u8>,
+        }
+        let command = command(&Operator::<Own>::named("op"));
+        for words in [&["op", "run"][..], &["op", "certs", "ensure", "--timeout", "5s"], &["op", "--help"]] {
+            let said = matches(&command, words).unwrap_err().to_string();
+            assert!(
+                said.starts_with("the operator's own argument --timeout has the id timeout of --timeout"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

@@ -21,6 +21,10 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub(super) struct Clients {
     /// With the identity that the kubeconfig names, or the Pod's.
     pub(super) client: Client,
+    /// The same, and an answer is told as it is. kube's client keeps a 429, 503 or 504 to itself and asks again, after up to
+    /// 82 s of pauses or as long as `Retry-After` says: what has to be renewed in time, and tries again by itself, lapses
+    /// meanwhile.
+    pub(super) prompt: Client,
     /// With none: what is sent through it says itself who it is from.
     pub(super) anonymous: Client,
 }
@@ -31,12 +35,14 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients
 }
 
 impl Clients {
-    fn new(config: Config) -> anyhow::Result<Self> {
+    pub(super) fn new(config: Config) -> anyhow::Result<Self> {
         // Tokens, passwords, client certificates and impersonation are all in it. A client certificate would count for
         // more than a token beside it.
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
-        Ok(Self { client: client(config)?, anonymous: client(anonymous)? })
+        let mut prompt = config.clone();
+        prompt.default_retry = false;
+        Ok(Self { client: client(config)?, prompt: client(prompt)?, anonymous: client(anonymous)? })
     }
 }
 

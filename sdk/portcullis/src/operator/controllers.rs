@@ -8,13 +8,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, Credentials};
+use super::error::RunError;
 use super::leases::Election;
 use super::tasks::Tasks;
-use super::{Controller, Runtime, Task};
+use super::{Leading, Runtime, Task};
 use crate::scopes::Leadership;
 
 pub(super) struct Controllers {
-    pub(super) by_name: BTreeMap<String, Controller>,
+    pub(super) by_name: BTreeMap<String, Leading>,
     /// Under which they act.
     pub(super) accounts: Accounts,
     /// What each is given, but for its client, its leadership and its end.
@@ -26,14 +27,14 @@ pub(super) struct Controllers {
 impl Controllers {
     /// Runs them while this replica leads, again and again, until `stop`. Their tokens are there before: who takes over
     /// begins at once.
-    pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+    pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         tokio::select! {
             result = self.terms(election, stop) => result,
             never = self.accounts.renew() => match never {},
         }
     }
 
-    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> anyhow::Result<()> {
+    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         let Some(Election { lease, name, margin, among }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
@@ -62,7 +63,7 @@ impl Controllers {
         lost: impl Future<Output = ()>,
         margin: Duration,
         stop: &CancellationToken,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), RunError> {
         let end = stop.child_token();
         let scope = self.runtime.scope.led_by(leadership.clone());
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
@@ -113,6 +114,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::operator::cli::in_one_line;
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
     #[tokio::test(start_paused = true)]
@@ -121,7 +123,7 @@ mod tests {
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        let controller = |run: Task| Controller { access: Access::default(), run };
+        let controller = |run: Task| Leading { access: Access::default(), run };
         let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
         let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
@@ -130,7 +132,7 @@ mod tests {
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
-        assert_eq!(format!("{error:#}"), "controller fails failed: no luck");
+        assert_eq!(in_one_line(&error), "controller fails failed: no luck");
         assert!(begun.elapsed() <= patience + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::cli::Output;
 use super::connect::answering;
-use super::generate::installation_arguments;
+use super::generate::{installation_arguments, quoted};
 use super::input::read;
 use super::installation::{Installation, InstallationFlags, label};
 use super::leases::{duration, duration_within};
@@ -46,7 +46,7 @@ pub(super) struct DoctorFlags {
     /// Call the pods by their addresses, too; that is done anyway where the command runs inside the cluster
     #[arg(long)]
     call_pods: bool,
-    /// Look twice, this long apart, to see who rewrites what
+    /// Look twice, this long apart, to see who rewrites what, and how long calls take meanwhile
     #[arg(long, value_name = "DURATION", value_parser = duration_within(1, 600))]
     watch: Option<Duration>,
     /// Try to create the objects of this file, which should be refused, as a dry run; may be given several times
@@ -76,12 +76,15 @@ pub(super) struct DoctorFlags {
 enum DoctorCommand {
     /// Say which rules of the webhooks the objects of a file break, without asking any cluster
     ///
+    /// What webhooks know of other objects from a cache is taken from these files too: a webhook is not judged by where they
+    /// hold none of the kind that it reads.
+    ///
     /// Schemas with their CEL rules, policies and what webhooks would change are the API server's to judge:
     /// `kubectl apply --dry-run=server -f FILE` asks it.
     Explain {
-        /// File with manifests, as YAML or JSON
-        #[arg(short, long, value_name = "FILE")]
-        filename: PathBuf,
+        /// File with manifests, as YAML or JSON; may be given several times
+        #[arg(short, long, value_name = "FILE", required = true)]
+        filename: Vec<PathBuf>,
     },
 }
 
@@ -116,8 +119,14 @@ pub(super) async fn perform<A: clap::Args>(
     let subject = subject(operator, &parts, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
-            let findings = explain(&parts.webhooks, &manifests(filename)?).await;
-            Report { subject: filename.display().to_string(), requests: 0, findings }
+            let mut objects = Vec::new();
+            for file in filename {
+                objects.extend(manifests(file)?);
+            }
+            let webhooks = parts.webhooks.overridden(&subject.installation.overrides);
+            let findings = explain(&webhooks, &objects).await;
+            let files: Vec<String> = filename.iter().map(|file| file.display().to_string()).collect();
+            Report { subject: files.join(", "), requests: 0, findings }
         }
         None => {
             let mut probes = Vec::new();
@@ -199,7 +208,7 @@ fn flags_of(installation: &Installation) -> String {
     let Installation { release, namespace, .. } = installation;
     let own = (*namespace != format!("{release}-system")).then(|| format!("--namespace={namespace}"));
     let flags = own.into_iter().chain(installation_arguments(installation));
-    flags.flat_map(|flag| [" ".to_owned(), flag]).collect()
+    flags.flat_map(|flag| [" ".to_owned(), quoted(flag)]).collect()
 }
 
 /// The objects of a file.

@@ -4,17 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::error::RunError;
 use super::health::Health;
 use crate::certificates::{Bundle, CertificateError, CertificateSource, Material, probe};
 use crate::pauses::Pauses;
-use crate::server::Server;
-use crate::webhooks::Routes;
+use crate::server::{Handler, Server};
 
 /// First and longest pause between tries at start.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -23,27 +22,29 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const CERTIFICATE_TRIES: u32 = 10;
 
 /// Where the webhooks are served, and with which certificates.
-pub(super) struct Endpoint {
+pub(super) struct Endpoint<H> {
     pub(super) operator: &'static str,
     pub(super) server: Server,
+    /// The address that it has.
+    pub(super) address: SocketAddr,
     pub(super) server_name: String,
-    pub(super) routes: Routes,
+    pub(super) handler: H,
     pub(super) source: CertificateSource,
     pub(super) health: Health,
 }
 
-impl Endpoint {
+impl<H: Handler> Endpoint<H> {
     /// Serves until `stop`, and then until the answers under way are given.
-    pub(super) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { operator, server, server_name, routes, source, health } = self;
-        let address = server.local_addr()?;
+    pub(super) async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
+        let Self { operator, server, address, server_name, handler, source, health } = self;
         info!(%address, "Starting webhook server");
         health.waiting_for("certificates");
         let material = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            material = certificates(&source, &health) => material?,
+            material = certificates(&source, &health) => material.map_err(RunError::Certificates)?,
         };
-        let tls = Arc::new(ArcSwap::from_pointee(material.tls_config(source.provider())?));
+        let tls = source.tls_config(&material).map_err(|error| RunError::Certificates(error.into()))?;
+        let tls = Arc::new(ArcSwap::from_pointee(tls));
         let bundle = source.bundle(operator, &material);
         info!(%address, %server_name, "serving webhooks");
         let ready = async {
@@ -53,7 +54,7 @@ impl Endpoint {
             }
         };
         tokio::join!(
-            server.serve_tls(Arc::clone(&tls), Arc::new(routes), stop.clone()),
+            server.serve_tls(Arc::clone(&tls), Arc::new(handler), stop.clone()),
             bundle.maintain(source.client(), source.configurations(), &stop),
             source.maintain(material, &tls, &bundle, &stop),
             ready,
@@ -62,7 +63,7 @@ impl Endpoint {
     }
 }
 
-async fn certificates(source: &CertificateSource, health: &Health) -> anyhow::Result<Material> {
+async fn certificates(source: &CertificateSource, health: &Health) -> Result<Material, CertificateError> {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut tries = 1;
     loop {
@@ -75,7 +76,7 @@ async fn certificates(source: &CertificateSource, health: &Health) -> anyhow::Re
             }
             // What is forbidden stays so until somebody does what the error says.
             Err(error) if error.is_permanent() || tries == CERTIFICATE_TRIES => {
-                return Err(error).context("no certificates to serve webhooks with");
+                return Err(error);
             }
             Err(error) => {
                 warn!(%error, "no certificates yet");

@@ -48,6 +48,18 @@ impl Health {
         self.waiting_for.borrow().is_empty()
     }
 
+    /// What the first part that is not ready waits for.
+    pub(super) fn first_missing(&self) -> Option<Arc<str>> {
+        self.waiting_for.borrow().values().next().cloned()
+    }
+
+    /// Ends when all parts are ready.
+    pub(super) async fn until_all_ready(&self) {
+        let mut waiting_for = self.waiting_for.subscribe();
+        // It cannot be closed while we hold it.
+        let _ = waiting_for.wait_for(BTreeMap::is_empty).await;
+    }
+
     /// Ends when this part is ready.
     pub(super) async fn until_ready(&self) {
         let mut waiting_for = self.waiting_for.subscribe();
@@ -89,8 +101,7 @@ impl Handler for Health {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return answer(StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned());
         }
-        let waiting_for = self.waiting_for.borrow().values().next().cloned();
-        match (request.uri().path(), waiting_for) {
+        match (request.uri().path(), self.first_missing()) {
             ("/healthz", _) | ("/readyz", None) => answer(StatusCode::OK, "ok\n".to_owned()),
             ("/readyz", Some(what)) => answer(StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {what}\n")),
             ("/metrics", _) => {

@@ -5,14 +5,15 @@ use std::fmt;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ValueEnum};
 use portcullis_lease::Vouchers;
-use portcullis_manifest::{ServiceRef, Webhook, WebhookKind};
+use portcullis_manifest::{Overrides, ServiceRef, Webhook, WebhookKind};
 
+use super::overrides::OverrideFlags;
 use crate::certificates::{CertificateMode, Configurations};
 use crate::names::{DEV_OF, LEADER, is_label, is_subdomain};
 use crate::webhooks::{RegistrationError, Webhooks};
 
 /// The port of the Service, unless another is said.
-pub(super) const SERVICE_PORT: u16 = 443;
+pub(crate) const SERVICE_PORT: u16 = 443;
 /// The DNS domain of clusters, unless another is said.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
 
@@ -88,6 +89,8 @@ pub(super) struct InstallationFlags {
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) use_service_account_credentials: bool,
+    #[command(flatten)]
+    pub(super) overrides: OverrideFlags,
 }
 
 impl Default for InstallationFlags {
@@ -102,28 +105,32 @@ impl Default for InstallationFlags {
             certificate_secret: None,
             webhooks: Switch::default(),
             use_service_account_credentials: true,
+            overrides: OverrideFlags::default(),
         }
     }
 }
 
 impl InstallationFlags {
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
-    pub(super) fn resolve(&self, operator: &'static str, namespace: Option<&str>) -> anyhow::Result<Installation> {
+    pub(super) fn resolve(
+        &self,
+        operator: &'static str,
+        namespace: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
         let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
         // `a-validating` for the whole cluster and `a` for a namespace `validating` would have one configuration.
         if let Some(kind) = release.split('-').skip(1).find(|part| ["validating", "mutating"].contains(part)) {
-            anyhow::bail!(
-                "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the \
-                 release in their names; give another --release"
-            );
+            let kind = kind.to_owned();
+            return Err(InstallationError::Release { release, kind });
         }
         let name = self.service_name.clone().unwrap_or_else(|| service_of(&release));
-        service_name(&name)
-            .map_err(|fix| anyhow::anyhow!("operator {release:?} cannot have a Service {name:?}: {fix}"))?;
+        if let Err(fix) = service_name(&name) {
+            return Err(InstallationError::Service { release, service: name, fix });
+        }
         let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
-        label(&namespace).map_err(|fix| {
-            anyhow::anyhow!("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")
-        })?;
+        if let Err(fix) = label(&namespace) {
+            return Err(InstallationError::Namespace { release, namespace, fix });
+        }
         Ok(Installation {
             operator,
             restricted_to: self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty()),
@@ -134,13 +141,51 @@ impl InstallationFlags {
             secret: self.certificate_secret.clone().unwrap_or_else(|| secret_of(&release)),
             webhooks: self.webhooks,
             use_service_account_credentials: self.use_service_account_credentials,
+            overrides: self.overrides.overrides(),
             release,
         })
     }
 }
 
+/// Names that an installation cannot have. Choose others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstallationError {
+    /// Another installation could have the same webhook configurations.
+    #[error(
+        "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the release \
+         in their names; give another --release"
+    )]
+    Release {
+        /// The release.
+        release: String,
+        /// The part of it that is at fault.
+        kind: String,
+    },
+    /// Kubernetes would refuse the Service.
+    #[error("operator {release:?} cannot have a Service {service:?}: {fix}")]
+    Service {
+        /// The release.
+        release: String,
+        /// The Service's name.
+        service: String,
+        /// What a name has to be like.
+        fix: &'static str,
+    },
+    /// There can be no such namespace.
+    #[error("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")]
+    Namespace {
+        /// The release.
+        release: String,
+        /// The namespace.
+        namespace: String,
+        /// What a name has to be like.
+        fix: &'static str,
+    },
+}
+
 /// One installation of an operator in a cluster. All its names follow from this value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Installation {
     /// The operator's own name ([`Operator::named`](super::Operator::named)), the same in every installation.
     pub operator: &'static str,
@@ -162,6 +207,8 @@ pub struct Installation {
     pub webhooks: Switch,
     /// Whether each controller acts under a ServiceAccount of its own.
     pub use_service_account_credentials: bool,
+    /// What it says of all its webhooks, over what they are registered with.
+    pub overrides: Overrides,
 }
 
 impl Installation {
@@ -245,13 +292,14 @@ impl Installation {
         })
     }
 
-    /// The entries of its configurations: for a restricted one, those about its namespace.
+    /// The entries of its configurations, with its overrides: for a restricted one, those about its namespace.
     pub(crate) fn webhooks(&self, webhooks: &Webhooks) -> Result<Vec<Webhook>, RegistrationError> {
-        let entries = webhooks.manifests()?;
-        Ok(match &self.restricted_to {
-            Some(namespace) => entries.into_iter().filter_map(|entry| entry.restricted_to(namespace)).collect(),
-            None => entries,
-        })
+        let here = |entry: Webhook| match &self.restricted_to {
+            Some(namespace) => entry.restricted_to(namespace),
+            None => Some(entry),
+        };
+        let entries = webhooks.manifests()?.into_iter().filter_map(here);
+        Ok(entries.map(|entry| entry.overridden(&self.overrides)).collect())
     }
 
     fn cluster_scoped(&self, name: &str) -> String {
@@ -287,7 +335,7 @@ pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
 }
 
 /// A name as Kubernetes has it for Secrets (RFC 1123 subdomain), of which one that is longer by `-ca` is one as well.
-fn secret_name(text: &str) -> Result<String, &'static str> {
+pub(super) fn secret_name(text: &str) -> Result<String, &'static str> {
     if text.len() <= 250 && is_subdomain(text) {
         return Ok(text.to_owned());
     }
@@ -306,7 +354,11 @@ fn domain(text: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    fn installed(release: &str, namespace: &str, restricted_to: Option<&str>) -> anyhow::Result<Installation> {
+    fn installed(
+        release: &str,
+        namespace: &str,
+        restricted_to: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
         let flags = InstallationFlags {
             release: Some(release.to_owned()),
             restrict_to_namespace: restricted_to.map(str::to_owned),

@@ -25,19 +25,24 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct LeaseFlags {
     /// Whether one replica at a time runs the controllers; a restricted operator always elects one
     #[arg(long, default_value_t, value_parser = Switch::parser("One replica runs the controllers", "Every replica does"))]
-    leader_elect: Switch,
+    pub(super) leader_elect: Switch,
     /// Name of this replica, for people who read its Leases [default: the release's]
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
-    identity: Option<String>,
+    pub(super) identity: Option<String>,
     /// For tests that cannot wait: duration, deadline, renewal, settling, grace and freshness, separated by commas
     #[arg(long, hide = true, value_name = "DURATIONS")]
-    lease_timing: Option<LeaseTiming>,
+    pub(super) lease_timing: Option<LeaseTiming>,
     /// Of a development session: what it creates its Lease with. Whoever else writes a Lease takes that away.
     #[arg(skip)]
     mark: Option<BTreeMap<String, String>>,
 }
 
 impl LeaseFlags {
+    /// Those of an installed replica.
+    pub(super) fn new(leader_elect: Switch, identity: Option<String>, lease_timing: Option<LeaseTiming>) -> Self {
+        Self { leader_elect, identity, lease_timing, mark: None }
+    }
+
     /// Those of a development session: it takes part where there is an election.
     pub(super) fn of_session(identity: String, mark: BTreeMap<String, String>, timing: Option<LeaseTiming>) -> Self {
         Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing, mark: Some(mark) }

@@ -33,7 +33,7 @@
 //!
 //! The binary then has
 //!
-//! - `generate crds|webhooks|rbac|operator|certificates`: manifests from the same value that is served, with the rights
+//! - `generate crds|webhooks|policies|rbac|operator|certificates`: manifests from the same value that is served, with the rights
 //!   that the operator needs and no others; `operator` is a whole installation. `--out DIR` writes files, `--check`
 //!   compares them and names those that differ; `--format helm` makes them the templates of a chart.
 //! - `certs ensure|publish|rotate|show`: does with certificates, from outside, what a replica does
@@ -54,42 +54,57 @@
 //!   and webhooks are served for `--drain-delay` more, while callers learn of it; then the calls under way are answered.
 //!   A second signal ends the process at once, as an error. Where objects are converted, the controllers begin when the
 //!   API server can call the conversion, or after half a minute.
+//!
+//! A process of your own runs an operator with [`Operator::embed`].
 
 mod access;
 mod accounts;
+mod caches;
 mod certs;
 mod cli;
+mod client_ca;
 mod connect;
 mod controllers;
 mod dev;
 mod doctor;
+mod embed;
 mod endpoint;
+mod error;
 mod generate;
 mod health;
 mod input;
 mod installation;
 mod leases;
+mod memory;
 mod migrate;
+mod overrides;
 mod run;
+mod taken;
 mod tasks;
 mod work;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use portcullis_manifest::Access;
+use portcullis_manifest::{Access, Overrides};
+use prometheus_client::registry::Metric;
 use tokio_util::sync::CancellationToken;
 
 pub use access::Rights;
 pub use cli::NoArgs;
-pub use installation::{Installation, Switch};
+pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
+pub use error::RunError;
+pub(crate) use installation::SERVICE_PORT;
+pub use installation::{Installation, InstallationError, Switch};
 
 use crate::certificates::{RotationTiming, TimeOfDay};
-use crate::metrics::Metrics;
+use crate::controller::{Controller, Kind, Next, Pass};
+use crate::metrics::{Metrics, OwnMetrics};
 use crate::scopes::{Leadership, Scope};
 use crate::webhooks::{RegistrationError, Webhooks};
 
@@ -107,8 +122,8 @@ pub struct Operator<A: clap::Args = NoArgs> {
 type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// A controller: what it may do, and what it does.
-struct Controller {
+/// What runs in the one replica that leads: what it may do, and what it does.
+struct Leading {
     access: Access,
     run: Task,
 }
@@ -137,6 +152,8 @@ pub struct Runtime {
     pub stop: CancellationToken,
     /// What the operator registered.
     registered: Webhooks,
+    /// What the installation says of all webhooks.
+    overrides: Overrides,
 }
 
 impl Runtime {
@@ -153,10 +170,11 @@ impl Runtime {
             metrics: Metrics::new(),
             stop,
             registered: Webhooks::default(),
+            overrides: Overrides::default(),
         }
     }
 
-    /// The validators that [`Controller`](crate::controller::Controller)s ask while webhooks are off. An operator's
+    /// The validators that [`Controller`]s ask while webhooks are off. An operator's
     /// controllers are given those that it registered.
     #[must_use]
     pub fn validated_by(mut self, webhooks: &Webhooks) -> Self {
@@ -166,7 +184,7 @@ impl Runtime {
 
     /// The validators that controllers have to ask.
     pub(crate) fn offline(&self) -> Option<Webhooks> {
-        (!self.webhooks.is_on()).then(|| self.registered.clone())
+        (!self.webhooks.is_on()).then(|| self.registered.clone().overridden(&self.overrides))
     }
 }
 
@@ -175,12 +193,13 @@ impl Runtime {
 #[must_use = "parts do nothing until the operator runs them"]
 pub struct Parts {
     webhooks: Webhooks,
-    controllers: BTreeMap<String, Controller>,
+    controllers: BTreeMap<String, Leading>,
     everywhere: BTreeMap<String, Task>,
     rotation_timing: RotationTiming,
     time_of_day: TimeOfDay,
-    /// The first name that two controllers have, or two tasks.
-    twice: Option<String>,
+    metrics: OwnMetrics,
+    /// The first thing that does not fit: two controllers of one name, or two tasks, or a metric.
+    unfit: Option<RegistrationError>,
 }
 
 impl Parts {
@@ -189,31 +208,52 @@ impl Parts {
         Self { webhooks, ..Self::default() }
     }
 
-    /// Adds a controller. It runs in the one replica that leads, until [`Runtime::stop`] is cancelled, and is called
-    /// again when this replica leads again; when it returns before it is asked to, or fails, the process ends with its
-    /// error. Two of one name are an error at the start.
+    /// Adds a controller. It runs in the one replica that leads. Two of one name are an error at the start.
     ///
-    /// `access` is what this controller may do. It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has
-    /// lower-case letters, digits and `-`, and both names together have 63 characters at most; with
-    /// `--use-service-account-credentials=false` it acts under the operator's. It begins when there is a token of that account,
-    /// which is asked for, and renewed, in the background. A list of [`Grant`](crate::manifest::Grant)s is about what it watches: every namespace, or the one
+    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and `-`, and
+    /// both names together have 63 characters at most; with `--use-service-account-credentials=false` it acts under the
+    /// operator's. What that account may do [follows](Controller::access) from what the controller is for, owns and watches:
+    /// `generate` writes it. [`Controller::rbac`] adds what its reconcile does beside that.
+    pub fn controller<K, F, R, E>(self, controller: Controller<K>, reconcile: F) -> Self
+    where
+        K: Kind,
+        F: Fn(Pass<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Next, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let (name, access) = (controller.name().to_owned(), controller.access());
+        let controller = Arc::new((controller, reconcile));
+        self.while_leading(&name, access, move |runtime| {
+            let controller = controller.clone();
+            async move { controller.0.term(runtime, |pass| (controller.1)(pass)).await }
+        })
+    }
+
+    /// Adds what runs in the one replica that leads, where that is no [`Controller`] alone: until [`Runtime::stop`] is
+    /// cancelled, and again when this replica leads again. When it returns before it is asked to, or fails, the process
+    /// ends with its error.
+    ///
+    /// `access` is what it may do, under a ServiceAccount of its own as for [`controller`](Self::controller). It begins when
+    /// there is a token of that account, which is asked for, and renewed, in the background. A list of
+    /// [`Grant`](crate::manifest::Grant)s is about what it watches: every namespace, or the one
     /// that an installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace,
     /// in whose names `{release}` stands for [`Runtime::release`].
-    pub fn controller<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
+    pub fn while_leading<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: Outcome> + Send + 'static,
     {
         let webhooks = self.webhooks.clone();
         let run = boxed(move |runtime: Runtime| run(runtime.validated_by(&webhooks)));
-        let controller = Controller { access: access.into(), run };
+        let controller = Leading { access: access.into(), run };
         if self.controllers.insert(name.to_owned(), controller).is_some() {
-            self.twice.get_or_insert_with(|| name.to_owned());
+            self.unfit.get_or_insert_with(|| RegistrationError::ControllerName(name.to_owned()));
         }
         self
     }
 
-    /// Adds what every replica runs as long as its process, whether it leads or not: a cache that webhooks read. There,
+    /// Adds what every replica runs as long as its process, whether it leads or not. For what webhooks read of other
+    /// objects there is [`Cache`](crate::cache::Cache), which needs no task. Here,
     /// [`Runtime::stop`] is cancelled when the last call of a webhook is answered. It does not write:
     /// [`Runtime::leadership`] never holds there. What it reads is granted by [`Operator::rbac`].
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
@@ -222,7 +262,7 @@ impl Parts {
         R: Future<Output: Outcome> + Send + 'static,
     {
         if self.everywhere.insert(name.to_owned(), boxed(task)).is_some() {
-            self.twice.get_or_insert_with(|| name.to_owned());
+            self.unfit.get_or_insert_with(|| RegistrationError::ControllerName(name.to_owned()));
         }
         self
     }
@@ -242,9 +282,38 @@ impl Parts {
         self
     }
 
+    /// Serves a metric of your own at `/metrics`: a counter gets `_total` behind its name. Keep a clone of it where
+    /// handlers or reconciles count. A name that is taken, begins with `portcullis_`, or is none for Prometheus is an
+    /// error at the start.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+    /// use portcullis::operator::Parts;
+    /// use portcullis::prometheus_client::metrics::counter::Counter;
+    /// use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+    ///
+    /// let large = Counter::<u64>::default();
+    /// let counted = large.clone();
+    /// let judge = move |new: Arc<ConfigMap>, _: Context| {
+    ///     if new.data.as_ref().is_some_and(|data| data.len() > 100) {
+    ///         counted.inc();
+    ///     }
+    ///     async { Verdict::allow() }
+    /// };
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(judge));
+    /// let parts = Parts::new(webhooks).metric("shop_large_maps", "ConfigMaps with more than 100 entries", large);
+    /// ```
+    pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
+        if let Err(error) = self.metrics.register(name, help, metric) {
+            self.unfit.get_or_insert(RegistrationError::Metric(error));
+        }
+        self
+    }
+
     /// Of two of one name, one would never run.
     fn checked(&self) -> Result<(), RegistrationError> {
-        self.twice.clone().map_or(Ok(()), |name| Err(RegistrationError::ControllerName(name)))
+        self.unfit.clone().map_or(Ok(()), Err)
     }
 }
 
@@ -259,7 +328,7 @@ where
     })
 }
 
-/// What a part of an operator ends with: nothing, as [`Controller::run`](crate::controller::Controller::run), which
+/// What a part of an operator ends with: nothing, as [`Controller::run`], which
 /// tries again what fails; or an [`anyhow::Result`], whose error ends the process.
 pub trait Outcome {
     /// The error that ends the process, if there is one.
@@ -303,7 +372,7 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// What handlers of webhooks and tasks [on every replica](Parts::on_every_replica) may do, under the operator's own
-    /// ServiceAccount. What a controller may do is said where it is added ([`Parts::controller`], in the same way); what
+    /// ServiceAccount. What a controller may do follows from the controller ([`Parts::controller`]); what
     /// certificates and leases need is added.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = access.into();
@@ -349,7 +418,7 @@ impl<A: clap::Args> Operator<A> {
     /// # Errors
     /// When the operator's name cannot name a Service or a webhook configuration (it ends in `-validating` or
     /// `-mutating`), and when `namespace` is no name of a namespace.
-    pub fn installation(&self, namespace: &str) -> anyhow::Result<Installation> {
+    pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
 }
@@ -368,6 +437,7 @@ impl std::fmt::Debug for Parts {
             .field("webhooks", &self.webhooks)
             .field("controllers", &controllers)
             .field("everywhere", &everywhere)
+            .field("metrics", &self.metrics)
             .field("rotation_timing", &self.rotation_timing)
             .field("time_of_day", &self.time_of_day)
             .finish_non_exhaustive()
@@ -387,8 +457,8 @@ mod tests {
     #[test]
     fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
         let parts = Parts::default()
-            .controller("silent", [], |runtime| async move { runtime.stop.cancelled().await })
-            .controller("failing", [], |_| async move {
+            .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
+            .while_leading("failing", [], |_| async move {
                 "no number".parse::<u8>()?;
                 Ok(())
             });
@@ -396,13 +466,43 @@ mod tests {
     }
 
     #[test]
+    fn a_metric_that_would_break_the_page_or_be_taken_for_one_of_ours_is_an_error_at_the_start() {
+        use prometheus_client::metrics::counter::Counter;
+
+        let table = [
+            (vec!["shop_refused", "shop_served"], None),
+            (vec!["shop_refused", "shop_refused"], Some("two metrics are named shop_refused: ")),
+            (vec!["portcullis_refused"], Some("metric portcullis_refused begins with portcullis_")),
+            (vec!["shop-refused"], Some("\"shop-refused\" cannot name a metric")),
+            (vec!["1st"], Some("\"1st\" cannot name a metric")),
+        ];
+        for (names, expected) in table {
+            let counted = Counter::<u64>::default();
+            counted.inc();
+            let parts = names.iter().fold(Parts::default(), |parts, name| parts.metric(name, "Help", counted.clone()));
+            let said = parts.checked().err().map(|error| error.to_string());
+            assert_eq!(said.is_some(), expected.is_some(), "{names:?}");
+            if let (Some(said), Some(expected)) = (said, expected) {
+                assert!(said.starts_with(expected), "{said}");
+                continue;
+            }
+            let metrics = Metrics::new();
+            metrics.adopt(parts.metrics).unwrap();
+            assert!(metrics.register(names[1], "Help", Counter::<u64>::default()).is_err(), "it is taken");
+            let page = metrics.encode();
+            assert!(page.contains("\nshop_refused_total 1\n") && page.ends_with("# EOF\n"), "{page}");
+            assert_eq!(page.matches("# EOF").count(), 1);
+        }
+    }
+
+    #[test]
     fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
         let table: [(fn() -> Parts, _); 3] = [
-            (|| Parts::default().controller("orders", [], idle).controller("orders", [], idle), expected.clone()),
+            (|| Parts::default().while_leading("orders", [], idle).while_leading("orders", [], idle), expected.clone()),
             (|| Parts::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
-            (|| Parts::default().on_every_replica("orders", idle).controller("orders", [], idle), Ok(())),
+            (|| Parts::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
         ];
         for (parts, expected) in table {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));

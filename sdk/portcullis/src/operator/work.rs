@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::accounts::Accounts;
+use super::caches::Caches;
 use super::controllers::Controllers;
 use super::health::Health;
 use super::leases::Leases;
@@ -22,6 +23,8 @@ pub(super) struct Work {
     pub(super) accounts: Accounts,
     /// Who owns what, and who leads.
     pub(super) leases: Leases,
+    /// The namespaces that the controllers keep to; all when there are none.
+    pub(super) only: Vec<String>,
     /// Learns when the leases are known.
     pub(super) health: Health,
     /// Ends when the webhooks are not served any more: until then they ask the leases whose a namespace is.
@@ -41,7 +44,7 @@ impl Work {
     /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
     /// else begins.
     pub(super) fn start(self, parts: Parts, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
-        let Self { mut runtime, accounts, leases, health, serving, answered, patience } = self;
+        let Self { mut runtime, accounts, leases, only, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
@@ -49,6 +52,23 @@ impl Work {
             let scope = runtime.scope.led_by(Leadership::follower());
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
+        let caches = Caches::of(&parts.webhooks);
+        let validates_offline = !runtime.webhooks.is_on();
+        if !caches.is_empty() {
+            let scope = runtime.scope.led_by(Leadership::follower());
+            let work = caches
+                .clone()
+                .run(health.part("the caches"), Runtime { scope, stop: answered.clone(), ..runtime.clone() });
+            tasks.spawn("the caches", &answered, work);
+        }
+        // While webhooks are off, the controllers ask those that read the caches.
+        let first = async move {
+            first.await;
+            if validates_offline {
+                caches.filled(drop).await;
+            }
+        };
+        runtime.scope = runtime.scope.only(&only);
         let election = leases.election.clone();
         let controllers = Controllers { by_name: parts.controllers, accounts, runtime, patience };
         let give_back = CancellationToken::new();
@@ -126,7 +146,7 @@ mod tests {
         let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
-        let parts = Parts::default().controller("hangs", [], move |_| {
+        let parts = Parts::default().while_leading("hangs", [], move |_| {
             starts.notify_one();
             pending::<()>()
         });
@@ -135,6 +155,7 @@ mod tests {
             runtime: Runtime::new(client, "here", stop.clone()),
             accounts: Accounts::default(),
             leases,
+            only: Vec::new(),
             health: Health::new("the leases", Metrics::new()),
             serving: serving.clone(),
             answered: serving.clone(),

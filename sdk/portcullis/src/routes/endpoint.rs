@@ -14,6 +14,15 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
     /// What one call, and all of them together, may take. Asked once, when the routes are made.
     fn limits(&self) -> RouteLimits;
 
+    /// What has to be there before it can answer, while it is not; calls are shed until then.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether the API server can be configured to show a certificate when it calls this: for admission it can, for
+    /// conversions it has none.
+    fn called_with_certificate(&self) -> bool;
+
     /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut
     /// off there, so that the endpoint can say what it was that took so long. Must not panic.
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>>;
@@ -57,6 +66,8 @@ pub(crate) struct HttpError {
 pub(crate) enum Rejected {
     /// No such path or method, or not JSON.
     NotServed,
+    /// The caller showed no certificate, where one is demanded.
+    Unauthenticated,
     /// The body is no review.
     Malformed,
     /// The body is over its limit.
@@ -78,6 +89,7 @@ impl Rejected {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NotServed => "not_served",
+            Self::Unauthenticated => "unauthenticated",
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
             Self::Shed => "shed",

@@ -2,20 +2,25 @@
 
 mod body;
 mod budget;
+mod callers;
 mod deadline;
 mod endpoint;
 mod trace;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
+use tower::{BoxError, Service};
 use tracing::debug;
 
 pub(crate) use budget::Budget;
@@ -27,22 +32,24 @@ use crate::server::{Handler, RequestBody, come_again, discard};
 use crate::words::POST_ONLY;
 use body::Reading;
 use budget::Share;
+use callers::Callers;
 use deadline::time_for_answer;
 
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for
-/// [`Server::serve_tls`](crate::server::Server::serve_tls).
+/// [`Server::serve_tls`](crate::server::Server::serve_tls), and a [`tower::Service`] for a router or a server of your own.
 ///
 /// Everything that keeps it from an answer is an HTTP error, so that an admission webhook's failure policy decides: 400
-/// for what is no review, 404, 405, 408 for a body that does not come, 413 for one that is too large (admission: above
-/// 7 MiB), 415 for what is not JSON, 500 for a handler that panicked or did not finish in the time that the API server
-/// waits.
+/// for what is no review, 401 for a caller without the certificate that is demanded, 404, 405, 408 for a body that does not
+/// come, 413 for one that is too large (admission: above 7 MiB), 415 for what is not JSON, 500 for a handler that panicked
+/// or did not finish in the time that the API server waits.
 ///
 /// What there is no room for is answered at once with 429 and `Retry-After: 1`: reviews above a webhook's concurrency,
 /// bodies above the memory that all of them share (64 MiB for admission), slow bodies while others wait. The API server
-/// then asks again, within the webhook's timeout.
+/// then asks again, within the webhook's timeout. So is a review by a webhook whose [cache](crate::cache) is not filled yet.
 #[derive(Clone)]
 pub struct Routes {
-    routes: Arc<HashMap<String, Route>>,
+    by_path: Arc<HashMap<String, Route>>,
+    callers: Callers,
     metrics: Metrics,
 }
 
@@ -70,7 +77,27 @@ impl Handler for Routes {
         let (head, body) = request.into_parts();
         discard(body).await;
         let problem = HttpError::shed("all connections of this server are at work");
-        Some(http_error(&head, self.routes.get(head.uri.path()), problem))
+        Some(http_error(&head, self.by_path.get(head.uri.path()), problem))
+    }
+}
+
+/// Ready at all times: what there is no room for is answered with 429, and nothing waits.
+impl<B> Service<Request<B>> for Routes
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Full<Bytes>>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let routes = self.clone();
+        Box::pin(async move { Ok(routes.respond(request).await) })
     }
 }
 
@@ -83,12 +110,21 @@ impl Routes {
             let route = Route { limits, reviews, metrics: metrics.route(&path), endpoint };
             (path, route)
         };
-        Self { routes: Arc::new(endpoints.into_iter().map(route).collect()), metrics }
+        let by_path = Arc::new(endpoints.into_iter().map(route).collect());
+        Self { by_path, callers: Callers::default(), metrics }
+    }
+
+    /// Answers admission reviews only to callers that showed a certificate which the listener's authorities vouch for
+    /// ([`ClientCa`](crate::server::ClientCa)); all others get 401. Conversions are answered to everybody: the API server
+    /// has no certificate to show for them.
+    #[must_use]
+    pub fn demanding_client_certificates(self) -> Self {
+        Self { callers: Callers::demanding(), ..self }
     }
 
     /// The paths that are served, sorted.
     pub fn paths(&self) -> Vec<&str> {
-        let mut paths: Vec<_> = self.routes.keys().map(String::as_str).collect();
+        let mut paths: Vec<_> = self.by_path.keys().map(String::as_str).collect();
         paths.sort_unstable();
         paths
     }
@@ -113,8 +149,8 @@ impl Routes {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let route = self.routes.get(head.uri.path());
-        match review(route, &head, body, crowded).await {
+        let route = self.by_path.get(head.uri.path());
+        match review(route, &self.callers, &head, body, crowded).await {
             Ok(answer) => {
                 let mut response = Response::new(Full::new(answer));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -128,6 +164,7 @@ impl Routes {
 /// The answer to a review, or why there is none.
 async fn review<B>(
     route: Option<&Route>,
+    callers: &Callers,
     head: &Parts,
     body: B,
     crowded: &(dyn Fn() -> bool + Sync),
@@ -145,6 +182,11 @@ where
         let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, POST_ONLY);
         return Err(HttpError::new(status, Rejected::NotServed, problem));
     }
+    if endpoint.called_with_certificate() && !callers.admits(head) {
+        discard(body).await;
+        let problem = "show a certificate: callers of admission are asked for one (--client-ca)";
+        return Err(HttpError::new(StatusCode::UNAUTHORIZED, Rejected::Unauthenticated, problem));
+    }
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
         let (status, problem) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type application/json");
         return Err(HttpError::new(status, Rejected::NotServed, problem));
@@ -152,6 +194,10 @@ where
     let deadline = began + time_for_answer(head.uri.query(), limits.timeout);
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let reading = Reading { began, deadline, announced, limit: limits.body, budget: &limits.budget, crowded };
+    if let Some(missing) = endpoint.waits_for() {
+        discard(body).await;
+        return Err(HttpError::shed(missing));
+    }
     if reviews.exhausted() {
         // Known before the body is read, which is what costs most.
         discard(body).await;

@@ -47,5 +47,5 @@ mod scope;
 
 pub use leadership::Leadership;
 pub(crate) use metrics::ScopeMetrics;
-pub use portcullis_lease::{Change, Changes, Epoch, Ownership};
+pub use portcullis_lease::{Change, Changes, Epoch, LeaseError, Ownership};
 pub use scope::Scope;

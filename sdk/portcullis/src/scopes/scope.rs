@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use portcullis_lease::{Changes, Epoch, LeaseHandle, Moment, Ownership, Scopes};
 
 use super::Leadership;
@@ -6,6 +8,8 @@ use super::Leadership;
 #[derive(Clone, Debug)]
 pub struct Scope {
     extent: Extent,
+    /// Of that, these namespaces and nothing else; all when empty.
+    only: Arc<[String]>,
     leadership: Leadership,
 }
 
@@ -19,28 +23,42 @@ enum Extent {
 impl Scope {
     /// All of the cluster, always: there is no other operator of this kind.
     pub fn everything() -> Self {
-        Self { extent: Extent::Everything, leadership: Leadership::alone() }
+        Self::of(Extent::Everything)
     }
 
     /// One namespace, while the lease in it is held.
     pub(crate) fn restricted(namespace: &str, lease: LeaseHandle) -> Self {
         let extent = Extent::Restricted { namespace: namespace.to_owned(), lease };
-        Self { extent, leadership: Leadership::alone() }
+        Self::of(extent)
     }
 
     /// All namespaces but those that others hold. `run` makes it for an operator; this is for processes of your own.
     pub fn cluster_wide(scopes: Scopes) -> Self {
-        Self { extent: Extent::ClusterWide(scopes), leadership: Leadership::alone() }
+        Self::of(Extent::ClusterWide(scopes))
+    }
+
+    fn of(extent: Extent) -> Self {
+        Self { extent, only: Arc::default(), leadership: Leadership::alone() }
+    }
+
+    /// Of this, these namespaces and nothing else; all of it when none is given. What is left out, whoever else there is
+    /// looks after.
+    pub(crate) fn only(&self, namespaces: &[String]) -> Self {
+        Self { only: namespaces.into(), ..self.clone() }
     }
 
     /// The same for who writes only while it leads.
     pub(crate) fn led_by(&self, leadership: Leadership) -> Self {
-        Self { extent: self.extent.clone(), leadership }
+        Self { leadership, ..self.clone() }
     }
 
     /// Who owns this namespace now; the empty one is that of objects without a namespace, which are the cluster-wide
     /// operator's. Ask it at the entry of every reconcile.
     pub fn owns(&self, namespace: &str) -> Ownership {
+        if !self.only.is_empty() && !self.only.iter().any(|only| only == namespace) {
+            let (holder, epoch, since) = (String::new(), Epoch::default(), Moment::default());
+            return Ownership::Theirs { holder, epoch, since, until: None };
+        }
         let ownership = match &self.extent {
             Extent::Restricted { namespace: own, lease } => match lease.owns(namespace) {
                 // It is this operator's namespace; another replica writes.
@@ -74,6 +92,12 @@ impl Scope {
     pub fn restricted_to(&self) -> Option<&str> {
         if let Extent::Restricted { namespace, .. } = &self.extent { Some(namespace) } else { None }
     }
+
+    /// The namespaces to watch; all when there are none.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        let restricted = self.restricted_to().map(|namespace| vec![namespace.to_owned()]);
+        restricted.unwrap_or_else(|| self.only.to_vec())
+    }
 }
 
 #[cfg(test)]
@@ -88,5 +112,16 @@ mod tests {
         let follower = scope.led_by(Leadership::follower());
         assert!(!follower.owns("team-a").may_write());
         assert!(follower.owns("team-a").must_check());
+    }
+
+    #[test]
+    fn what_is_narrowed_to_some_namespaces_writes_in_no_other_and_not_without_one() {
+        let narrow = Scope::everything().only(&["team-a".to_owned()]);
+        assert!(narrow.owns("team-a").may_write());
+        assert!(!narrow.owns("team-b").may_write() && !narrow.owns("").may_write());
+        assert!(!narrow.led_by(Leadership::follower()).owns("team-a").may_write());
+        assert_eq!(narrow.namespaces(), ["team-a"]);
+        let all = Scope::everything().only(&[]);
+        assert!(all.owns("team-b").may_write() && all.namespaces().is_empty());
     }
 }

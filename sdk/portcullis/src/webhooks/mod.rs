@@ -44,12 +44,14 @@
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
 //! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
 //! | name the fields that are wrong | [`Field`], [`Verdict::of`] |
+//! | have the API server itself refuse what an expression can tell | [`Validate::cel`] |
 //! | ask the same rules without the API server | [`Webhooks::explain`] |
 //! | know user, operation, options, dry run | [`Context`] |
 //! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
 //! | give handlers a client, a store, settings | [`Validate::state`], [`Mutate::state`] |
 //! | fail with `?` | a handler that returns a `Result`; see [`Validate`] |
 //! | choose what a failure means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
+//! | look at other objects | [`Validate::reads`], [`Mutate::reads`] a [`Cache`](crate::cache::Cache) |
 //! | warn of changes that CEL rules refuse | [`immutable_fields`] |
 //! | keep writers of one version from changing what only another one has | [`immutable_stash`] |
 //!
@@ -75,7 +77,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_manifest::{MAX_MATCH_CONDITIONS, Rule, Webhook};
+use portcullis_manifest::{CelRule, MAX_MATCH_CONDITIONS, Overrides, Rule, Webhook};
+use portcullis_review::ADMISSION_LIMIT;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -97,19 +100,18 @@ pub use stash::immutable_stash;
 pub use target::Target;
 pub use validate::Validate;
 
+use crate::cache::AnyCache;
 use crate::conversion::Registered;
-use crate::metrics::Metrics;
+use crate::memory::Memory;
+use crate::metrics::{MetricNameError, Metrics};
 use crate::names::{is_label, is_subdomain};
 use crate::routes::{Budget, Endpoint};
 use crate::scopes;
 use admit::Admit;
 use review_call::ReviewCalls;
 
-/// Bytes that the bodies of admission reviews under way may have together.
-const BODIES: usize = 64 * 1024 * 1024;
-
 /// Webhooks that cannot be served or registered together. Mend the registration.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
     /// Kubernetes would refuse the configuration.
@@ -153,6 +155,12 @@ pub enum RegistrationError {
         /// How many it may have.
         most: usize,
     },
+    /// They would judge nothing.
+    #[error("CEL rules of webhook {0} judge objects that are created or updated: add on_create or on_update")]
+    CelWithoutObject(String),
+    /// Kubernetes refuses it.
+    #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
+    CelRule(String),
     /// It would never warn.
     #[error(
         "webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`; add one or leave it out"
@@ -166,6 +174,9 @@ pub enum RegistrationError {
     /// Only one of them would run.
     #[error("two controllers are named {0}: give one of them another name")]
     ControllerName(String),
+    /// It could not be served at `/metrics`.
+    #[error(transparent)]
+    Metric(#[from] MetricNameError),
     /// Its ServiceAccount could not have a name.
     #[error(
         "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
@@ -217,6 +228,9 @@ pub enum RegistrationError {
 pub struct Webhooks {
     registered: Vec<Arc<dyn Admit>>,
     pub(crate) conversions: Vec<Registered>,
+    /// What the installation says of all of them.
+    overrides: Overrides,
+    memory_limit: Option<usize>,
 }
 
 impl Webhooks {
@@ -242,6 +256,33 @@ impl Webhooks {
         S: Send + Sync + 'static,
     {
         self.registered.push(Arc::new(webhook));
+        self
+    }
+
+    /// The caches that handlers read, each once.
+    pub(crate) fn caches(&self) -> Vec<Arc<dyn AnyCache>> {
+        let mut caches: Vec<Arc<dyn AnyCache>> = Vec::new();
+        for cache in self.registered.iter().flat_map(|webhook| &webhook.settings().caches) {
+            if !caches.iter().any(|known| Arc::ptr_eq(known, cache)) {
+                caches.push(cache.clone());
+            }
+        }
+        caches
+    }
+
+    /// The same, asked [without the API server](Self::explain) under the settings of an installation.
+    pub(crate) fn overridden(mut self, overrides: &Overrides) -> Self {
+        self.overrides = overrides.clone();
+        self
+    }
+
+    /// Bytes that the process may take, as its container is limited to. Reviews under way then take half of it at most,
+    /// and what there is no room for is answered with 429, or 413 where it could never be. The more reviews a process
+    /// is to answer at the same time, and the larger lists are, the more it needs.
+    ///
+    /// An operator's `run` says it ([`--memory-limit`](crate::operator), or the limit of its cgroup).
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
         self
     }
 
@@ -286,13 +327,15 @@ impl Webhooks {
     /// # Errors
     /// When they could not be registered or served as they are.
     pub fn routes_in(&self, scope: &scopes::Scope) -> Result<Routes, RegistrationError> {
-        let (metrics, budget) = (Metrics::new(), Budget::of(BODIES));
+        let (metrics, memory) = (Metrics::new(), Memory::of(self.memory_limit));
+        // One review fits at any time.
+        let budget = Budget::of(memory.admission.max(ADMISSION_LIMIT));
         let paths = self.manifests()?.into_iter().map(|manifest| manifest.path);
         let endpoints = paths.zip(&self.registered).map(|(path, webhook)| {
             let calls = ReviewCalls::new(Arc::clone(webhook), metrics.admission(&path), budget.clone(), scope.clone());
             (path, Arc::new(calls) as Arc<dyn Endpoint>)
         });
-        let conversions = self.conversion_endpoints(&metrics)?;
+        let conversions = self.conversion_endpoints(&metrics, memory)?;
         Ok(Routes::new(endpoints.chain(conversions), metrics.clone()))
     }
 }
@@ -321,6 +364,14 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     let (given, most) = (manifest.match_conditions.len(), MAX_MATCH_CONDITIONS - manifest.exemptions().len());
     if given > most {
         return Err(RegistrationError::MatchConditions { name: name.clone(), given, most });
+    }
+    if !manifest.cel_rules.is_empty() && !manifest.has_use_for_cel_rules() {
+        return Err(RegistrationError::CelWithoutObject(name.clone()));
+    }
+    let one_line = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\r']);
+    let taken = |rule: &CelRule| !rule.expression.trim().is_empty() && one_line(&rule.message);
+    if !manifest.cel_rules.iter().all(taken) {
+        return Err(RegistrationError::CelRule(name.clone()));
     }
     Ok(())
 }

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ApiResource, GroupVersionKind as Gvk, Selector, SelectorExt as _};
-use portcullis_manifest::{NAMESPACE_NAME, SideEffects, WebhookKind};
+use portcullis_manifest::{NAMESPACE_NAME, SideEffects, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, Operation, Review, Verdict};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::admit::{Admit, Failure};
-use super::settings::Settings;
 use super::{Context, Webhooks};
 
 /// What one webhook says of an object.
@@ -24,6 +24,9 @@ pub struct Judgement {
     /// Its verdict; or why there is none: its handler failed (with what its error says), panicked, or took longer than
     /// the webhook's timeout.
     pub verdict: Result<Verdict, String>,
+    /// The caches that it reads and that nothing has filled, by what they hold (`regions.shop.example`). It was not asked
+    /// then: to it, all of that would seem absent.
+    pub unfilled: Vec<String>,
 }
 
 impl Webhooks {
@@ -37,7 +40,8 @@ impl Webhooks {
     /// - there is no user, and no permit to change anything ([`Context::permit`]): it is a dry run;
     /// - object selectors hold, namespace selectors as far as they are about the namespace's name; match conditions
     ///   count as met;
-    /// - mutating webhooks are not asked, nor are the schema and its CEL rules.
+    /// - mutating webhooks are not asked, nor are the schema and CEL rules, those of [policies](super::Validate::cel)
+    ///   included.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -64,15 +68,25 @@ impl Webhooks {
         let mut judgements = Vec::new();
         for webhook in &self.registered {
             let settings = webhook.settings();
+            let unfilled: Vec<String> = settings.unfilled().map(|cache| cache.resource()).collect();
+            if !unfilled.is_empty() {
+                if self.is_for(&**webhook, &resource, object) {
+                    let verdict = Err(format!("not judged: reads {}", unfilled.join(", ")));
+                    judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
+                }
+                continue;
+            }
             let asked = self.ask(&**webhook, &resource, object);
-            let asked = AssertUnwindSafe(tokio::time::timeout(settings.timeout, asked)).catch_unwind().await;
+            let seconds = self.overrides.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            let patience = seconds.unwrap_or(settings.timeout);
+            let asked = AssertUnwindSafe(tokio::time::timeout(patience, asked)).catch_unwind().await;
             let verdict = match asked {
                 Ok(Ok(None)) => continue,
                 Ok(Ok(Some(verdict))) => verdict,
-                Ok(Err(_)) => Err(format!("handler did not finish within {} s", settings.timeout.as_secs())),
+                Ok(Err(_)) => Err(format!("handler did not finish within {} s", patience.as_secs())),
                 Err(_) => Err("handler panicked".to_owned()),
             };
-            judgements.push(Judgement { webhook: settings.name.clone(), verdict });
+            judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
         }
         judgements
     }
@@ -84,9 +98,9 @@ impl Webhooks {
         resource: &ApiResource,
         object: &Value,
     ) -> Option<Result<Verdict, String>> {
-        let manifest = webhook.manifest();
+        let manifest = webhook.manifest().overridden(&self.overrides);
         let creates = manifest.rules.iter().any(|rule| rule.operations.contains(&Operation::Create));
-        if manifest.kind != WebhookKind::Validating || !creates || !selected(webhook.settings(), object) {
+        if manifest.kind != WebhookKind::Validating || !creates || !selected(&manifest, object) {
             return None;
         }
         let kind = GroupVersionKind {
@@ -96,7 +110,7 @@ impl Webhooks {
         };
         let mut judged = judge(webhook, &kind, &resource.plural, object).await;
         if let Err(Failure::Kind { .. }) = judged {
-            let converted = self.converted(webhook, &kind, object)?;
+            let converted = self.converted(webhook.only_kind()?, &kind, object)?;
             judged = judge(webhook, webhook.only_kind()?, &resource.plural, &converted).await;
         }
         match judged {
@@ -107,9 +121,56 @@ impl Webhooks {
         }
     }
 
-    /// The object in the version that the webhook is for.
-    fn converted(&self, webhook: &dyn Admit, from: &GroupVersionKind, object: &Value) -> Option<Value> {
-        let to = webhook.only_kind().filter(|to| to.group == from.group && to.kind == from.kind)?;
+    /// Fills the caches that webhooks read with those of these objects that are of their kind, so that
+    /// [`explain`](Self::explain) judges as if these were all that there are. One of whose kind there is none is left as
+    /// it is. Returns what does not decode.
+    pub fn fill_caches(&self, objects: &[Value]) -> Vec<String> {
+        let mut problems = Vec::new();
+        for cache in self.caches() {
+            let text = |object: &Value, member: &str| {
+                object.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let of_kind = objects.iter().filter_map(|object| {
+                let api_version = text(object, "apiVersion");
+                let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+                let from = GroupVersionKind {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    kind: text(object, "kind"),
+                };
+                if from == *cache.kind() { Some(object.clone()) } else { self.converted(cache.kind(), &from, object) }
+            });
+            let of_kind: Vec<Value> = of_kind.collect();
+            if of_kind.is_empty() {
+                continue;
+            }
+            let resource = cache.resource();
+            if let Err(error) = cache.take(&of_kind) {
+                problems.push(format!("{resource}: an object does not decode: {error}"));
+            }
+        }
+        problems
+    }
+
+    /// Whether the webhook is called when such an object is created, as far as can be told without asking it.
+    fn is_for(&self, webhook: &dyn Admit, resource: &ApiResource, object: &Value) -> bool {
+        let manifest = webhook.manifest().overridden(&self.overrides);
+        let named = |names: &[String], name: &str| names.iter().any(|it| it == name || it == "*");
+        let ruled = manifest.rules.iter().any(|rule| {
+            let whole = rule.resources.iter().any(|it| it == "*/*");
+            rule.operations.contains(&Operation::Create)
+                && named(&rule.groups, &resource.group)
+                && (whole || webhook.only_kind().is_some() || named(&rule.resources, &resource.plural))
+        });
+        let kind = webhook.only_kind().is_none_or(|only| only.kind == resource.kind);
+        manifest.kind == WebhookKind::Validating && ruled && kind && selected(&manifest, object)
+    }
+
+    /// The object in this version.
+    fn converted(&self, to: &GroupVersionKind, from: &GroupVersionKind, object: &Value) -> Option<Value> {
+        if (&to.group, &to.kind) != (&from.group, &from.kind) {
+            return None;
+        }
         let conversions = self.conversions().ok()?;
         let conversion = conversions.iter().find(|it| it.group == to.group && it.kind == to.kind)?;
         let converted =
@@ -143,14 +204,14 @@ async fn judge(webhook: &dyn Admit, kind: &GroupVersionKind, plural: &str, objec
 }
 
 /// Whether the webhook's selectors want the object, as far as that can be told from the object alone.
-fn selected(settings: &Settings, object: &Value) -> bool {
+fn selected(webhook: &Webhook, object: &Value) -> bool {
     let metadata = object.get("metadata");
     let labels = metadata.and_then(|metadata| metadata.get("labels")).cloned();
     let labels: BTreeMap<String, String> =
         labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default();
     let namespace = metadata.and_then(|metadata| metadata.get("namespace")).and_then(Value::as_str);
-    let by_labels = settings.object_selector.as_ref().is_none_or(|selector| matches(selector, &labels));
-    let by_namespace = settings.namespace_selector.as_ref().zip(namespace).is_none_or(|(selector, namespace)| {
+    let by_labels = webhook.object_selector.as_ref().is_none_or(|selector| matches(selector, &labels));
+    let by_namespace = webhook.namespace_selector.as_ref().zip(namespace).is_none_or(|(selector, namespace)| {
         let mut selector = selector.clone();
         // Other labels of the namespace are not known here: what is asked of them counts as met.
         let labels = selector.match_labels.get_or_insert_default();

@@ -1,9 +1,12 @@
 //! What can be said about any webhook, whatever it does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Scope, SideEffects};
+
+use crate::cache::AnyCache;
 
 /// Reviews of one webhook under way at the same time, unless said otherwise.
 const CONCURRENCY: usize = 256;
@@ -27,9 +30,16 @@ pub(super) struct Settings {
     pub(super) deny_on_failure: bool,
     /// Whether updates of objects that are being deleted are judged although they change only metadata.
     pub(super) judges_metadata_of_deleted: bool,
+    /// What handlers read.
+    pub(super) caches: Vec<Arc<dyn AnyCache>>,
 }
 
 impl Settings {
+    /// Those of the caches that are not filled yet: what handlers would see is not what is.
+    pub(super) fn unfilled(&self) -> impl Iterator<Item = &Arc<dyn AnyCache>> {
+        self.caches.iter().filter(|cache| !cache.is_filled())
+    }
+
     pub(super) fn named(name: String) -> Self {
         Self {
             name,
@@ -47,6 +57,7 @@ impl Settings {
             managed_fields: false,
             deny_on_failure: false,
             judges_metadata_of_deleted: false,
+            caches: Vec::new(),
         }
     }
 }
@@ -132,6 +143,13 @@ macro_rules! settings {
         /// and they are often half of an object, so that decoding them would cost more than all the rest.
         pub fn with_managed_fields(mut self) -> Self {
             self.settings.managed_fields = true;
+            self
+        }
+
+        /// Handlers read this cache: every replica of the operator keeps it filled, with the right to in its generated
+        /// roles. Until its first list is complete, this webhook answers HTTP 429, and the API server tries again.
+        pub fn reads<C: crate::cache::Cached>(mut self, cache: &crate::cache::Cache<C>) -> Self {
+            self.settings.caches.push(cache.erased());
             self
         }
 

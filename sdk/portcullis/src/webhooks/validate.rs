@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
-use portcullis_manifest::{MatchCondition, Webhook, WebhookKind};
+use portcullis_manifest::{CelRule, MatchCondition, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
@@ -42,6 +42,7 @@ pub struct Validate<T, S = ()> {
     delete: Option<OfOne<Arc<T>, Verdict>>,
     connect: Option<OfOne<Arc<T>, Verdict>>,
     state: S,
+    cel_rules: Vec<CelRule>,
 }
 
 impl<K: AdmissionObject> Validate<K> {
@@ -101,7 +102,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::named(name.into());
-        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: () }
+        let cel_rules = Vec::new();
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), cel_rules }
     }
 
     /// Judges objects that are created.
@@ -181,8 +183,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     ///     .on_delete(Quota::delete);
     /// ```
     pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Validate<T, Arc<S>> {
-        let Self { settings, subject, create, update, delete, connect, state: () } = self;
-        Validate { settings, subject, create, update, delete, connect, state }
+        let Self { settings, subject, create, update, delete, connect, state: (), cel_rules } = self;
+        Validate { settings, subject, create, update, delete, connect, state, cel_rules }
     }
 }
 
@@ -233,6 +235,30 @@ impl<T, S> Validate<T, S> {
         self
     }
 
+    /// Adds a rule in CEL that the API server evaluates by itself, whether the operator runs or not: an object that is
+    /// created or updated is refused (422) with `message` where `expression` is false or cannot be evaluated. The
+    /// expression has `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
+    ///
+    /// `generate policies` writes the rules of a webhook as a `ValidatingAdmissionPolicy` with its binding. They hold for
+    /// what the webhook is called for (of its operations, create and update), under its selectors and match conditions,
+    /// and leave an object that is being deleted alone as it does; its failure policy says nothing about them. For kinds
+    /// of your own, prefer rules in the CRD (`x-kubernetes-validations`): they need no object of their own, and bind who
+    /// may write policies too.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis::webhooks::{Context, Validate, Verdict};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// let webhook = Validate::<ConfigMap>::named("small")
+    ///     .cel("!has(object.data) || object.data.size() <= 10", "data has more than 10 entries")
+    ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
+    /// ```
+    pub fn cel(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
+        self.cel_rules.push(CelRule { expression: expression.into(), message: message.into() });
+        self
+    }
+
     settings!();
 }
 
@@ -252,7 +278,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
             (Operation::Delete, self.delete.is_some()),
             (Operation::Connect, self.connect.is_some()),
         ];
-        manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled)
+        let webhook = manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled);
+        Webhook { cel_rules: self.cel_rules.clone(), ..webhook }
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {

@@ -25,6 +25,21 @@ pub(crate) struct BoatStatus {
     pub(crate) conditions: Option<Vec<Condition>>,
 }
 
+/// Boats that belong together, wherever they are.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "kit.example", version = "v1", kind = "Fleet", status = "FleetStatus")]
+pub(crate) struct FleetSpec {
+    /// Where its flag is kept.
+    pub(crate) home: String,
+    pub(crate) motto: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FleetStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) boats: Option<usize>,
+}
+
 /// The CRD, with a schema that lets a spec in which does not decode.
 pub(crate) fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition {
     let mut crd: Value = serde_json::to_value(Boat::crd()).unwrap();

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
-use portcullis::controller::{Controller, Namespaces, Next, Pass};
+use kube::{Api, CustomResourceExt as _};
+use portcullis::controller::{Cleanup, Controller, Kind, Namespaces, Next, Pass};
 use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Runtime, Switch};
 use portcullis::webhooks::Webhooks;
@@ -17,7 +18,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::boat::{Boat, BoatStatus, boat, crd, webhooks};
+use crate::boat::{Boat, BoatStatus, Fleet, boat, crd, webhooks};
 
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
@@ -26,16 +27,16 @@ pub(crate) const QUIET: Duration = Duration::from_millis(1200);
 
 static CRD: OnceCell<()> = OnceCell::const_new();
 
-/// What the documentation of the kit tells to grant.
+/// What a controller of boats with finalizers and children may do.
 fn rights() -> Vec<PolicyRule> {
-    let grants = [
-        Rights::new("kit.example", &["boats"], &["list", "watch", "patch"]),
-        Rights::new("kit.example", &["boats/status"], &["patch"]),
-        Rights::new("kit.example", &["boats/finalizers"], &["update"]),
-        Rights::new("", &["configmaps"], &["list", "watch", "create", "patch", "delete"]),
-        Rights::new("events.k8s.io", &["events"], &["create"]),
-    ];
-    grants.iter().map(Rights::to_rule).collect()
+    let boats = Controller::<Boat>::named("boats");
+    rules(&boats.finalizer("kit.example/boats", |_| async { anyhow::Ok(Cleanup::Done) }).owns::<ConfigMap>())
+}
+
+/// What this controller may do.
+pub(crate) fn rules<K: Kind>(controller: &Controller<K>) -> Vec<PolicyRule> {
+    let access = controller.access();
+    access.watched.iter().chain(&access.cluster).map(Rights::to_rule).collect()
 }
 
 pub(crate) struct Place {
@@ -53,7 +54,7 @@ pub(crate) struct Running {
 impl Place {
     pub(crate) async fn new(name: &str) -> Self {
         let cluster = ControlPlane::shared().await;
-        CRD.get_or_init(|| async { cluster.install_crds(&[crd()]).await }).await;
+        CRD.get_or_init(|| async { cluster.install_crds(&[crd(), Fleet::crd()]).await }).await;
         let namespace = cluster.namespace(name).await;
         let user = cluster.user_with(name, &[Grant::ClusterRules(&rights())]).await;
         Self { cluster, namespace, user }
@@ -122,9 +123,10 @@ impl Place {
 }
 
 impl Running {
-    pub(crate) fn start<F, R>(controller: Controller<Boat>, runtime: Runtime, reconcile: F) -> Self
+    pub(crate) fn start<K, F, R>(controller: Controller<K>, runtime: Runtime, reconcile: F) -> Self
     where
-        F: Fn(Pass<Boat>) -> R + Send + Sync + 'static,
+        K: Kind,
+        F: Fn(Pass<K>) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<Next>> + Send + 'static,
     {
         let stop = runtime.stop.clone();

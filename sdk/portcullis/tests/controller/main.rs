@@ -1,13 +1,16 @@
-//! Controllers of the kit against a real API server, each under the rights that the kit's documentation names.
+//! Controllers of the kit against a real API server, each under the rights that the kit derives.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod boat;
 mod children;
+mod cluster_scoped;
 mod explain;
 mod feeds;
+mod filters;
 mod fixture;
 mod limits;
 mod objects;
 mod offline;
+mod own_writes;
 mod scope;

@@ -6,6 +6,7 @@ mod election;
 mod failures;
 mod fixture;
 mod leftovers;
+mod policies;
 mod process;
 mod restricted;
 mod seats;

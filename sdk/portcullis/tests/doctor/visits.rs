@@ -12,7 +12,7 @@ use portcullis_pki::Ca;
 use portcullis_testing::{Grant, wait_until};
 use serde_json::{Value, json};
 
-use crate::clinic::{Clinic, MUTATING, SERVICE, Sort, VALIDATING};
+use crate::clinic::{Clinic, MUTATING, SECRET, SERVICE, Sort, VALIDATING};
 use crate::process::{PATIENCE, output};
 
 const ORDER: Sort = ("doctor.example", "v2", "Order", "orders", true);
@@ -226,6 +226,31 @@ async fn explain_names_every_rule_that_a_manifest_breaks_without_a_cluster() {
     let last = report["findings"].as_array().unwrap().last().unwrap();
     assert_eq!(last["verdict"], "INFO");
     assert!(last["message"].as_str().unwrap().starts_with("only webhooks were asked: not the schema"), "{report}");
+}
+
+/// A wrong port, as the one that is taken where none is given: the whole installation works on another.
+pub(crate) async fn a_port_that_nobody_calls_is_in_no_command(clinic: &Clinic) {
+    clinic.patch(SECRET, "shop-webhook-tls", json!([{ "op": "remove", "path": "/data/ca.crt" }])).await;
+    let examined = clinic.examine_without_port().await;
+    let told = &examined.of("W4")[0];
+    let (port, right) = (clinic.port, format!("--service-port={}", clinic.port));
+    assert!(told.message.contains(&format!("calls port {port} of Service")), "{told:?}");
+    assert!(told.fix.ends_with(&right), "{told:?}");
+    let mends: Vec<_> = examined.findings.iter().filter(|found| found.fix.contains("shop certs ensure")).collect();
+    assert!(!mends.is_empty() && mends.iter().all(|found| found.fix.contains(&right)), "{examined:#?}");
+}
+
+/// A developer's session beside it, which converts meanwhile, with a certificate of its own.
+pub(crate) async fn what_a_session_borrowed_is_not_mended(clinic: &Clinic) {
+    let mut session = clinic.develop().await;
+    let examined = clinic.examine(&[]).await;
+    let bad: Vec<_> = examined.findings.iter().filter(|found| matches!(&*found.verdict, "WARN" | "FAIL")).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    let told = examined.of("W4");
+    assert!(told[0].message.starts_with("orders.doctor.example/conversion: the development session of ann converts"));
+    let id = session.id().unwrap().to_string();
+    assert!(tokio::process::Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+    assert!(tokio::time::timeout(PATIENCE, session.wait()).await.unwrap().unwrap().success());
 }
 
 /// Colours only where people want them.

@@ -99,6 +99,27 @@ async fn under_one_account_that_one_writes_all_of_it() {
     assert!(events.iter().all(|event| event.user == user.name), "{events:?}");
 }
 
+// A controller that judged what no webhook would be called for would make another operator of it.
+#[tokio::test]
+async fn with_webhooks_off_a_controller_judges_what_the_selectors_of_the_installation_select() {
+    let place = Place::new(&["--object-selector=judged"]).await;
+    let user = place.cluster.user_of(&place.manifests).await;
+    let _running = place.start(&user);
+    let entities = entities(place.cluster.admin(), &place.team);
+    place.make("forbidden").await;
+    let mut judged = entity("judged", "forbidden");
+    judged.metadata.labels = Some([("judged".to_owned(), String::new())].into());
+    entities.create(&PostParams::default(), &judged).await.unwrap();
+    let said = async |name: &str, pointer: &str| {
+        wait_until(&format!("{pointer} of {name}"), PATIENCE, || async {
+            entities.get(name).await.unwrap().data.pointer(pointer).cloned()
+        })
+        .await
+    };
+    assert_eq!(said("forbidden", "/status/greeting").await, "Hello forbidden!");
+    assert_eq!(said("judged", "/status/conditions/0/reason").await, "ValidationFailed");
+}
+
 #[tokio::test]
 async fn without_the_right_to_its_tokens_a_controller_waits_and_writes_under_no_other_account_until_it_is_granted() {
     let place = Place::new(&[]).await;

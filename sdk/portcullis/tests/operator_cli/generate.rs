@@ -250,7 +250,7 @@ async fn webhooks_follow_from_the_registration_and_the_place() {
 
 // Least privilege, to the letter.
 #[tokio::test]
-async fn each_controller_has_the_rights_it_was_granted_and_the_operator_what_certificates_and_leases_take() {
+async fn each_controller_has_the_rights_that_follow_from_it_and_the_operator_what_certificates_and_leases_take() {
     let objects = generate(&["rbac"]).await;
     let rules_of = |kind: &str, name: &str| -> Vec<Value> {
         let role = objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap();
@@ -262,10 +262,10 @@ async fn each_controller_has_the_rights_it_was_granted_and_the_operator_what_cer
     assert_eq!(
         rules_of("ClusterRole", greeter),
         [
-            json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["list", "watch", "patch"] }),
+            json!({ "apiGroups": ["demo.example"], "resources": ["entities"], "verbs": ["get", "list", "watch"] }),
             json!({ "apiGroups": ["demo.example"], "resources": ["entities/status"], "verbs": ["patch"] }),
             json!({ "apiGroups": ["demo.example"], "resources": ["entities/finalizers"], "verbs": ["update"] }),
-            json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "create", "patch", "delete"] }),
+            json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch", "delete"] }),
             json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"] }),
         ]
     );

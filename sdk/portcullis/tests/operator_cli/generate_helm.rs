@@ -65,6 +65,10 @@ async fn flags_that_are_values_of_a_chart_are_refused_by_name() {
         ("--certificate-secret", "mine", NAMED),
         ("--webhooks", "off", VALUE),
         ("--use-service-account-credentials", "false", VALUE),
+        ("--failure-policy", "Ignore", VALUE),
+        ("--timeout-seconds", "3", VALUE),
+        ("--namespace-selector", "a=b", VALUE),
+        ("--object-selector", "a=b", VALUE),
     ] {
         let said = fails(&[&helm[..], &[&format!("{flag}={value}")]].concat(), 1).await;
         assert_eq!(said, format!("error: {flag} is not for --format helm: leave it away; {instead}\n"));

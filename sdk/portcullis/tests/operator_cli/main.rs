@@ -1,9 +1,11 @@
-//! The command line of an operator's binary: `examples/controller.rs` and `examples/versions_operator.rs`, started as
+//! The command line of an operator's binary: `examples/controller.rs`, `versions_operator.rs` and `cached_operator.rs`, started as
 //! processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod accounts;
+mod caches;
+mod client_ca;
 mod cluster;
 mod failures;
 mod generate;
@@ -12,5 +14,6 @@ mod generate_operator;
 mod migrate;
 mod process;
 mod refusal;
+mod retries;
 mod run;
 mod versions;

@@ -74,6 +74,45 @@ async fn no_object_is_left_in_an_old_version_when_the_list_of_stored_versions_is
     old_versions_can_be_removed(&home, &manifest, 30).await;
 }
 
+// An upgraded operator beside the CRD of the one before it.
+#[tokio::test]
+async fn objects_are_not_written_back_in_an_old_version_because_the_new_crd_was_not_applied() {
+    let home = Home::new().await;
+    let running = home.start();
+    let manifest = home.install(&running).await;
+    home.populate(0..2).await;
+    home.store_in("v1", &manifest).await;
+    home.populate(2..4).await;
+    assert_eq!(home.stored_versions().await, ["v3", "v1"]);
+    let kubeconfig = home.cluster.kubeconfig_as("hasty", &["system:masters"]);
+    let user = kubeconfig.to_str().unwrap();
+    let mark = home.cluster.audit().mark();
+    for more in [&["--dry-run"][..], &[], &["--storage-version", "v2"]] {
+        let refused = output_of(VERSIONS, &arguments(user, more)).await;
+        let (out, err) = (String::from_utf8(refused.stdout).unwrap(), String::from_utf8(refused.stderr).unwrap());
+        let wanted = more.get(1).unwrap_or(&"v3");
+        let said = format!("CRD people.versions.example stores objects in v1 in this cluster, not in {wanted}: ");
+        assert!(out.contains(&said), "{out}");
+        assert!(
+            out.contains("generate crds | kubectl apply --server-side -f -; if v1 is meant, say --storage-version v1")
+        );
+        assert_eq!(
+            (refused.status.code(), err.lines().last()),
+            (Some(1), Some("error: not migrated: people.versions.example"))
+        );
+    }
+    assert_eq!(home.cluster.audit().writes_by("hasty", mark).await, [], "nothing is written");
+    assert_eq!(home.stored_versions().await, ["v3", "v1"]);
+
+    // Before a downgrade, it is meant.
+    let (done, code) = report(&home, &["--storage-version", "v1"]).await;
+    assert_eq!((done["outcome"].as_str(), &done["rewritten"], code), (Some("migrated"), &json!(2), Some(0)), "{done}");
+    assert_eq!(home.stored_versions().await, ["v1"]);
+    // That nothing is stored in another version is no success either.
+    let (stopped, code) = report(&home, &[]).await;
+    assert_eq!((stopped["outcome"].as_str(), code), (Some("stopped"), Some(1)), "{stopped}");
+}
+
 #[tokio::test]
 async fn a_migration_that_is_killed_in_the_middle_is_finished_by_the_next() {
     let home = Home::new().await;

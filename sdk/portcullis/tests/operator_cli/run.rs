@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use portcullis_testing::{ControlPlane, User, wait_until};
+use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::cluster::{cluster, entities, entity, generate, user};
@@ -117,6 +118,36 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
     assert!(!running.log().contains("PRIVATE KEY"));
 }
 
+// A laptop, beside an operator that is installed.
+#[tokio::test]
+async fn nothing_is_written_where_a_kubeconfig_points_while_the_webhooks_are_another_installations() {
+    let home = Home::new().await;
+    home.cluster.apply(&generate(&["webhooks", "--namespace", &home.namespace]).await).await;
+    let elsewhere = home.cluster.namespace("elsewhere").await;
+    let kubeconfig = home.cluster.kubeconfig_as("stray", &["system:masters"]);
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&kubeconfig).unwrap()).unwrap();
+    config["contexts"][0]["context"]["namespace"] = elsewhere.as_str().into();
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let mark = home.cluster.audit().mark();
+    let mut stray = Running::start(&["--kubeconfig", kubeconfig]);
+    assert_eq!(stray.ended().await.code(), Some(1), "{}", stray.log());
+    let said = stray.last_line().await;
+    let whose = format!(
+        "entity-operator-validating calls entity-operator-webhook.{}.svc, of another installation, while this one would \
+         live in namespace {elsewhere}, which is that of the kubeconfig's context: nothing is written there. Give the \
+         --namespace of that installation",
+        home.namespace
+    );
+    assert!(said.contains(&whose), "{said}");
+    assert_eq!(home.cluster.audit().writes_by("stray", mark).await, []);
+
+    // Where no other installation has them, that namespace is as good as any.
+    home.uninstall().await;
+    let alone = Running::start(&["--kubeconfig", kubeconfig]);
+    alone.logged("there is no certificate yet; one is issued").await;
+}
+
 // D3, and the operator's promise to write nothing that is there.
 #[tokio::test]
 async fn a_restart_serves_the_same_certificate_and_writes_nothing() {
@@ -194,6 +225,25 @@ async fn sigterm_lets_the_call_under_way_be_answered_and_ends_with_exit_code_0()
     made.unwrap();
     assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn two_listeners_that_end_do_not_say_the_same_line() {
+    let home = Home::new().await;
+    let mut running = home.start(&[]);
+    let webhooks = running.webhooks().await.to_string();
+    running.terminate().await;
+    assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
+    running.last_line().await;
+    let log = running.log();
+    let lines = log.lines().filter(|line| line.contains("listener is drained"));
+    let mut drained: Vec<String> = lines
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"]["address"].as_str().unwrap().to_owned())
+        .collect();
+    drained.sort();
+    drained.dedup();
+    // That of the webhooks, and that of the probes.
+    assert!(drained.len() == 2 && drained.contains(&webhooks), "{log}");
 }
 
 #[tokio::test]

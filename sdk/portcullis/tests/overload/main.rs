@@ -11,6 +11,7 @@ mod client;
 mod fixture;
 mod gate;
 mod limits;
+mod memory;
 mod peers;
 mod process;
 mod retry;

@@ -26,11 +26,17 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it under these DNS names, with this many reviews for each webhook.
     pub(crate) async fn start(dns_names: &[String], concurrency: usize) -> Self {
+        Self::start_with(dns_names, &["--concurrency", &concurrency.to_string()]).await
+    }
+
+    /// Starts it under these DNS names, with these flags.
+    pub(crate) async fn start_with(dns_names: &[String], flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ca = certificates(directory.path(), dns_names);
         let file = |name: &str| directory.path().join(name).into_os_string();
         let mut child = Command::new(binary())
-            .args(["--bind", "127.0.0.1:0", "--log", "info", "--concurrency", &concurrency.to_string()])
+            .args(["--bind", "127.0.0.1:0", "--log", "info"])
+            .args(flags)
             .args(["--cert".into(), file("tls.crt"), "--key".into(), file("tls.key")])
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())

@@ -120,8 +120,10 @@ async fn a_server_that_never_reads_leaves_its_proxy_healthy_within_its_memory_an
     let caller = namespace.call(Calls { rate: 10, ..Calls::of(&url, "Ada") }).await;
     caller.next("a call that fails", |outcome| !outcome.answers("Hi Ada")).await;
     // It answers 200, as a restart of the proxy would not help.
-    let health = namespace.health(&proxy);
-    println!("of a server that never reads, /health says {health}");
+    wait_until("/health to say that the server does not answer", DEADLINE, || async {
+        (namespace.health(&proxy)["status"] == "degraded").then_some(())
+    })
+    .await;
     assert_within_memory(&node, &namespace, &proxy).await;
     wait_until("the proxy to say that its server does not answer", REPLACED, || async {
         let log = namespace.log(&proxy).await;

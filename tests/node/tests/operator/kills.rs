@@ -19,6 +19,8 @@ use crate::alone;
 const WEBHOOK: &str = "policy";
 /// Calls on their way when a pod goes began so long before, in milliseconds.
 const UNDER_WAY: u64 = 1000;
+/// How long a client waits for the answer to one call (`pod/client.go`). Every call has to come to something before that.
+const PATIENCE: u64 = 60_000;
 /// How long clients may be without an answer: a pod's grace period, the start of the next, what a busy machine adds.
 const GAP: Duration = Duration::from_mins(2);
 
@@ -155,7 +157,12 @@ impl Called {
                     gap.as_secs_f64()
                 );
                 assert!(gap < GAP, "{era}: no answer for {gap:?} after {step:?}");
+                if let Step::DeleteOperator = step {
+                    assert_eq!(failed, 0, "{era}: the operator is not between client and server");
+                }
             }
+            let silent = calls.iter().find(|call| call.milliseconds >= PATIENCE);
+            assert_eq!(silent, None, "{era}: a call got neither an answer nor an error");
             let foreign = |call: &&Call| matches!(&call.outcome, Outcome::Answered { text } if *text != answer);
             let foreign = calls.iter().find(foreign);
             assert_eq!(foreign, None, "the client of '{answer}' got an answer that is not its own");

@@ -8,6 +8,7 @@ use mcp_plan::{
     problem::sentences,
     reference::{Data, Source},
 };
+use portcullis::controller::ConditionStatus;
 
 use super::{backend::CONTAINER, fields, rules};
 use crate::workload::{self, Findings};
@@ -35,7 +36,7 @@ fn check_sessions(spec: &MCPServerSpec, findings: &mut Findings<'_>) {
         workload::checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
     } else if replicas > 1 {
         let message = format!("spec.replicas is {replicas}; a stdio server has one proxy");
-        findings.conditions.set(condition::STDIO_REPLICA_CAPPED, true, reason::STDIO_CAPPED, message);
+        findings.conditions.set(condition::STDIO_REPLICA_CAPPED, ConditionStatus::True, reason::STDIO_CAPPED, message);
     }
 }
 
@@ -44,6 +45,6 @@ fn check_secrets(spec: &MCPServerSpec, data: &Data, findings: &mut Findings<'_>)
     let missing = data.missing(wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())));
     if !missing.is_empty() {
         let message = format!("the MCP server's pods wait for what does not exist: {}", missing.join(", "));
-        findings.conditions.set(SECRET_REFS_VALIDATED, false, "SecretNotFound", message);
+        findings.conditions.set(SECRET_REFS_VALIDATED, ConditionStatus::False, "SecretNotFound", message);
     }
 }

@@ -15,6 +15,7 @@ use mcp_plan::{
         proxy_template::{self, CONTAINER},
     },
 };
+use portcullis::controller::ConditionStatus;
 
 use super::{headers, rules};
 use crate::workload::{Block, Findings, checks};
@@ -73,7 +74,7 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let mut block = |reason, message: String| {
         findings.block(TYPE, reason, message.clone());
         // ToolHive says it of everything that it validates before it looks at configurations.
-        findings.conditions.set(condition::AUTH_CONFIGURED, false, reason::AUTH_INVALID, message);
+        findings.conditions.set(condition::AUTH_CONFIGURED, ConditionStatus::False, reason::AUTH_INVALID, message);
     };
     if let Some(problem) = forbidden {
         block(reason::REMOTE_URL_INVALID, problem.to_string());
@@ -87,6 +88,11 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
         let message = format!("spec.headerForward needs what cannot be used: {}", broken.join("; "));
         block("HeaderSecretNotUsable", message);
     } else {
-        findings.conditions.set(TYPE, true, reason::CONFIGURATION_VALID, "All configuration validations passed");
+        findings.conditions.set(
+            TYPE,
+            ConditionStatus::True,
+            reason::CONFIGURATION_VALID,
+            "All configuration validations passed",
+        );
     }
 }

@@ -7,6 +7,7 @@ use mcp_api::{
     v1beta1::VirtualMCPServer,
 };
 use mcp_plan::{problem::sentences, reference::Data};
+use portcullis::controller::ConditionStatus;
 
 use super::{references, rules};
 use crate::workload::Findings;
@@ -14,7 +15,12 @@ use crate::workload::Findings;
 pub(super) fn check(server: &VirtualMCPServer, data: &Data, findings: &mut Findings<'_>) {
     let problems = rules::problems(&server.spec);
     if problems.is_empty() {
-        findings.conditions.set(condition::VALID, true, reason::VALIDATION_SUCCEEDED, "Spec validation passed");
+        findings.conditions.set(
+            condition::VALID,
+            ConditionStatus::True,
+            reason::VALIDATION_SUCCEEDED,
+            "Spec validation passed",
+        );
     } else {
         findings.block(condition::VALID, reason::VALIDATION_FAILED, sentences(&problems));
     }
@@ -33,7 +39,7 @@ fn check_policies(server: &VirtualMCPServer, data: &Data, findings: &mut Finding
             format!("spec.incomingAuth.authzConfig.configMap names what does not exist: {}", missing.join(", "));
         (false, reason::AUTHZ_CONFIG_MAP_NOT_FOUND, message)
     };
-    findings.conditions.set(condition::AUTH_CONFIGURED, good, reason, message);
+    findings.conditions.set(condition::AUTH_CONFIGURED, good.into(), reason, message);
 }
 
 /// That objects of other kinds cannot be looked up is no fault of the author's, so it blocks nothing.
@@ -46,6 +52,6 @@ fn report_unbuilt(server: &VirtualMCPServer, findings: &mut Findings<'_>) {
     for (condition, said) in by_condition {
         let said: Vec<String> = said.into_iter().collect();
         let message = format!("this version cannot look up {}: it does not have that kind", said.join(", "));
-        findings.conditions.set(condition, false, reason::KIND_NOT_BUILT, message);
+        findings.conditions.set(condition, ConditionStatus::False, reason::KIND_NOT_BUILT, message);
     }
 }

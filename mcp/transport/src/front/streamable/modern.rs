@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// Tools with mirrored arguments that are remembered.
 const MAX_TOOLS: usize = 1_000;
+/// A list that is longer teaches nothing: as a tree it takes many times its length.
+const MAX_LIST: usize = 1 << 20;
 
 /// Whether `method` is one of the Legacy era that went: the server need not be asked.
 pub(super) fn is_gone(method: &str) -> bool {
@@ -40,6 +42,13 @@ impl Tools {
         // Most lists mark nothing, and need not be read.
         let marked = contains(answer, b"x-mcp-header");
         if !marked && self.lock().is_empty() {
+            return;
+        }
+        if answer.len() > MAX_LIST {
+            tracing::warn!(
+                bytes = answer.len(),
+                "a list of tools is too long to check the headers of their callers by it"
+            );
             return;
         }
         let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return };
@@ -81,5 +90,8 @@ mod tests {
         assert!(tools.lock().contains_key("t"));
         tools.learn(list("{}").as_bytes());
         assert!(tools.lock().is_empty());
+        let long = format!(r#"{{"properties":{{"a":{{"x-mcp-header":"A"}}}},"x":[{}0]}}"#, "[],".repeat(MAX_LIST / 3));
+        tools.learn(list(&long).as_bytes());
+        assert!(tools.lock().is_empty(), "a tree of it would take some thirty megabytes");
     }
 }

@@ -131,6 +131,10 @@ async fn subscription(front: &Front, asked: &Asked<'_>) -> Response<Body> {
         return error(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, "Mcp-Session-Id is missing", asked.message.id());
     };
     let answer = forward::subscription(&front.mux, &session.id, asked.body, asked.message, &asked.params).await;
+    // A session that ended before the answer came would stay subscribed for ever.
+    if matches!(front.sessions.load(&session.id, &session.principal).await, Ok(None)) {
+        front.mux.forget(&session.id);
+    }
     answer.map_or_else(|| unanswered(asked), |answer| json(StatusCode::OK, answer))
 }
 

@@ -27,6 +27,7 @@ use super::metrics::CertificateMetrics;
 use super::{CertificateError, Material, TimeOfDay};
 use crate::metrics::Metrics;
 use crate::pauses::Pauses;
+use crate::server::ClientCa;
 use keeper::Keeper;
 pub(crate) use store::ca_data;
 use store::pair_data;
@@ -56,6 +57,8 @@ pub struct Automatic {
     pub timing: RotationTiming,
     /// What time it is.
     pub time_of_day: TimeOfDay,
+    /// Whose certificates callers are asked for.
+    pub(super) client_ca: Option<Arc<ClientCa>>,
     pub(crate) metrics: CertificateMetrics,
 }
 
@@ -84,6 +87,7 @@ impl Automatic {
             configurations: Configurations::default(),
             timing: RotationTiming::default(),
             time_of_day: TimeOfDay::system(),
+            client_ca: None,
             metrics: CertificateMetrics::default(),
         }
     }

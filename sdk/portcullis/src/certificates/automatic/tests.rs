@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::certificates::log::Log;
+use crate::log::Log;
 
 /// More than this in a minute is no waiting.
 const MANY: usize = 200;

@@ -32,6 +32,15 @@ pub(crate) struct PublishedEntry {
 pub(crate) type OwnEntry = (String, Result<Vec<u8>, String>);
 
 impl PublishedObject {
+    /// The Service that its entries call which should be ours, where none of them calls one of `own`.
+    pub(crate) fn calls_another(&self, own: &[String]) -> Option<&str> {
+        let entries = self.entries.as_ref().ok()?.iter().flatten();
+        let ours = entries.filter(|entry| self.ours.contains(&entry.name));
+        let mut called = ours.map(|entry| entry.service.as_deref()).peekable();
+        let first = called.peek().copied().flatten();
+        first.filter(|_| called.all(|service| service.is_some_and(|service| own.iter().all(|own| own != service))))
+    }
+
     /// Every entry that should be ours.
     pub(crate) fn ours(self) -> kube::Result<Vec<OwnEntry>> {
         let Self { entries, ours, command, .. } = self;

@@ -27,6 +27,7 @@ use super::follow::follow;
 use super::metrics::CertificateMetrics;
 use super::{CertificateError, Material, TimeOfDay, read};
 use crate::metrics::Metrics;
+use crate::server::ClientCa;
 use check::{Problem, Sound};
 use cure::Place;
 
@@ -71,7 +72,9 @@ pub struct Supplied {
     pub settle: Duration,
     /// What time it is.
     pub time_of_day: TimeOfDay,
-    metrics: CertificateMetrics,
+    /// Whose certificates callers are asked for.
+    pub(super) client_ca: Option<Arc<ClientCa>>,
+    pub(super) metrics: CertificateMetrics,
 }
 
 impl std::fmt::Debug for Supplied {
@@ -101,6 +104,7 @@ impl Supplied {
             configurations: Configurations::default(),
             settle: SETTLE,
             time_of_day: TimeOfDay::system(),
+            client_ca: None,
             metrics: CertificateMetrics::default(),
         }
     }
@@ -216,7 +220,7 @@ impl Supplied {
                 continue;
             }
             let candidate = self.check(live.as_ref()).and_then(|sound| {
-                let config = sound.material.tls_config(&self.provider)?;
+                let config = sound.material.asking(&self.provider, self.client_ca.as_ref())?;
                 Ok(Candidate { sound, config })
             });
             match candidate {

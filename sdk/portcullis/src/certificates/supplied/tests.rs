@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::*;
-use crate::certificates::log::Log;
+use crate::log::Log;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 

@@ -45,7 +45,12 @@ impl Desired {
     ///
     /// # Errors
     /// When one of these members is missing.
-    pub fn new(resource: &ApiResource, mut document: Value, marks: &Marks) -> Result<Self, DocumentError> {
+    pub fn new(resource: &ApiResource, document: Value, marks: &Marks) -> Result<Self, DocumentError> {
+        Self::of(resource, document, marks, true)
+    }
+
+    /// The same for a kind that may live in no namespace.
+    fn of(resource: &ApiResource, mut document: Value, marks: &Marks, namespaced: bool) -> Result<Self, DocumentError> {
         prune(&mut document);
         let members = document.as_object_mut().ok_or(DocumentError::Missing("every member"))?;
         members.insert("apiVersion".to_owned(), json!(resource.api_version));
@@ -53,7 +58,7 @@ impl Desired {
         let text = |pointer: &'static str, name| {
             document.pointer(pointer).and_then(Value::as_str).map(str::to_owned).ok_or(DocumentError::Missing(name))
         };
-        let namespace = text("/metadata/namespace", "metadata.namespace")?;
+        let namespace = if namespaced { text("/metadata/namespace", "metadata.namespace")? } else { String::new() };
         let name = text("/metadata/name", "metadata.name")?;
         let digest = digest::of(&document);
         let annotations = document
@@ -66,8 +71,9 @@ impl Desired {
         Ok(Self { resource: resource.clone(), namespace, name, digest, document })
     }
 
-    /// A child of `owner`, in its namespace and under its owner reference, which are added to the document: it is deleted
-    /// when its owner is, before it when somebody deletes that in the foreground, and its changes wake its owner.
+    /// A child of `owner`, under its owner reference, which is added to the document: it is deleted when its owner is,
+    /// before it when somebody deletes that in the foreground, and its changes wake its owner. A child that lives in a
+    /// namespace is in its owner's; of an owner that lives in none, in the one that the document names.
     ///
     /// # Errors
     /// When a member is missing, or the owner was read from no cluster.
@@ -76,6 +82,7 @@ impl Desired {
         resource: &ApiResource,
         mut document: Value,
         marks: &Marks,
+        namespaced: bool,
     ) -> Result<Self, DocumentError> {
         let mut reference =
             owner.controller_owner_ref(&()).ok_or(DocumentError::Missing("an owner with name and uid"))?;
@@ -85,9 +92,13 @@ impl Desired {
             .map(|members| members.entry("metadata").or_insert_with(|| Value::Object(Map::new())))
             .and_then(Value::as_object_mut)
             .ok_or(DocumentError::Missing("metadata as an object"))?;
-        metadata.insert("namespace".to_owned(), json!(owner.meta().namespace));
+        match &owner.meta().namespace {
+            Some(namespace) => _ = metadata.insert("namespace".to_owned(), json!(namespace)),
+            None if !namespaced => _ = metadata.remove("namespace"),
+            None => {}
+        }
         metadata.insert("ownerReferences".to_owned(), json!([reference]));
-        Self::new(resource, document, marks)
+        Self::of(resource, document, marks, namespaced)
     }
 
     /// Where it is written to.
@@ -95,7 +106,7 @@ impl Desired {
         &self.resource
     }
 
-    /// The child's namespace.
+    /// The child's namespace; empty for a kind that lives in none.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -140,7 +151,7 @@ pub(crate) fn prune(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
-    use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 
     use super::*;
 
@@ -171,12 +182,12 @@ mod tests {
     fn a_child_is_in_its_owners_namespace_and_names_its_owner() {
         let mut owner = ConfigMap::default();
         let (resource, child) = (ApiResource::erase::<Secret>(&()), json!({"metadata": {"name": "c"}}));
-        let error = Desired::child_of(&owner, &resource, child.clone(), &marks()).unwrap_err().to_string();
+        let error = Desired::child_of(&owner, &resource, child.clone(), &marks(), true).unwrap_err().to_string();
         assert_eq!(error, "planned child lacks an owner with name and uid");
         owner.metadata.name = Some("o".into());
         owner.metadata.namespace = Some("team".into());
         owner.metadata.uid = Some("u".into());
-        let desired = Desired::child_of(&owner, &resource, child, &marks()).unwrap();
+        let desired = Desired::child_of(&owner, &resource, child, &marks(), true).unwrap();
         assert_eq!(desired.namespace(), "team");
         let reference = &desired.document()["metadata"]["ownerReferences"][0];
         assert_eq!(
@@ -184,6 +195,21 @@ mod tests {
             &json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u", "controller": true, "blockOwnerDeletion": true})
         );
         assert_eq!(desired.owner(), Some("o"));
+    }
+
+    #[test]
+    fn a_child_of_an_owner_without_a_namespace_is_where_its_document_says() {
+        let mut owner = Namespace::default();
+        (owner.metadata.name, owner.metadata.uid) = (Some("o".into()), Some("u".into()));
+        let child = |namespace: &Value, namespaced| {
+            let (resource, document) =
+                (ApiResource::erase::<Secret>(&()), json!({"metadata": {"name": "c", "namespace": namespace}}));
+            Desired::child_of(&owner, &resource, document, &marks(), namespaced)
+        };
+        assert_eq!(child(&json!("team"), true).unwrap().namespace(), "team");
+        assert_eq!(child(&json!(null), true).unwrap_err().to_string(), "planned child lacks metadata.namespace");
+        let without = child(&json!("team"), false).unwrap();
+        assert_eq!((without.namespace(), without.document()["metadata"].get("namespace")), ("", None));
     }
 
     #[test]

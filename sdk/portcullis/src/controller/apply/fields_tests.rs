@@ -276,3 +276,30 @@ fn a_list_of_thousands_is_compared_in_the_time_of_its_length() {
     assert_eq!(first_missing(&json!({"f:s": held}), &json!({"s": set})), None);
     assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
 }
+
+#[test]
+fn without_what_an_entry_holds_that_of_others_is_left() {
+    let ready = json!({"type": "Ready", "status": "True", "seen": 3});
+    let theirs = json!({"type": "Theirs", "status": "True"});
+    let held = json!({"f:status": {
+        "f:phase": {},
+        "f:parts": {},
+        "f:nested": {".": {}, "f:url": {}},
+        "f:marks": {".": {}, "v:\"a\"": {}},
+        "f:conditions": {".": {}, "k:{\"type\":\"Ready\"}": {".": {}, "f:type": {}, "f:status": {}}},
+    }});
+    let cases = [
+        (json!({"phase": "On", "parts": [1, 2], "nested": {"url": "u"}, "marks": ["a"], "conditions": []}), json!({})),
+        (
+            json!({"phase": "On", "other": 1, "nested": {"url": "u", "port": 2}, "conditions": [ready, theirs]}),
+            json!({"status": {"other": 1, "nested": {"port": 2}, "conditions": [{"seen": 3}, theirs]}}),
+        ),
+        (json!({"marks": ["b", "a"]}), json!({"status": {"marks": ["b"]}})),
+        (json!({}), json!({})),
+    ];
+    for (status, left) in cases {
+        let mut object = json!({"status": status});
+        super::without(&mut object, &held);
+        assert_eq!(object, left, "{status}");
+    }
+}

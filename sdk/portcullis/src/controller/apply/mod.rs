@@ -19,6 +19,7 @@ pub use live::{Live, Marks, version_number};
 pub use send::ApplyError;
 
 pub(super) use document::prune;
+pub(super) use fields::without;
 pub(super) use live::held_by;
 pub(super) use send::{Applier, DeleteOutcome, Ensured};
 pub(super) use status::{StatusState, status_needs_apply};

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::decide::{Decision, decide};
 use super::{Desired, Live, Marks, Refusal};
 use crate::api_error::own_sentence;
+use crate::controller::kind_scope::full_name;
 
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -25,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 #[non_exhaustive]
 pub enum ApplyError {
     /// The API server refused it or could not be reached; retry with backoff.
-    #[error("cannot {verb} {kind} {namespace}/{name}: {}", own_sentence(&**source))]
+    #[error("cannot {verb} {kind} {}: {}", full_name(namespace, name), own_sentence(&**source))]
     Refused {
         /// `apply` or `delete`.
         verb: &'static str,
@@ -39,7 +40,7 @@ pub enum ApplyError {
         source: Box<kube::Error>,
     },
     /// No answer within the deadline; retry with backoff.
-    #[error("no answer within {seconds} s to {verb} {kind} {namespace}/{name}")]
+    #[error("no answer within {seconds} s to {verb} {kind} {}", full_name(namespace, name))]
     Deadline {
         /// `apply` or `delete`.
         verb: &'static str,
@@ -221,6 +222,9 @@ impl Applier {
     }
 
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        if namespace.is_empty() {
+            return Api::all_with(self.client.clone(), resource);
+        }
         Api::namespaced_with(self.client.clone(), namespace, resource)
     }
 }

@@ -284,21 +284,54 @@ pub(super) fn latency(view: &View<'_>) -> Said {
         Look::Refused(needs) => return Ok(vec![info(format!("how long calls take is not known: needs {needs}"))]),
         Look::Failed(why) => return Ok(vec![info(format!("how long calls take is not known: {why}"))]),
     };
+    let later = snapshot.calls_later.as_ref().and_then(Look::seen);
     let mut notes = Vec::new();
     for (label, entry) in snapshot.ours(subject) {
-        let Some(buckets) = calls.durations.get(&entry.name) else { continue };
-        let total = buckets.last().map_or(0, |(_, count)| *count);
-        // The first bucket that holds 99 of 100.
-        let p99 = buckets.iter().find(|(_, count)| total > 0 && count.saturating_mul(100) >= total.saturating_mul(99));
-        let Some((most, _)) = p99.filter(|(most, _)| *most > SLOW) else { continue };
-        let most = if most.is_finite() { format!("up to {most} s") } else { "more than the slowest bucket".to_owned() };
-        let message = format!("{label}: of 100 calls 99 take {most} of the {} s that there are", entry.timeout_seconds);
-        notes.push(warn(
-            message,
-            "give the operator more CPU, or see what its handlers wait for (/metrics of the operator)",
-        ));
+        let before = calls.durations.get(&entry.name).map(Vec::as_slice).unwrap_or_default();
+        let during = later.and_then(|later| between(before, later.durations.get(&entry.name)?));
+        let during = during.filter(|during| total(during) > 0);
+        // What is counted since the API server's start says little of today.
+        let (buckets, when) = match &during {
+            Some(during) => (during.as_slice(), "while they were watched"),
+            None => (before, "since the API server's start"),
+        };
+        let Some(most) = slow(buckets) else { continue };
+        let message = format!(
+            "{label}: of 100 calls 99 take {most} of the {} s that there are ({} calls {when})",
+            entry.timeout_seconds,
+            total(buckets)
+        );
+        let cure = "give the operator more CPU, or see what its handlers wait for (/metrics of the operator)";
+        notes.push(if during.is_some() {
+            warn(message, cure)
+        } else {
+            let watch = format!("whether they still do, says: {}; if so, {cure}", subject.command("doctor --watch 1m"));
+            super::note(crate::doctor::report::Verdict::Info, message, Some(watch))
+        });
     }
     Ok(notes)
+}
+
+/// Calls by how long they took at most, growing.
+type Buckets = [(f64, u64)];
+
+fn total(buckets: &Buckets) -> u64 {
+    buckets.last().map_or(0, |(_, count)| *count)
+}
+
+/// What was counted between two looks; nothing where the API server was started anew, or another one answered.
+fn between(before: &Buckets, after: &Buckets) -> Option<Vec<(f64, u64)>> {
+    let known = |most: f64| before.iter().find(|(one, _)| one.total_cmp(&most).is_eq()).map_or(0, |(_, count)| *count);
+    after.iter().map(|(most, count)| Some((*most, count.checked_sub(known(*most))?))).collect()
+}
+
+/// How long 99 of 100 calls took at most, if that is long.
+fn slow(buckets: &Buckets) -> Option<String> {
+    let total = total(buckets);
+    // The first bucket that holds 99 of 100.
+    let p99 = buckets.iter().find(|(_, count)| total > 0 && count.saturating_mul(100) >= total.saturating_mul(99));
+    let (most, _) = p99.filter(|(most, _)| *most > SLOW)?;
+    Some(if most.is_finite() { format!("up to {most} s") } else { "more than the slowest bucket".to_owned() })
 }
 
 /// C12

@@ -1,15 +1,17 @@
 //! W: is the webhook called at all?
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
-use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
+use portcullis_manifest::{FailurePolicy, MatchPolicy, ServiceRef, WebhookKind};
 use portcullis_pki::Certificate;
 
 use super::trusted::publish;
-use super::{Said, View, fail, fine, info, warn};
-use crate::doctor::configuration::{Configuration, conversion, selects, shown};
+use super::{Note, Said, View, fail, fine, info, warn};
+use crate::doctor::configuration::{Borrower, Configuration, conversion, selects, shown};
 use crate::doctor::rules::{Asked, missing};
 use crate::doctor::snapshot::Look;
+use crate::doctor::subject::Subject;
 use crate::doctor::trust::day;
 
 const KINDS: [WebhookKind; 2] = [WebhookKind::Validating, WebhookKind::Mutating];
@@ -24,7 +26,8 @@ pub(super) fn configurations(view: &View<'_>) -> Said {
         if snapshot.configuration(subject, kind).is_some() {
             continue;
         }
-        let others: Vec<_> = snapshot.family(subject).filter(|one| one.kind == kind).map(Configuration::name).collect();
+        let family = snapshot.family(subject).filter(|one| one.kind == kind && !one.is_development());
+        let others: Vec<_> = family.map(Configuration::name).collect();
         let others = if others.is_empty() {
             String::new()
         } else {
@@ -111,10 +114,18 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
 
 /// W4
 pub(super) fn services(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
+    let View { subject, given_port, snapshot, now, .. } = *view;
     snapshot.configurations.known()?;
     let installation = &subject.installation;
-    let mut notes = Vec::new();
+    let mut notes: Vec<_> = snapshot.borrowed(subject).map(|(crd, by)| borrowed(subject, crd, &by, now)).collect();
+    if given_port != installation.service.port {
+        let ServiceRef { namespace, name, port } = &installation.service;
+        let message = format!(
+            "the API server calls port {port} of Service {namespace}/{name}, while --service-port is {given_port}: what \
+             is said here is about port {port}"
+        );
+        notes.push(warn(message, format!("give every command of this installation --service-port={port}")));
+    }
     for (label, entry) in snapshot.ours(subject) {
         let Some(place) = entry.service() else {
             let url = entry.client.url.as_deref().unwrap_or("nothing");
@@ -145,6 +156,22 @@ pub(super) fn services(view: &View<'_>) -> Said {
         }
     }
     Ok(notes)
+}
+
+/// What a development session has borrowed is its own until it gives it back.
+fn borrowed(subject: &Subject, crd: &str, by: &Borrower, now: Timestamp) -> Note {
+    let Borrower { owner, expires, url } = by;
+    let until = expires.map_or_else(|| "an unknown time".to_owned(), |expires| expires.to_string());
+    if by.is_over(now) {
+        let message = format!(
+            "{crd}/conversion: the development session of {owner} is over since {until}, and has not given it back: {url} \
+             is called"
+        );
+        return fail(message, subject.command(&format!("dev --sweep --owner {owner}")));
+    }
+    info(format!(
+        "{crd}/conversion: the development session of {owner} converts, at {url}, until {until} at the latest"
+    ))
 }
 
 /// W5
@@ -219,7 +246,9 @@ pub(super) fn policies(view: &View<'_>) -> Said {
     for (label, entry) in snapshot.ours(subject).into_iter().filter(|(_, entry)| !entry.fails_closed) {
         let wanted = subject.webhooks.iter().find(|webhook| webhook.name == entry.name);
         if wanted.is_some_and(|webhook| webhook.failure_policy == FailurePolicy::Ignore) {
-            notes.push(info(format!("{label} fails open, as registered; calls that fail are silently accepted")));
+            notes.push(info(format!(
+                "{label} fails open, as registered or chosen; calls that fail are silently accepted"
+            )));
         } else {
             let message = format!("{label} fails open (failurePolicy Ignore); calls that fail are silently accepted");
             notes.push(warn(message, subject.apply("webhooks")));

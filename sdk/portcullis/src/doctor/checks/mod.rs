@@ -8,6 +8,7 @@ mod cut;
 mod deleting;
 mod denials;
 mod hooks;
+mod registered;
 mod rollout;
 mod scopes;
 mod trusted;
@@ -26,6 +27,8 @@ use super::subject::Subject;
 #[derive(Clone, Copy)]
 struct View<'a> {
     subject: &'a Subject,
+    /// The port of the Service as the flags say it. That of `subject` is the one that is called, where that is sure.
+    given_port: u16,
     snapshot: &'a Snapshot,
     now: Timestamp,
     /// Verifies as callers would.
@@ -105,6 +108,8 @@ checks! {
     "W10" "objects that are being deleted" always deleting::exempt;
     "W11" "writes to subresources" webhooks called::subresources;
     "W12" "a bad object is refused" webhooks denials::probes;
+    "W13" "CEL rules hold as policies" always registered::policies;
+    "W14" "timeouts and selectors are those that were generated" webhooks registered::settings;
     "C1" "a pod of the operator is ready" webhooks rollout::pods;
     "C2" "the Service has endpoints" webhooks answers::endpoints;
     "C3" "the Service and the pods agree on the port" webhooks answers::ports;
@@ -159,7 +164,12 @@ checks! {
 
 /// Judges what was observed; certificates by the algorithms of `provider`. Every check gives one finding at least.
 pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProvider>) -> Report {
-    let view = View { subject, snapshot, now: snapshot.server_time.unwrap_or(snapshot.now), provider };
+    let given_port = subject.installation.service.port;
+    // A command with a port that is not called would take down what works.
+    let called = snapshot.called_port(subject).map(|port| subject.called_on(port));
+    let subject = called.as_ref().unwrap_or(subject);
+    let now = snapshot.server_time.unwrap_or(snapshot.now);
+    let view = View { subject, given_port, snapshot, now, provider };
     let mut findings = Vec::new();
     for Check { id, what, of_webhooks, look } in CHECKS {
         let said = if *of_webhooks && !subject.is_called() {

@@ -12,7 +12,7 @@ use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::doctor::configuration::{Configuration, shown};
 use crate::doctor::snapshot::Blind;
 use crate::doctor::trust::span;
-use crate::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, LEADER, release_of};
+use crate::names::{DEV_EXPIRES, DEV_OWNER, LEADER, release_of};
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -58,7 +58,7 @@ fn claim(lease: &Lease) -> Claim<'_> {
 /// The configurations of restricted installations of this operator, by namespace.
 fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, &'a Configuration>, Blind> {
     view.snapshot.configurations.known()?;
-    let family = view.snapshot.family(view.subject).filter(|one| !is_development(one));
+    let family = view.snapshot.family(view.subject).filter(|one| !one.is_development());
     Ok(family.filter_map(|one| Some((one.entries.first()?.restricted_to()?, one))).collect())
 }
 
@@ -66,11 +66,6 @@ fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, &'a Configuration
 fn handed_over<'a>(view: &View<'a>) -> Result<BTreeSet<&'a str>, Blind> {
     let policies = view.snapshot.handed_over.known()?.items.iter().map(String::as_str);
     Ok(restricted(view)?.into_keys().chain(policies).collect())
-}
-
-/// Whether a development session put it there: that claims no namespace, and takes it away again.
-fn is_development(configuration: &Configuration) -> bool {
-    configuration.metadata.labels.iter().flatten().any(|(key, _)| key == DEV_OF)
 }
 
 /// W7
@@ -135,7 +130,7 @@ pub(super) fn lost(view: &View<'_>) -> Said {
             }
         });
     }
-    for session in view.snapshot.family(view.subject).filter(|one| is_development(one)) {
+    for session in view.snapshot.family(view.subject).filter(|one| one.is_development()) {
         let of = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().and_then(|map| map.get(key).cloned());
         let owner = of(&session.metadata.labels, DEV_OWNER).unwrap_or_else(|| "somebody".to_owned());
         let until = of(&session.metadata.annotations, DEV_EXPIRES).unwrap_or_else(|| "an unknown time".to_owned());
@@ -270,7 +265,9 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     for configuration in snapshot.family(subject) {
         let everywhere = configuration.entries.iter().any(|entry| entry.restricted_to().is_none());
         let service = configuration.entries.first().and_then(crate::doctor::configuration::Entry::service);
-        if everywhere && !is_development(configuration) && service.as_ref().is_some_and(|place| !called.contains(place))
+        if everywhere
+            && !configuration.is_development()
+            && service.as_ref().is_some_and(|place| !called.contains(place))
         {
             called.extend(service);
         }

@@ -216,7 +216,7 @@ fn written(snapshot: &Snapshot) -> Option<Timestamp> {
 
 /// X7
 pub(super) fn replicas(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, provider } = *view;
+    let View { subject, snapshot, now, provider, .. } = *view;
     let name = subject.installation.server_name();
     snapshot.configurations.known()?;
     if answered(snapshot).next().is_none() {

@@ -37,6 +37,8 @@ pub(super) async fn listeners(
     snapshot: &Snapshot,
     call_pods: bool,
 ) -> Vec<Listener> {
+    let called = snapshot.called_port(subject).map(|port| subject.called_on(port));
+    let subject = called.as_ref().unwrap_or(subject);
     let installation = &subject.installation;
     if !subject.is_called() {
         return Vec::new();

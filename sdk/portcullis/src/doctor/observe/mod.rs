@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::configuration::Configuration;
-use super::snapshot::{Listed, Look, Place, Snapshot, Stored};
+use super::snapshot::{Bound, Listed, Look, Place, Snapshot, Stored};
 use super::subject::Subject;
 use crate::certificates::CertificateMode;
 pub(super) use read::MOST;
@@ -50,7 +50,8 @@ pub struct Options {
     pub stuck_after: Duration,
     /// Whether the pods' addresses can be called from here: inside the cluster they can.
     pub call_pods: bool,
-    /// Look at configurations and Leases a second time after this while, to see who rewrites them.
+    /// Look at configurations, Leases and the API server's counters a second time after this while, to see who rewrites
+    /// them, and how long calls take meanwhile.
     pub watch: Option<Duration>,
     /// Objects that should be refused. Their creation is tried, as a dry run.
     pub probes: Vec<Value>,
@@ -104,8 +105,12 @@ pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Su
     snapshot.listeners = listeners;
     if let Some(watch) = options.watch {
         tokio::time::sleep(watch).await;
-        let (later, leases) = tokio::join!(configurations(&reader, subject), leases(&reader, subject));
-        (snapshot.later, snapshot.leases_later) = (Some(later), Some(leases));
+        let (later, leases, calls) = tokio::join!(
+            configurations(&reader, subject),
+            leases(&reader, subject),
+            counters::calls(&reader, subject),
+        );
+        (snapshot.later, snapshot.leases_later, snapshot.calls_later) = (Some(later), Some(leases), calls);
     }
     snapshot.requests = reader.requests();
     snapshot
@@ -126,6 +131,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
         let api = Api::<CustomResourceDefinition>::all(reader.client.clone());
         (kind.crd.clone(), reader.get(api, "customresourcedefinitions", &kind.crd).await)
     }));
+    let cel_policies = cel_policies(reader, subject);
     let secret = async |name: &str| -> Look<Option<Stored>> {
         let api = Api::<Secret>::namespaced(reader.client.clone(), own);
         reader.get(api, of(&format!("secrets {name}")), name).await.map(|found| found.map(Stored))
@@ -163,6 +169,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
             leases(reader, subject),
             leaders(reader, subject),
             handed_over(reader, subject),
+            cel_policies,
             parts::objects(reader, subject, options.in_namespace.as_deref()),
             counters::calls(reader, subject),
             parts::identity(reader, options.denial.is_some()),
@@ -170,7 +177,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
     };
     let (
         (configurations, crds, namespaces, deployments, pods, accounts, jobs, policies, budgets, roles, cluster),
-        (events, secret, ca_secret, leases, leaders, handed_over, objects, calls, identity),
+        (events, secret, ca_secret, leases, leaders, handed_over, cel_policies, objects, calls, identity),
     ) = tokio::join!(first, second);
     Snapshot {
         configurations,
@@ -190,6 +197,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
         leases,
         leaders,
         handed_over,
+        cel_policies,
         objects,
         calls,
         identity,
@@ -291,6 +299,21 @@ async fn handed_over(reader: &Reader, subject: &Subject) -> Look<Listed<String>>
             .filter(|it| bound.contains(it))
             .collect(),
     })
+}
+
+/// Those that should be there, by name.
+async fn cel_policies(reader: &Reader, subject: &Subject) -> BTreeMap<String, Bound> {
+    let names = subject.policies().into_iter().filter_map(|(policy, _)| policy.metadata.name);
+    let found = names.map(|name| async move {
+        let policies = Api::<ValidatingAdmissionPolicy>::all(reader.client.clone());
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(reader.client.clone());
+        let bound = tokio::join!(
+            reader.get(policies, "validatingadmissionpolicies", &name),
+            reader.get(bindings, "validatingadmissionpolicybindings", &name),
+        );
+        (name, bound)
+    });
+    join_all(found).await.into_iter().collect()
 }
 
 /// A restricted look is not for what others do to the cluster.

@@ -50,8 +50,8 @@ pub(super) async fn objects(
 /// One question about a right.
 struct Asked {
     account: String,
-    group: &'static str,
-    resource: &'static str,
+    group: String,
+    resource: String,
     verb: &'static str,
     name: Option<String>,
     namespace: Option<String>,
@@ -79,8 +79,8 @@ fn needed_by(account: &str, access: &Access, subject: &Subject) -> Vec<Asked> {
             {
                 needed.extend(verbs.iter().map(|verb| Asked {
                     account: account.to_owned(),
-                    group,
-                    resource,
+                    group: group.clone(),
+                    resource: resource.clone(),
                     verb,
                     name: name.clone(),
                     namespace: namespace.map(str::to_owned),
@@ -105,7 +105,7 @@ pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapsh
     needed.truncate(RIGHTS);
     let ask = |Asked { account, group, resource, verb, name, namespace }: Asked| {
         let attributes = ResourceAttributes {
-            group: Some(group.to_owned()),
+            group: Some(group.clone()),
             resource: Some(resource.split('/').next().unwrap_or_default().to_owned()),
             subresource: resource.split_once('/').map(|(_, sub)| sub.to_owned()),
             verb: Some(verb.to_owned()),

@@ -158,3 +158,54 @@ fn damage_to_any_key_of_the_authoritys_secret_is_said() {
         );
     }
 }
+
+/// The whole installation was made with another port.
+fn called_on(snapshot: &mut Snapshot, port: i32) {
+    change(&mut snapshot.configurations, |all| {
+        let clients = all.iter_mut().flat_map(|one| &mut one.entries).map(|entry| &mut entry.client);
+        clients.for_each(|client| client.service.as_mut().unwrap().port = Some(port));
+    });
+    let Some(Look::Seen(Some(service))) = snapshot.services.get_mut(&subject().place()) else { panic!("it is there") };
+    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = port;
+}
+
+#[test]
+fn no_command_moves_an_installation_to_a_port_that_was_given_by_mistake() {
+    let mut snapshot = well();
+    called_on(&mut snapshot, 8443);
+    // What else is broken is mended by commands with the port that is called.
+    change(&mut snapshot.configurations, |all| all[0].entries[0].client.ca_bundle = None);
+    let said = &findings(&subject(), &snapshot, "W4")[0];
+    let message = "the API server calls port 8443 of Service shop-system/shop-webhook, while --service-port is 443: ";
+    assert!(said.verdict == Verdict::Warn && said.message.starts_with(message), "{said:?}");
+    assert_eq!(said.fix.as_deref(), Some("give every command of this installation --service-port=8443"));
+    let bundle = findings(&subject(), &snapshot, "W3")[0].fix.clone().unwrap();
+    assert!(bundle.ends_with("shop certs publish --service-port=8443"), "{bundle}");
+
+    // And back to the usual one.
+    let (mut subject, mut snapshot) = (subject(), well());
+    (subject.installation.service.port, subject.flags) = (8443, " --service-port=8443".to_owned());
+    change(&mut snapshot.configurations, |all| all[0].entries[0].client.ca_bundle = None);
+    let bundle = findings(&subject, &snapshot, "W3")[0].fix.clone().unwrap();
+    assert!(bundle.ends_with("shop certs publish"), "{bundle}");
+    // Where the Service has both, the port that is given is as good.
+    let Some(Look::Seen(Some(service))) = snapshot.services.get_mut(&subject.place()) else { panic!("it is there") };
+    service.spec.as_mut().unwrap().ports.as_mut().unwrap().push(of(json!({ "port": 8443, "targetPort": "webhooks" })));
+    assert!(findings(&subject, &snapshot, "W4").iter().all(|one| one.verdict == Verdict::Ok));
+}
+
+#[test]
+fn slow_calls_of_the_past_are_not_warned_of_for_ever() {
+    let slow = [(0.5, 10), (5.0, 100), (f64::INFINITY, 100)];
+    let later = |more: u64| counted(&[(0.5, 10 + more), (5.0, 100 + more), (f64::INFINITY, 100 + more)]);
+    let mut snapshot = Snapshot { calls: Some(counted(&slow)), ..well() };
+    let verdict = |snapshot: &Snapshot| findings(&subject(), snapshot, "C10")[0].verdict;
+    assert_eq!(verdict(&snapshot), Verdict::Info, "nobody knows when they were");
+    // Quick ones since; none; and an API server that was started anew.
+    for (later, expected) in
+        [(later(50), Verdict::Ok), (later(0), Verdict::Info), (counted(&[(0.5, 1), (f64::INFINITY, 1)]), Verdict::Info)]
+    {
+        snapshot.calls_later = Some(later);
+        assert_eq!(verdict(&snapshot), expected, "{:?}", snapshot.calls_later);
+    }
+}

@@ -96,7 +96,7 @@ impl Credentials {
             controller: controller.to_owned(),
             namespace: namespace.to_owned(),
             account: account.to_owned(),
-            accounts: Api::namespaced(clients.client.clone(), namespace),
+            accounts: Api::namespaced(clients.prompt.clone(), namespace),
             anonymous: clients.anonymous.clone(),
             default_namespace: clients.client.default_namespace().to_owned(),
             held: watch::Sender::default(),

@@ -65,7 +65,7 @@ fn credentials(server: &Arc<Mutex<Server>>, metrics: &Metrics) -> Credentials {
         async move { Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap()) }
     });
     let client = Client::new(service, "default");
-    let clients = Clients { client: client.clone(), anonymous: client };
+    let clients = Clients { client: client.clone(), prompt: client.clone(), anonymous: client };
     Credentials::new(&clients, "one", "here", "op-one", metrics.tokens("one"))
 }
 

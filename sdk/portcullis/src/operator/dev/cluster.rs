@@ -8,7 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use k8s_openapi::ClusterResourceScope;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -30,6 +33,8 @@ const TRIES: u32 = 5;
 trait Put: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + Serialize + DeserializeOwned {}
 impl Put for ValidatingWebhookConfiguration {}
 impl Put for MutatingWebhookConfiguration {}
+impl Put for ValidatingAdmissionPolicy {}
+impl Put for ValidatingAdmissionPolicyBinding {}
 
 /// One call, with its deadline.
 pub(super) async fn call<T>(what: &str, call: impl Future<Output = Result<T, kube::Error>>) -> anyhow::Result<T> {
@@ -47,6 +52,8 @@ pub(super) struct Cluster {
     pub(super) me: Mark,
     /// Names of the CRDs whose objects the operator converts.
     pub(super) crds: Vec<String>,
+    /// Whether webhooks of the operator have CEL rules, which are policies in the cluster.
+    pub(super) policies: bool,
 }
 
 impl Cluster {
@@ -78,6 +85,10 @@ impl Cluster {
         let mut marks = BTreeMap::new();
         self.marks_of::<MutatingWebhookConfiguration>(&mut marks).await?;
         self.marks_of::<ValidatingWebhookConfiguration>(&mut marks).await?;
+        if self.policies {
+            self.marks_of::<ValidatingAdmissionPolicy>(&mut marks).await?;
+            self.marks_of::<ValidatingAdmissionPolicyBinding>(&mut marks).await?;
+        }
         for name in &self.crds {
             let crd = self.crd(name).await?;
             marks.extend(crd.and_then(|crd| Some((conversion(name), Mark::of(&crd.metadata)?))));
@@ -107,6 +118,10 @@ impl Cluster {
         let mut done = Vec::new();
         self.delete::<MutatingWebhookConfiguration>(&goes, &mut done).await?;
         self.delete::<ValidatingWebhookConfiguration>(&goes, &mut done).await?;
+        if self.policies {
+            self.delete::<ValidatingAdmissionPolicyBinding>(&goes, &mut done).await?;
+            self.delete::<ValidatingAdmissionPolicy>(&goes, &mut done).await?;
+        }
         for crd in &self.crds {
             self.give_back(crd, &goes, &mut done).await?;
         }
@@ -205,6 +220,16 @@ impl Cluster {
 
     pub(super) async fn put_mutating(&self, object: &MutatingWebhookConfiguration) -> anyhow::Result<()> {
         self.put(object).await
+    }
+
+    /// A policy, and then what puts it into force.
+    pub(super) async fn put_policy(
+        &self,
+        policy: &ValidatingAdmissionPolicy,
+        binding: &ValidatingAdmissionPolicyBinding,
+    ) -> anyhow::Result<()> {
+        self.put(policy).await?;
+        self.put(binding).await
     }
 
     async fn put<K: Put>(&self, object: &K) -> anyhow::Result<()> {

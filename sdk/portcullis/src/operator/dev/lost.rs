@@ -15,7 +15,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Waits until some of it is the session's no longer, and returns what people are told then.
 pub(super) async fn lost(cluster: &Cluster, opened: &Opened) -> String {
     let configurations = opened.configurations.iter().map(|(title, _)| title.clone());
-    let ours: Vec<_> = configurations.chain(opened.converting.iter().map(|(crd, _)| conversion(crd))).collect();
+    let policies = opened.policies.iter().flatten().cloned();
+    let conversions = opened.converting.iter().map(|(crd, _)| conversion(crd));
+    let ours: Vec<_> = configurations.chain(policies).chain(conversions).collect();
     let mut gone = false;
     loop {
         sleep(LOOK).await;

@@ -89,7 +89,8 @@ pub(super) struct DevFlags {
     /// When to end at the latest: up to 24h
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
     ttl: SignedDuration,
-    /// Have the webhooks called for this namespace only; may be given several times. CRDs then stay as they are
+    /// Have the webhooks called, and the controllers work, for this namespace only; may be given several times. CRDs then
+    /// stay as they are
     #[arg(long = "only-namespace", value_name = "NS", value_parser = label)]
     only_namespaces: Vec<String>,
     /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
@@ -182,13 +183,14 @@ pub(super) async fn perform<A: clap::Args>(
             let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
             let release = cluster.me.of.clone();
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
-            let work = Work { runtime, accounts, leases, health, serving, answered, patience };
+            let only = opened.reach.namespaces.clone();
+            let work = Work { runtime, accounts, leases, only, health, serving, answered, patience };
             work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
                 said = lost::lost(&cluster, &opened) => Err(anyhow!(said)),
-                Some(ended) = tasks.next() => ended,
+                Some(ended) = tasks.next() => ended.map_err(anyhow::Error::from),
             }
         }
     };
@@ -238,7 +240,7 @@ fn beside(
         };
         ended.run_until_cancelled(join(told, sweep(left.as_ref()))).await;
         ended.cancelled().await;
-        Ok(())
+        anyhow::Ok(())
     });
 }
 
@@ -303,7 +305,8 @@ async fn prepare<A: clap::Args>(
     let connection = connect_to(flags.kubeconfig.as_deref()).await?;
     let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
     let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
-    let does = Does { conversions: !crds.is_empty(), controllers: controllers.then_some(&installation) };
+    let policies = parts.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
+    let does = Does { conversions: !crds.is_empty(), policies, controllers: controllers.then_some(&installation) };
     rights::check(&connection.clients.client, does).await?;
     let me = Mark {
         of: installation.release.clone(),
@@ -311,7 +314,7 @@ async fn prepare<A: clap::Args>(
         session: session::id()?,
         expires: Some(Timestamp::now() + flags.ttl),
     };
-    let (client, others) = (&connection.clients.client, &operator.scope_leases);
+    let (client, others) = (&connection.clients.prompt, &operator.scope_leases);
     let mut accounts = Accounts::default();
     let candidate = if controllers {
         // Nobody reads the metrics of a session.
@@ -328,7 +331,7 @@ async fn prepare<A: clap::Args>(
         Candidate::of_webhooks(client, &installation, others).await?
     };
     let left = if controllers { None } else { left(client, &installation).await? };
-    let cluster = Cluster { client: connection.clients.client.clone(), me, crds };
+    let cluster = Cluster { client: connection.clients.client.clone(), me, crds, policies };
     let session = if flags.sweep {
         None
     } else {

@@ -38,6 +38,8 @@ pub(super) fn to_sweep(namespace: &str) -> Need<'_> {
 pub(super) struct Does<'a> {
     /// It converts.
     pub(super) conversions: bool,
+    /// It puts policies into the cluster.
+    pub(super) policies: bool,
     /// It runs controllers of this installation.
     pub(super) controllers: Option<&'a Installation>,
 }
@@ -56,6 +58,9 @@ fn needs(does: Does<'_>) -> Vec<Need<'_>> {
     let mut needs: Vec<_> = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"]
         .map(|resource| need(ADMISSION, resource, ON_CONFIGURATIONS))
         .into();
+    if does.policies {
+        needs.extend(POLICIES.map(|policies| need(ADMISSION, policies, ON_CONFIGURATIONS)));
+    }
     if does.conversions {
         needs.push(need("apiextensions.k8s.io", "customresourcedefinitions", ON_CRDS));
     }

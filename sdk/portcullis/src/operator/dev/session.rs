@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
 use portcullis_manifest::Webhook;
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use rustls::ServerConfig;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::DevFlags;
 use super::cluster::Cluster;
-use super::entries::{Reach, Target, mutating, validating};
+use super::entries::{Reach, Target, mutating, policies, validating};
 use super::host::{Candidate, candidates, facts};
 use super::probe::Probe;
 use crate::metrics::Metrics;
@@ -53,6 +54,8 @@ pub(super) struct Opened {
     pub(super) url: String,
     /// The configurations with their entries.
     pub(super) configurations: Vec<(String, Vec<Webhook>)>,
+    /// The policies with CEL rules, and their bindings, in pairs.
+    pub(super) policies: Vec<[String; 2]>,
     /// CRDs that are converted, with the paths.
     pub(super) converting: Vec<(String, String)>,
     /// CRDs that stay as they are.
@@ -163,7 +166,9 @@ impl Session {
         let (candidate, target) = &candidates[reached];
         cluster.remove().await?;
 
-        let (entries, left_out) = reach.entries(self.webhooks.manifests()?, &installation.namespace)?;
+        let registered = self.webhooks.manifests()?.into_iter();
+        let registered = registered.map(|webhook| webhook.overridden(&installation.overrides)).collect();
+        let (entries, left_out) = reach.entries(registered, &installation.namespace)?;
         let mut configurations = Vec::new();
         let of_kind = |kind| entries.iter().filter(|entry| entry.kind == kind).cloned().collect::<Vec<_>>();
         if let Some(object) = mutating(&name("mutating"), &entries, target, &cluster.me) {
@@ -177,6 +182,15 @@ impl Session {
             cluster.put_validating(&object).await?;
             let title = format!("ValidatingWebhookConfiguration {}", name("validating"));
             configurations.push((title, of_kind(portcullis_manifest::WebhookKind::Validating)));
+        }
+        let mut in_force = Vec::new();
+        for (policy, binding) in policies(&name("validating"), &entries, reach, &cluster.me) {
+            going()?;
+            cluster.put_policy(&policy, &binding).await?;
+            let name = policy.name_any();
+            in_force.push(
+                ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(|kind| format!("{kind} {name}")),
+            );
         }
         let (mut converting, mut not_converting) = (Vec::new(), Vec::new());
         for conversion in self.webhooks.conversions()? {
@@ -196,6 +210,7 @@ impl Session {
             candidate: candidate.clone(),
             url: target.url.clone(),
             configurations,
+            policies: in_force,
             converting,
             not_converting,
             left_out,

@@ -27,6 +27,7 @@ impl Opened {
             lines.push(format!("  {configuration}"));
             lines.extend(entries.iter().map(|entry| format!("    {}  {}", entry.name, entry.path)));
         }
+        lines.extend(self.policies.iter().map(|[policy, _]| format!("  {policy} and its binding")));
         for (crd, path) in &self.converting {
             lines.push(format!("  CustomResourceDefinition {crd}\n    conversion  {path}"));
         }
@@ -48,6 +49,15 @@ impl Opened {
                 .to_owned()
         });
         lines.extend(controllers.map(|controllers| format!("  controllers {controllers}")));
+        if let [_, ..] = self.reach.namespaces.as_slice()
+            && controllers.is_some()
+            && stands_back
+        {
+            lines.push(
+                "Note: objects in other namespaces are reconciled by nobody while the controllers of this session lead."
+                    .to_owned(),
+            );
+        }
         for crd in &self.converting {
             lines.push(format!(
                 "Note: objects of {} cannot be read in other versions while this machine does not answer; no policy helps.",
@@ -56,6 +66,12 @@ impl Opened {
         }
         for crd in &self.not_converting {
             lines.push(format!("Note: {crd} keeps its conversion: that is the same for all namespaces."));
+        }
+        if !self.policies.is_empty() {
+            lines.push(
+                "Note: CEL rules are the API server's to judge: they hold whether this machine answers or not."
+                    .to_owned(),
+            );
         }
         for name in &self.left_out {
             lines.push(format!("Note: {name} is left out: what it judges is in no namespace."));

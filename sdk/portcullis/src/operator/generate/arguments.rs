@@ -4,8 +4,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
 
 use crate::certificates::CertificateMode;
-use crate::operator::Installation;
 use crate::operator::installation::{CLUSTER_DOMAIN, SERVICE_PORT, secret_of, service_of};
+use crate::operator::{Installation, overrides};
 
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
 /// defaults. Its namespace it learns from its Pod.
@@ -22,6 +22,7 @@ pub(in crate::operator) fn installation_arguments(installation: &Installation) -
         secret,
         webhooks,
         use_service_account_credentials,
+        overrides,
     } = installation;
     let flags = [
         ("release", (release != operator).then(|| release.clone())),
@@ -34,7 +35,14 @@ pub(in crate::operator) fn installation_arguments(installation: &Installation) -
         ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
         ("use-service-account-credentials", (!use_service_account_credentials).then(|| "false".to_owned())),
     ];
-    flags.into_iter().filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
+    let flags = flags.into_iter().chain(overrides::flags(overrides));
+    flags.filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
+}
+
+/// A word of a command line as a shell takes it.
+pub(in crate::operator) fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@".contains(c);
+    if word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// The operator's own arguments, as they were given on the command line: webhooks and rights were made from them, so

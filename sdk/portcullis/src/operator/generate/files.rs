@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use super::{GenerateError, GenerateFlags, KUSTOMIZATION};
+use super::{GenerateError, GenerateFlags, KUSTOMIZATION, quoted};
 use crate::operator::input::beginning;
 
 /// A generated file.
@@ -69,9 +69,6 @@ pub(super) fn deliver(
 
 /// This command line without `--check`.
 fn command(operator: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@".contains(c);
-    let quoted =
-        |word: String| if word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) };
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let words = words.filter(|word| word != "--check").map(quoted);
     [operator.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")

@@ -122,6 +122,7 @@ impl<A: clap::Args> Templates<'_, A> {
             ("certificates".to_owned(), What::Certificates, of(objects.certificates())),
             ("operator".to_owned(), What::Operator, operator),
             ("webhooks".to_owned(), What::Webhooks, of(objects.webhooks()?)),
+            ("policies".to_owned(), What::Policies, objects.policies()?.into_iter().map(policy_document).collect()),
         ];
         files.retain(|(_, part, _)| what == What::Operator || what == *part);
         Ok(files)
@@ -150,8 +151,7 @@ fn modes(what: What) -> Result<Modes, GenerateError> {
             choice(format!("and {restriction} (ne {same})"), format!("or (not {restriction}) (eq {same})")),
         ]));
     }
-    Modes::of(axes)
-        .map_err(|count| anyhow::anyhow!("the chart chooses among {count} modes, too many for a template").into())
+    Modes::of(axes).map_err(GenerateError::Modes)
 }
 
 /// What takes the place of the words.
@@ -180,10 +180,7 @@ fn has_own_arguments<A: clap::Args>() -> bool {
 /// A document with what can be filled into every object, and into those that the API server calls somebody by. The bundle of
 /// those is `given` with an external certificate; another one's belongs to who publishes it.
 fn document(object: Value, given: bool) -> Document {
-    let mut slots = vec![
-        slot("/metadata/labels", Slot::Also(".Values.commonLabels".to_owned())),
-        slot("/metadata/annotations", Slot::Also(".Values.commonAnnotations".to_owned())),
-    ];
+    let mut slots = common();
     let bundle = |client_config: &str| {
         let value = ".Values.certificates.caBundle".to_owned();
         let slot = slot(&format!("{client_config}/caBundle"), Slot::Optional(value, "{{ . | b64enc }}".to_owned()));
@@ -199,21 +196,56 @@ fn document(object: Value, given: bool) -> Document {
                 slots.push(slot(&at(member), Slot::Text(text)));
             }
         }
-        for selector in ["namespaceSelector", "objectSelector"] {
-            let value = format!(".Values.webhooks.{selector}");
-            if webhook[selector].is_null() {
-                slots.push(slot(&at(selector), Slot::Value(value)));
-                continue;
-            }
-            for part in ["matchLabels", "matchExpressions"] {
-                slots.push(slot(&at(&format!("{selector}/{part}")), Slot::Also(format!("{value}.{part}"))));
-            }
-        }
+        slots.extend(selectors(webhook, &format!("/webhooks/{index}")));
     }
     if object.pointer("/spec/conversion/webhook/clientConfig").is_some() {
         slots.extend(bundle("/spec/conversion/webhook/clientConfig"));
     }
     Document { object, slots, only_if: None }
+}
+
+/// A policy or its binding, which has the selectors.
+fn policy_document(object: Value) -> Document {
+    let mut slots = common();
+    if object["kind"] == "ValidatingAdmissionPolicyBinding" {
+        slots.extend(selectors(&object["spec"]["matchResources"], "/spec/matchResources"));
+    }
+    Document { object, slots, only_if: None }
+}
+
+/// What can be filled into every object.
+fn common() -> Vec<(String, Slot)> {
+    vec![
+        slot("/metadata/labels", Slot::Also(".Values.commonLabels".to_owned())),
+        slot("/metadata/annotations", Slot::Also(".Values.commonAnnotations".to_owned())),
+    ]
+}
+
+/// What narrows the selectors of the object at this place.
+fn selectors(selecting: &Value, place: &str) -> Vec<(String, Slot)> {
+    let mut slots = Vec::new();
+    for selector in ["namespaceSelector", "objectSelector"] {
+        let value = format!(".Values.webhooks.{selector}");
+        if selecting[selector].is_null() {
+            slots.push(slot(&format!("{place}/{selector}"), Slot::Value(value)));
+            continue;
+        }
+        for part in ["matchLabels", "matchExpressions"] {
+            slots.push(slot(&format!("{place}/{selector}/{part}"), Slot::Also(format!("{value}.{part}"))));
+        }
+    }
+    slots
+}
+
+/// The flags by which a process knows the settings of all webhooks, as items of its arguments.
+fn override_arguments() -> Vec<Slot> {
+    let item = |member: &str, text: &str| Slot::Item(format!(".Values.webhooks.{member}"), text.to_owned());
+    vec![
+        item("failurePolicy", "--failure-policy={{ . }}"),
+        item("timeoutSeconds", "--timeout-seconds={{ . }}"),
+        item("namespaceSelector", "{{ printf \"--namespace-selector=%s\" (toJson .) | quote }}"),
+        item("objectSelector", "{{ printf \"--object-selector=%s\" (toJson .) | quote }}"),
+    ]
 }
 
 fn slot(pointer: &str, slot: Slot) -> (String, Slot) {
@@ -244,8 +276,9 @@ fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
                          | default .Chart.AppVersion }}{{ end }}\"";
             let of_pod = |member: &str, what: Slot| slot(&format!("{pod}/{member}"), what);
             let of_container = |member: &str, what: Slot| slot(&format!("{container}/{member}"), what);
-            let arguments = own_arguments.map(|template| of_container("args", Slot::Include(template.to_owned())));
-            document.slots.extend(arguments);
+            let own_arguments = own_arguments.map(|template| Slot::Include(template.to_owned()));
+            let arguments = override_arguments().into_iter().chain(own_arguments);
+            document.slots.extend(arguments.map(|argument| of_container("args", argument)));
             document.slots.extend([
                 slot("/spec/replicas", Slot::Text("{{ .Values.replicas }}".to_owned())),
                 slot("/spec/template/metadata/annotations", Slot::Also(value("podAnnotations"))),

@@ -14,11 +14,12 @@ use clap::ValueEnum;
 use portcullis_manifest::{Deadlock, IssuerRef, kustomization, to_yaml};
 use serde_json::Value;
 
-pub(super) use self::arguments::{installation_arguments, own_arguments};
+pub(super) use self::arguments::{installation_arguments, own_arguments, quoted};
 use self::files::{File, deliver, ours};
 use self::helm::Templates;
 use self::objects::Objects;
-use super::installation::{CLUSTER_DOMAIN, InstallationFlags, SERVICE_PORT, label};
+use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, SERVICE_PORT, label, secret_name};
+use super::overrides::OverrideFlags;
 use super::{Operator, Parts};
 use crate::certificates::CertificateMode;
 use crate::webhooks::RegistrationError;
@@ -30,6 +31,8 @@ pub(super) enum What {
     Crds,
     /// The webhook configurations
     Webhooks,
+    /// The policies with the CEL rules of webhooks, which the API server evaluates by itself
+    Policies,
     /// ServiceAccount, roles and bindings
     Rbac,
     /// All that installs the operator: Deployment, Service, budget, network policy, and all of the others
@@ -43,6 +46,7 @@ impl fmt::Display for What {
         f.write_str(match self {
             Self::Crds => "crds",
             Self::Webhooks => "webhooks",
+            Self::Policies => "policies",
             Self::Rbac => "rbac",
             Self::Operator => "operator",
             Self::Certificates => "certificates",
@@ -84,6 +88,10 @@ pub(super) struct GenerateFlags {
     /// PEM file with the authorities under which an external certificate is valid; goes into every caBundle
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
+    /// ConfigMap, in the operator's namespace, with the authorities (ca.crt) of the certificate that the API server shows: calls
+    /// of admission without one are refused
+    #[arg(long, value_name = "NAME", value_parser = secret_name)]
+    client_ca_config_map: Option<String>,
     /// Plain manifests, such that kustomize takes, or templates for a chart
     #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
     format: Format,
@@ -109,7 +117,10 @@ fn image(text: &str) -> Result<String, &'static str> {
 pub(super) enum GenerateError {
     /// The flags do not name an installation.
     #[error(transparent)]
-    Installation(#[from] anyhow::Error),
+    Installation(#[from] InstallationError),
+    /// A template would be too long.
+    #[error("the chart chooses among {0} modes, too many for a template")]
+    Modes(usize),
     /// The registration is at fault.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
@@ -245,6 +256,7 @@ fn perform_helm<A: clap::Args>(
             "--service-name" | "--certificate-secret" => "the chart names it after its release",
             "--service-port" => "the chart's Service has the default port",
             "--namespace" | "--release" => "'helm install' is told it",
+            "--client-ca-config-map" => "the chart has extraVolumes, extraVolumeMounts and extraArgs for it",
             _ => "set the chart's value when it is installed",
         };
         return Err(GenerateError::Value { flag, instead });
@@ -266,7 +278,18 @@ impl GenerateFlags {
     /// The first of those flags that are values of a chart.
     fn first_value(&self) -> Option<&'static str> {
         // Every field is looked at: one that is added and forgotten does not compile.
-        let Self { namespace, installation, image, replicas, issuer, ca_bundle, format: _, out: _, check: _ } = self;
+        let Self {
+            namespace,
+            installation,
+            image,
+            replicas,
+            issuer,
+            ca_bundle,
+            client_ca_config_map,
+            format: _,
+            out: _,
+            check: _,
+        } = self;
         let InstallationFlags {
             release,
             restrict_to_namespace,
@@ -277,13 +300,16 @@ impl GenerateFlags {
             certificate_secret,
             webhooks,
             use_service_account_credentials,
+            overrides,
         } = installation;
+        let OverrideFlags { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
         let given = [
             ("--namespace", namespace.is_some()),
             ("--image", image.is_some()),
             ("--replicas", *replicas != REPLICAS),
             ("--issuer", issuer.is_some()),
             ("--ca-bundle", ca_bundle.is_some()),
+            ("--client-ca-config-map", client_ca_config_map.is_some()),
             ("--release", release.is_some()),
             ("--restrict-to-namespace", restrict_to_namespace.is_some()),
             ("--service-name", service_name.is_some()),
@@ -293,6 +319,10 @@ impl GenerateFlags {
             ("--certificate-secret", certificate_secret.is_some()),
             ("--webhooks", !webhooks.is_on()),
             ("--use-service-account-credentials", !use_service_account_credentials),
+            ("--failure-policy", failure_policy.is_some()),
+            ("--timeout-seconds", timeout_seconds.is_some()),
+            ("--namespace-selector", namespace_selector.is_some()),
+            ("--object-selector", object_selector.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
@@ -330,11 +360,11 @@ impl Heads {
     fn removed_by(self, what: What) -> Vec<String> {
         match what {
             What::Operator => {
-                let parts = [What::Operator, What::Crds, What::Rbac, What::Webhooks];
+                let parts = [What::Operator, What::Crds, What::Rbac, What::Webhooks, What::Policies];
                 parts.map(|part| self.line(&part.to_string())).into_iter().chain([self.issued()]).collect()
             }
             What::Certificates => vec![self.line("certificates"), self.issued()],
-            What::Crds | What::Webhooks | What::Rbac => vec![self.of(what)],
+            What::Crds | What::Webhooks | What::Policies | What::Rbac => vec![self.of(what)],
         }
     }
 }
@@ -364,7 +394,10 @@ fn files(objects: &Objects<'_>, what: What, format: Format, heads: Heads) -> Res
             let (note, manifests) = objects.certificates_explained();
             file("certificates", What::Certificates, &note, &manifests)?;
         }
-        What::Crds | What::Webhooks | What::Rbac => {}
+        What::Crds | What::Webhooks | What::Policies | What::Rbac => {}
+    }
+    if all || what == What::Policies {
+        file("policies", What::Policies, "", &objects.policies()?)?;
     }
     if all {
         file("operator", What::Operator, "", &objects.operator())?;

@@ -2,7 +2,8 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_manifest::{
-    Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, mutating_configuration,
+    CLIENT_CA_FILE, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
+    mutating_configuration,
     validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
@@ -178,6 +179,17 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
+    /// The policies with the CEL rules of the webhooks, each with its binding. They are there without webhooks as well: the
+    /// API server asks nobody.
+    pub(super) fn policies(&self) -> Result<Vec<Value>, GenerateError> {
+        let mut objects = Vec::new();
+        for (policy, binding) in admission_policies(&self.installation.validating(), &self.webhooks) {
+            objects.push(self.finished(serde_json::to_value(policy)?, "policy"));
+            objects.push(self.finished(serde_json::to_value(binding)?, "policy"));
+        }
+        Ok(objects)
+    }
+
     /// What is applied for certificates together with the operator. An external Secret is the user's to make.
     pub(super) fn certificates(&self) -> Vec<Value> {
         if !self.serves() || self.installation.certificates != CertificateMode::CertManager {
@@ -209,7 +221,10 @@ impl<'a> Objects<'a> {
 
     fn workload(&self) -> Workload {
         let installation = &self.installation;
-        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(self.own.clone());
+        let client_ca = self.flags.client_ca_config_map.clone().filter(|_| self.serves());
+        let asks = client_ca.as_ref().map(|_| format!("--client-ca={CLIENT_CA_FILE}"));
+        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(asks);
+        let args = args.chain(self.own.clone());
         Workload {
             name: installation.release.clone(),
             namespace: installation.namespace.clone(),
@@ -220,6 +235,7 @@ impl<'a> Objects<'a> {
             replicas: self.flags.replicas,
             health_port: HEALTH_BIND.port(),
             webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
+            client_ca,
             grace_seconds: GRACE.as_secs(),
         }
     }

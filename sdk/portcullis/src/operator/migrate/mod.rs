@@ -38,11 +38,12 @@ pub(super) async fn migrate(
     crds: &[CustomResourceDefinition],
     flags: &MigrateFlags,
 ) -> anyhow::Result<()> {
-    let names = chosen(crds, &flags.kinds)?;
+    let chosen = chosen(crds, &flags.kinds)?;
     let mut report = Report { dry_run: flags.dry_run, crds: Vec::new() };
-    for name in names {
+    for Chosen { name, storage } in chosen {
         say(&format!("{name}: looking at its stored versions"));
-        let migration = Migration { operator, client: &client, name: &name, dry_run: flags.dry_run };
+        let target = flags.storage_version.as_deref().or(storage);
+        let migration = Migration { operator, client: &client, name: &name, target, dry_run: flags.dry_run };
         report.crds.push(migration.run().await);
     }
     let text = match flags.output {
@@ -56,8 +57,15 @@ pub(super) async fn migrate(
     }
 }
 
-/// Names of the CRDs that are meant.
-fn chosen(crds: &[CustomResourceDefinition], kinds: &[String]) -> anyhow::Result<Vec<String>> {
+/// A CRD that is meant.
+struct Chosen<'a> {
+    name: String,
+    /// The storage version that this operator brings it with.
+    storage: Option<&'a str>,
+}
+
+/// The CRDs that are meant.
+fn chosen<'a>(crds: &'a [CustomResourceDefinition], kinds: &[String]) -> anyhow::Result<Vec<Chosen<'a>>> {
     let names_of = |crd: &CustomResourceDefinition| {
         let (names, group) = (&crd.spec.names, &crd.spec.group);
         [format!("{}.{group}", names.plural), names.kind.clone(), names.plural.clone()]
@@ -69,9 +77,14 @@ fn chosen(crds: &[CustomResourceDefinition], kinds: &[String]) -> anyhow::Result
         let known: Vec<_> = crds.iter().map(|crd| crd.spec.names.kind.as_str()).collect();
         bail!("--kind {unknown} is none of this operator's; it brings {}", known.join(", "));
     }
-    let meant =
-        crds.iter().map(names_of).filter(|names| kinds.is_empty() || kinds.iter().any(|kind| names.contains(kind)));
-    Ok(meant.map(|[name, ..]| name).collect())
+    let chosen = crds.iter().filter_map(|crd| {
+        let names = names_of(crd);
+        let meant = kinds.is_empty() || kinds.iter().any(|kind| names.contains(kind));
+        let storage = crd.spec.versions.iter().find(|version| version.storage).map(|version| version.name.as_str());
+        let [name, ..] = names;
+        meant.then_some(Chosen { name, storage })
+    });
+    Ok(chosen.collect())
 }
 
 /// Progress goes to standard error, line by line; nothing is left to do when that is closed.
@@ -84,6 +97,8 @@ struct Migration<'a> {
     operator: &'a str,
     client: &'a Client,
     name: &'a str,
+    /// The version that the CRD in the cluster has to store in; any when there is none.
+    target: Option<&'a str>,
     dry_run: bool,
 }
 
@@ -103,6 +118,7 @@ impl Migration<'_> {
         let plan = Plan::of(&crd)?;
         kind.storage_version.clone_from(&plan.storage);
         kind.stored_versions.clone_from(&plan.stored);
+        self.stores_in_the_target(&plan)?;
         if plan.settled() {
             return Ok(Outcome::NothingToDo);
         }
@@ -130,6 +146,21 @@ impl Migration<'_> {
         self.prune(&api, &plan).await?;
         kind.stored_versions = vec![plan.storage];
         Ok(Outcome::Migrated)
+    }
+
+    /// Refuses a CRD whose storage version is not the one that is meant. With a CRD from before an upgrade, everything
+    /// would be written back into the old version, and the new one pruned, though the operator's next CRD stores in it.
+    fn stores_in_the_target(&self, plan: &Plan) -> anyhow::Result<()> {
+        let (name, storage) = (self.name, &plan.storage);
+        match self.target {
+            Some(target) if target != storage => bail!(
+                "CRD {name} stores objects in {storage} in this cluster, not in {target}: all of them would be written in \
+                 {storage}, and the other versions taken out of status.storedVersions. Apply this operator's CRD, with the \
+                 flags of the installation, and run it again: generate crds | kubectl apply --server-side -f -; if \
+                 {storage} is meant, say --storage-version {storage}"
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until the API server says that it stores in the storage version: a moment after the CRD was changed it may

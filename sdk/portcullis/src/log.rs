@@ -7,11 +7,11 @@ use tracing::subscriber::{DefaultGuard, set_default};
 
 /// What this thread logs.
 #[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     /// Listens as long as the guard lives.
-    pub(super) fn listen() -> (Self, DefaultGuard) {
+    pub(crate) fn listen() -> (Self, DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
@@ -19,7 +19,7 @@ impl Log {
     }
 
     /// What was logged since the last time.
-    pub(super) fn take(&self) -> String {
+    pub(crate) fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.bytes())).unwrap()
     }
 

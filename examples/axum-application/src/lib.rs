@@ -1,0 +1,22 @@
+//! What the application refuses, as an operator without a process of its own.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use portcullis::operator::{Operator, Parts};
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+
+async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
+    if new.data.iter().flatten().any(|(key, _)| key == "password") {
+        return Verdict::deny("passwords belong into Secrets").code(422).cause("data.password", "is a password");
+    }
+    Verdict::allow()
+}
+
+/// The operator: what the application runs, and what `src/bin/manifests.rs` generates from.
+pub fn operator() -> Operator {
+    Operator::named("axum-application").setup(|_| {
+        let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
+        Ok(Parts::new(Webhooks::new().validate(webhook)))
+    })
+}

@@ -1,0 +1,97 @@
+//! CEL rules of webhooks, as policies that the API server evaluates by itself (KEP-3488).
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
+};
+use portcullis_review::Operation;
+
+use crate::configuration::{match_conditions, metadata};
+use crate::{Rule, Webhook};
+
+/// Whether CEL rules of the webhook would judge a request: one that brings an object.
+fn brings_object(operation: Operation) -> bool {
+    matches!(operation, Operation::Create | Operation::Update)
+}
+
+impl Webhook {
+    /// Whether requests come that its CEL rules can judge: they are about objects that are created or updated.
+    pub fn has_use_for_cel_rules(&self) -> bool {
+        self.rules.iter().flat_map(|rule| &rule.operations).any(|operation| brings_object(*operation))
+    }
+}
+
+/// Name of the policy with the CEL rules of a webhook, and of its binding: the configuration's, which has no dot, then
+/// the webhook's. No two webhooks of any installations have the same.
+fn policy_name(configuration: &str, webhook: &Webhook) -> String {
+    format!("{configuration}.{}", webhook.name)
+}
+
+/// A policy and its binding for each of the webhooks that has CEL rules.
+///
+/// The policy matches what the webhook is called for, as far as an object comes with it (`CREATE` and `UPDATE`), under its
+/// match conditions and with the same [exemptions](Webhook::exemptions) of objects that are being deleted. The binding has
+/// the webhook's selectors. A breach is refused as invalid (422), whatever the webhook's failure policy is: nobody has to
+/// answer.
+pub fn admission_policies(
+    configuration: &str,
+    webhooks: &[Webhook],
+) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
+    let with_rules = webhooks.iter().filter(|webhook| !webhook.cel_rules.is_empty());
+    with_rules
+        .map(|webhook| {
+            let name = policy_name(configuration, webhook);
+            (policy(&name, webhook), binding(&name, webhook))
+        })
+        .collect()
+}
+
+fn policy(name: &str, webhook: &Webhook) -> ValidatingAdmissionPolicy {
+    let validations = webhook.cel_rules.iter().map(|rule| Validation {
+        expression: rule.expression.clone(),
+        message: Some(rule.message.clone()),
+        reason: Some("Invalid".to_owned()),
+        ..Validation::default()
+    });
+    let spec = ValidatingAdmissionPolicySpec {
+        failure_policy: Some("Fail".to_owned()),
+        match_conditions: match_conditions(webhook),
+        match_constraints: Some(MatchResources {
+            match_policy: Some(webhook.match_policy.to_string()),
+            resource_rules: Some(webhook.rules.iter().filter_map(resource_rule).collect()),
+            ..MatchResources::default()
+        }),
+        validations: Some(validations.collect()),
+        ..ValidatingAdmissionPolicySpec::default()
+    };
+    ValidatingAdmissionPolicy { metadata: metadata(name), spec: Some(spec), ..ValidatingAdmissionPolicy::default() }
+}
+
+fn binding(name: &str, webhook: &Webhook) -> ValidatingAdmissionPolicyBinding {
+    let spec = ValidatingAdmissionPolicyBindingSpec {
+        policy_name: Some(name.to_owned()),
+        match_resources: Some(MatchResources {
+            match_policy: Some(webhook.match_policy.to_string()),
+            namespace_selector: webhook.namespace_selector.clone(),
+            object_selector: webhook.object_selector.clone(),
+            ..MatchResources::default()
+        }),
+        validation_actions: Some(vec!["Deny".to_owned()]),
+        ..ValidatingAdmissionPolicyBindingSpec::default()
+    };
+    ValidatingAdmissionPolicyBinding { metadata: metadata(name), spec: Some(spec) }
+}
+
+/// The rule, without what brings no object.
+fn resource_rule(rule: &Rule) -> Option<NamedRuleWithOperations> {
+    let operations = rule.operations.iter().filter(|operation| brings_object(**operation));
+    let operations: Vec<String> = operations.map(ToString::to_string).collect();
+    (!operations.is_empty()).then(|| NamedRuleWithOperations {
+        api_groups: Some(rule.groups.clone()),
+        api_versions: Some(rule.versions.clone()),
+        operations: Some(operations),
+        resource_names: None,
+        resources: Some(rule.resources.clone()),
+        scope: Some(rule.scope.to_string()),
+    })
+}

@@ -1,0 +1,32 @@
+//! An operator one of whose rules the API server keeps by itself, in a policy beside the webhook.
+//!
+//! ```text
+//! cargo run -p portcullis --example policy_operator -- generate policies
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+
+/// What an expression could say as well, were it not an example.
+async fn named(new: Arc<ConfigMap>, _: Context) -> Verdict {
+    match new.metadata.name.as_deref() {
+        Some("forbidden") => Verdict::deny("name may not be 'forbidden'").code(422),
+        _ => Verdict::allow(),
+    }
+}
+
+fn main() -> ExitCode {
+    Operator::named("small-maps")
+        .setup(|_: &NoArgs| {
+            let webhook = Validate::<ConfigMap>::named("small")
+                .cel("!has(object.data) || object.data.size() <= 2", "data has more than 2 entries")
+                .on_create(named)
+                .on_update(|_, new, cx| named(new, cx));
+            Ok(Parts::new(Webhooks::new().validate(webhook)))
+        })
+        .main()
+}

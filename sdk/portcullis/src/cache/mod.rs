@@ -1,0 +1,276 @@
+//! Caches: what webhooks know of other objects, without a request for each review.
+//!
+//! A [`Cache`] holds the objects of one kind, as a watch brings them. Make it in `setup`, capture a clone in the handler,
+//! and say that the webhook [reads](crate::webhooks::Validate::reads) it. The rest follows from that: every replica of
+//! the operator watches the kind, whether it leads or not, and the generated roles have the right to.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use portcullis::cache::Cache;
+//! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+//! use portcullis::k8s_openapi::api::storage::v1::StorageClass;
+//! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+//!
+//! fn webhooks(classes: &Cache<StorageClass>) -> Webhooks {
+//!     let known = classes.clone();
+//!     let judge = move |new: Arc<ConfigMap>, _: Context| {
+//!         let class = new.data.as_ref().and_then(|data| data.get("class")).cloned().unwrap_or_default();
+//!         let verdict = match known.get("", &class) {
+//!             Some(_) => Verdict::allow(),
+//!             None => Verdict::deny(format!("there is no storage class {class:?}")).code(422).cause("data.class", "is unknown"),
+//!         };
+//!         async { verdict }
+//!     };
+//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create(judge))
+//! }
+//!
+//! // In `setup`: webhooks(&Cache::new()). In a test, without a cluster:
+//! let mut class = StorageClass::default();
+//! class.metadata.name = Some("fast".to_owned());
+//! let webhooks = webhooks(&Cache::of([class]));
+//! ```
+//!
+//! Until the first list is complete, everything would look absent. So the webhooks that read a cache answer HTTP 429 until
+//! then, after which the API server asks again within the webhook's timeout; the others are served. A replica is not
+//! ready before its caches are filled, for half a minute at most; and one whose cached kind it converts itself does not wait,
+//! because the list needs its conversion.
+//!
+//! What is in a cache is as old as the watch, commonly some milliseconds: a rule that must hold between two objects that are
+//! written at the same time needs a controller that looks again. An object that does not decode is logged and is not in it.
+
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::Resource;
+use kube::core::DeserializeGuard;
+use portcullis_manifest::{Access, Grant, Scope};
+use portcullis_review::GroupVersionKind;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::controller::apply::version_number;
+use crate::controller::{Feeds, KindScope, Namespaces, Store, Stored, paged};
+use crate::operator::Runtime;
+use crate::webhooks::{AdmissionObject, KnownScope};
+
+/// Kinds that can be cached: those that webhooks can be registered for.
+pub trait Cached: AdmissionObject + Resource<DynamicType = (), Scope: KindScope> + Clone + Debug {}
+
+impl<K> Cached for K where K: AdmissionObject + Resource<DynamicType = (), Scope: KindScope> + Clone + Debug {}
+
+/// The objects of a kind, those of one namespace for an operator that is restricted to it. Cheap to clone: clones hold the
+/// same objects. See the [module](self).
+pub struct Cache<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    kind: GroupVersionKind,
+    plural: Cow<'static, str>,
+    store: Arc<Store<Held<K>>>,
+    filled: watch::Sender<bool>,
+}
+
+/// An object as it was delivered, without `managedFields`; none where it does not decode.
+struct Held<K> {
+    namespace: String,
+    name: String,
+    version: u64,
+    object: Option<Arc<K>>,
+}
+
+impl<K> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K: Cached> Default for Cache<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Cached> Cache<K> {
+    /// An empty cache, which the operator fills when it runs.
+    pub fn new() -> Self {
+        let (group, version) = (K::group(&()).into_owned(), K::version(&()).into_owned());
+        let kind = GroupVersionKind { group, version, kind: K::kind(&()).into_owned() };
+        let (plural, store) = (K::plural(&()), Arc::default());
+        Self { shared: Arc::new(Shared { kind, plural, store, filled: watch::Sender::new(false) }) }
+    }
+
+    /// A cache that holds these objects and needs no cluster: for tests.
+    pub fn of(objects: impl IntoIterator<Item = K>) -> Self {
+        let cache = Self::new();
+        cache.fill(objects);
+        cache
+    }
+
+    /// The object of this name; `namespace` is empty for kinds that live in none.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.shared.store.get(namespace, name)?.object.clone()
+    }
+
+    /// All objects, in no order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.shared.store.all().into_iter().filter_map(|held| held.object.clone()).collect()
+    }
+
+    /// An object for which this is true, if there is one. It looks at each: by name, [`get`](Self::get) is quicker.
+    pub fn find(&self, predicate: impl Fn(&K) -> bool) -> Option<Arc<K>> {
+        self.list().into_iter().find(|object| predicate(object))
+    }
+
+    /// Whether the first list was complete: before that, what is not in it may exist all the same.
+    pub fn is_filled(&self) -> bool {
+        *self.shared.filled.borrow()
+    }
+
+    /// What the operator does with it.
+    pub(crate) fn erased(&self) -> Arc<dyn AnyCache> {
+        self.shared.clone()
+    }
+
+    fn fill(&self, objects: impl IntoIterator<Item = K>) {
+        self.shared.store.fill(objects.into_iter().map(|object| Held::of(DeserializeGuard(Ok(object)))));
+        self.shared.filled.send_replace(true);
+    }
+}
+
+impl<K: Cached> Debug for Cache<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&*self.shared, f)
+    }
+}
+
+impl<K> Debug for Shared<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, filled) = (&self.kind.kind, *self.filled.borrow());
+        f.debug_struct("Cache").field("kind", kind).field("filled", &filled).finish_non_exhaustive()
+    }
+}
+
+/// A cache with its type taken away.
+pub(crate) trait AnyCache: Debug + Send + Sync {
+    /// What it holds.
+    fn kind(&self) -> &GroupVersionKind;
+    /// The same as a request names it: `regions.shop.example`.
+    fn resource(&self) -> String;
+    fn is_filled(&self) -> bool;
+    fn until_filled(&self) -> BoxFuture<'_, ()>;
+    /// Keeps it filled until the runtime's `stop`.
+    fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()>;
+    /// The right to.
+    fn access(&self) -> Access;
+    /// Fills it with these objects of its kind and version, and with no others.
+    fn take(self: Arc<Self>, objects: &[Value]) -> Result<(), serde_json::Error>;
+}
+
+impl<K: Cached> AnyCache for Shared<K> {
+    fn kind(&self) -> &GroupVersionKind {
+        &self.kind
+    }
+
+    fn resource(&self) -> String {
+        if self.kind.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.kind.group)
+        }
+    }
+
+    fn is_filled(&self) -> bool {
+        *self.filled.borrow()
+    }
+
+    fn until_filled(&self) -> BoxFuture<'_, ()> {
+        let mut filled = self.filled.subscribe();
+        // The sender is in what is shared: it outlives this.
+        async move { _ = filled.wait_for(|filled| *filled).await }.boxed()
+    }
+
+    fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()> {
+        let namespaces = Namespaces::of(&runtime.scope);
+        let feeds = Feeds::new(runtime.client, namespaces, runtime.stop).counted_in(&runtime.metrics);
+        async move {
+            feeds.follow(paged(), self.store.clone(), Held::of, |_| {});
+            if feeds.ready().await {
+                self.filled.send_replace(true);
+            }
+            feeds.ended().await;
+        }
+        .boxed()
+    }
+
+    fn access(&self) -> Access {
+        let grant = Grant::new(fixed(K::group(&())), &[fixed(K::plural(&()))], &["list", "watch"]);
+        if K::Scope::SCOPE == Scope::Cluster {
+            return Access { cluster: vec![grant], ..Access::default() };
+        }
+        Access::from([grant])
+    }
+
+    fn take(self: Arc<Self>, objects: &[Value]) -> Result<(), serde_json::Error> {
+        let objects = objects.iter().map(|object| serde_json::from_value(object.clone()));
+        let objects: Vec<K> = objects.collect::<Result<_, _>>()?;
+        Cache { shared: self }.fill(objects);
+        Ok(())
+    }
+}
+
+impl<K: Cached> Held<K> {
+    fn of(DeserializeGuard(object): DeserializeGuard<K>) -> Self {
+        let metadata = match &object {
+            Ok(object) => object.meta(),
+            Err(invalid) => &invalid.metadata,
+        };
+        let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let version = version_number(metadata);
+        let object = match object {
+            Ok(mut object) => {
+                object.meta_mut().managed_fields = None;
+                Some(Arc::new(object))
+            }
+            Err(invalid) => {
+                let kind = K::kind(&());
+                tracing::warn!(
+                    kind = &*kind,
+                    namespace,
+                    name,
+                    error = invalid.error,
+                    "object is not cached: it does not decode"
+                );
+                None
+            }
+        };
+        Self { namespace, name, version, object }
+    }
+}
+
+impl<K: Send + Sync + 'static> Stored for Held<K> {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// Of kinds that are derived, as of those of k8s-openapi, names are literals; of one that is written by hand they may be
+/// made at run time, a few bytes each time that rights are looked at.
+fn fixed(name: Cow<'static, str>) -> &'static str {
+    match name {
+        Cow::Borrowed(name) => name,
+        Cow::Owned(name) => name.leak(),
+    }
+}

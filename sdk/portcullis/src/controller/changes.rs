@@ -1,0 +1,111 @@
+//! What a change does: whom it wakes, and who is told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube::runtime::Predicate;
+use prometheus_client::metrics::counter::Counter;
+
+use super::observed::same;
+use super::store::Begun;
+use super::writes::{Write, Writes};
+use super::{Change, Key, Kind, Observed, Queue, Store, Stored as _};
+
+/// Told of every change of an object that its controller is for.
+pub(super) type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
+/// What has to differ for a change to wake anybody.
+pub(super) type Filter<K> = Arc<dyn Fn(&K) -> Option<u64> + Send + Sync>;
+
+/// What changes of the objects of one controller do.
+pub(super) struct Changes<K> {
+    pub(super) queue: Arc<Queue>,
+    /// Our own, which wake nobody.
+    pub(super) writes: Arc<Writes>,
+    pub(super) filter: Option<Filter<K>>,
+    pub(super) listener: Option<Listener<K>>,
+}
+
+/// The predicate as a function.
+pub(super) fn filter<K>(predicate: impl Predicate<K> + Send + Sync + 'static) -> Filter<K> {
+    Arc::new(move |object| predicate.hash_property(object))
+}
+
+/// Whether the difference between two states of an object counts. What has no such property counts always.
+pub(super) fn differs<K>(filter: Option<&Filter<K>>, old: &K, new: &K) -> bool {
+    let Some(filter) = filter else { return true };
+    let new = filter(new);
+    new.is_none() || filter(old) != new
+}
+
+impl<K> Default for Changes<K> {
+    fn default() -> Self {
+        Self { queue: Arc::default(), writes: Arc::default(), filter: None, listener: None }
+    }
+}
+
+impl<K> Clone for Changes<K> {
+    fn clone(&self) -> Self {
+        let Self { queue, writes, filter, listener } = self;
+        Self { queue: queue.clone(), writes: writes.clone(), filter: filter.clone(), listener: listener.clone() }
+    }
+}
+
+impl<K: Kind> Changes<K> {
+    /// The watch delivered this one.
+    pub(super) fn delivered(&self, change: &Change<Observed<K>>) {
+        // What is gone is asked for too, to be forgotten.
+        let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let (key, news) = (Key::of(&**any), !same(change));
+        let wakes = news && self.wakes(change.old.as_deref(), change.new.as_deref());
+        let version = change.new.as_ref().map(|new| new.version());
+        if !self.writes.takes(&key, version, wakes) && wakes {
+            self.queue.add(key);
+        }
+        if news && let Some(listener) = &self.listener {
+            listener(change);
+        }
+    }
+
+    /// A predicate never swallows that an object comes, goes, is about to go or stops decoding, nor a finalizer: what
+    /// should happen before an object goes would never happen.
+    fn wakes(&self, old: Option<&Observed<K>>, new: Option<&Observed<K>>) -> bool {
+        let (Some(old), Some(new)) = (old, new) else { return true };
+        if (&old.uid, old.deleting, &old.finalizers) != (&new.uid, new.deleting, &new.finalizers) {
+            return true;
+        }
+        match (&old.object, &new.object) {
+            (Ok(old), Ok(new)) => differs(self.filter.as_ref(), &**old, &**new),
+            _ => true,
+        }
+    }
+
+    /// A write to this object begins.
+    pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Write<'a> {
+        self.writes.begin(key.clone(), &self.queue, key)
+    }
+
+    /// Takes the answer to a write to the object as it was `before`. What others changed in between wakes it: the watch
+    /// may not tell of that any more.
+    pub(super) fn answered(
+        &self,
+        write: Write<'_>,
+        before: &Observed<K>,
+        (answer, begun): (Observed<K>, Begun),
+        finalizer: Option<&str>,
+        store: &Store<Observed<K>>,
+        panics: &Counter,
+    ) {
+        write.answered(answer.version());
+        if answer.changed_by_others(before, finalizer) && self.wakes(Some(before), Some(&answer)) {
+            self.queue.add(Key::of(before));
+        }
+        let Some(change) = store.written(answer, begun).filter(|change| !same(change)) else { return };
+        if let Some(listener) = &self.listener
+            && catch_unwind(AssertUnwindSafe(|| listener(&change))).is_err()
+        {
+            panics.inc();
+            let (kind, namespace, name) = (K::kind(&()), before.namespace(), before.name());
+            tracing::error!(%kind, namespace, name, "a listener of this controller panicked; the reconcile goes on");
+        }
+    }
+}

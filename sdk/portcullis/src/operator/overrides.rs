@@ -1,0 +1,177 @@
+//! What an installation says of all its webhooks, over what each is registered with: flags, and values of charts.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::core::Selector;
+use portcullis_manifest::{FailurePolicy, Overrides};
+
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct OverrideFlags {
+    /// What the API server does when no replica answers, for all webhooks; one that is registered with Ignore stays so
+    /// [default: what each is registered with]
+    #[arg(long, value_name = "POLICY", value_parser = failure_policy())]
+    pub(super) failure_policy: Option<FailurePolicy>,
+    /// How many seconds the API server waits for any of the webhooks, 1 to 30 [default: what each is registered with]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
+    pub(super) timeout_seconds: Option<u8>,
+    /// Only objects in namespaces that this selects, beside what each webhook selects: a label selector as kubectl takes
+    /// it, or as JSON
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    pub(super) namespace_selector: Option<LabelSelector>,
+    /// Only objects that this selects, in the same way
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    pub(super) object_selector: Option<LabelSelector>,
+}
+
+impl OverrideFlags {
+    pub(super) fn overrides(&self) -> Overrides {
+        let Self { failure_policy, timeout_seconds, namespace_selector, object_selector } = self.clone();
+        Overrides { failure_policy, timeout_seconds, namespace_selector, object_selector }
+    }
+}
+
+/// The flags that say the same: their names, each with its value where there is one.
+pub(super) fn flags(overrides: &Overrides) -> [(&'static str, Option<String>); 4] {
+    let Overrides { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
+    [
+        ("failure-policy", failure_policy.map(|policy| policy.to_string())),
+        ("timeout-seconds", timeout_seconds.map(|seconds| seconds.to_string())),
+        ("namespace-selector", namespace_selector.as_ref().map(text)),
+        ("object-selector", object_selector.as_ref().map(text)),
+    ]
+}
+
+fn failure_policy() -> impl TypedValueParser<Value = FailurePolicy> {
+    let words = [
+        PossibleValue::new("Fail").help("The API server refuses the request"),
+        PossibleValue::new("Ignore").help("The API server goes on as if there were no webhook"),
+    ];
+    PossibleValuesParser::new(words)
+        .map(|word| if word == "Ignore" { FailurePolicy::Ignore } else { FailurePolicy::Fail })
+}
+
+/// A selector as kubectl takes it; as JSON where that cannot say it.
+fn text(selector: &LabelSelector) -> String {
+    let expressions = Selector::try_from(selector.clone()).map(|selector| selector.to_string());
+    expressions.unwrap_or_else(|_| serde_json::json!(selector).to_string())
+}
+
+/// A label selector: `env=prod,tier!=web,region in (a,b),!legacy`, or JSON as in a manifest.
+fn selector(text: &str) -> Result<LabelSelector, String> {
+    if text.trim_start().starts_with('{') {
+        return from_json(text);
+    }
+    let mut selector = LabelSelector::default();
+    for part in parts(text) {
+        let requirement = requirement(part.trim())?;
+        match (requirement.operator.as_str(), requirement.values.as_deref()) {
+            ("=", Some([value])) => {
+                let labels = selector.match_labels.get_or_insert_default();
+                if labels.insert(requirement.key.clone(), value.clone()).is_some() {
+                    return Err(format!("the label {} can have one value: say it once", requirement.key));
+                }
+            }
+            _ => selector.match_expressions.get_or_insert_default().push(requirement),
+        }
+    }
+    Ok(selector)
+}
+
+fn from_json(text: &str) -> Result<LabelSelector, String> {
+    let selector: LabelSelector = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let known = ["matchLabels", "matchExpressions"];
+    let given: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    match given.keys().find(|member| !known.contains(&member.as_str())) {
+        Some(member) => Err(format!("a label selector has matchLabels and matchExpressions, and no {member}")),
+        None => Ok(selector),
+    }
+}
+
+/// The parts between commas, but for those within parentheses.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0_i32, 0, Vec::new());
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            b',' if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// One part; an operator `=` for what a manifest says in `matchLabels`.
+fn requirement(part: &str) -> Result<LabelSelectorRequirement, String> {
+    let wrong = || format!("'{part}' is no part of a selector: write key=value, key!=value, key in (a,b), key or !key");
+    let of = |key: &str, operator: &str, values: Option<Vec<&str>>| {
+        let name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+        let (key, values) = (key.trim(), values.map(|values| values.into_iter().map(str::trim).collect::<Vec<_>>()));
+        let sound = !key.is_empty() && name(key) && values.iter().flatten().all(|value| name(value));
+        let values = values.map(|values| values.into_iter().map(str::to_owned).collect());
+        let requirement = LabelSelectorRequirement { key: key.to_owned(), operator: operator.to_owned(), values };
+        if sound { Ok(requirement) } else { Err(wrong()) }
+    };
+    if let Some((head, list)) = part.strip_suffix(')').and_then(|part| part.split_once('(')) {
+        let values = Some(list.split(',').collect());
+        return match head.trim_end().rsplit_once(char::is_whitespace) {
+            Some((key, "in")) => of(key, "In", values),
+            Some((key, "notin")) => of(key, "NotIn", values),
+            _ => Err(wrong()),
+        };
+    }
+    if let Some((key, value)) = part.split_once("!=") {
+        return of(key, "NotIn", Some(vec![value]));
+    }
+    if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        return of(key, "=", Some(vec![value]));
+    }
+    match part.strip_prefix('!') {
+        Some(key) => of(key, "DoesNotExist", None),
+        None => of(part, "Exists", None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_selector_is_what_kubectl_takes_it_for_and_is_written_so_again() {
+        let expression = |key: &str, operator: &str, values: &[&str]| match values {
+            [] => json!({ "key": key, "operator": operator }),
+            values => json!({ "key": key, "operator": operator, "values": values }),
+        };
+        let cases = [
+            ("env=prod", json!({ "matchLabels": { "env": "prod" } }), "env=prod"),
+            ("env == prod, a.b/c=", json!({ "matchLabels": { "env": "prod", "a.b/c": "" } }), "a.b/c=,env=prod"),
+            ("env!=prod", json!({ "matchExpressions": [expression("env", "NotIn", &["prod"])] }), "env notin (prod)"),
+            (
+                "env in (a, b),tier notin (web),new,!old",
+                json!({ "matchExpressions": [
+                    expression("env", "In", &["a", "b"]), expression("tier", "NotIn", &["web"]),
+                    expression("new", "Exists", &[]), expression("old", "DoesNotExist", &[]),
+                ] }),
+                "env in (a,b),tier notin (web),new,!old",
+            ),
+            // As a chart writes it.
+            (r#"{"matchLabels":{"env":"prod"}}"#, json!({ "matchLabels": { "env": "prod" } }), "env=prod"),
+        ];
+        for (given, expected, written) in cases {
+            let read = selector(given).unwrap();
+            assert_eq!(json!(read), expected, "{given}");
+            assert_eq!(text(&read), written, "{given}");
+            assert_eq!(selector(written).unwrap(), read, "{given}");
+        }
+        for wrong in ["", "env=prod,", "env=a b", "env in a,b", "in (a)", "env=a,env=b", "{", r#"{"labels":{}}"#] {
+            assert!(selector(wrong).is_err(), "{wrong:?}: {:?}", selector(wrong));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Kinds without a namespace: as what a controller is for, as a child, and as what is watched. Each controller acts under
+//! the rights that follow from it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::runtime::predicates;
+use kube::{Api, ResourceExt as _};
+use portcullis::controller::{Cleanup, Controller, EventType, Key, Namespaces, Next, Pass, PlannedEvent};
+use portcullis::operator::Runtime;
+use portcullis_testing::{Grant, wait_for_object, wait_until};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::boat::{Boat, Fleet, FleetSpec, FleetStatus};
+use crate::fixture::{PATIENCE, Place, Running, rules};
+
+/// A fleet has a flag in its home, a rank in the cluster, and counts its boats.
+async fn muster(pass: Pass<Fleet>, boats: Api<Boat>) -> anyhow::Result<Next> {
+    let FleetSpec { home, motto } = &pass.object.spec;
+    if motto.is_empty() {
+        pass.delete_in::<ConfigMap>(home, &pass.key.name, PropagationPolicy::Background).await?;
+        pass.delete::<PriorityClass>(&pass.key.name, PropagationPolicy::Background).await?;
+    } else {
+        let mut flag = ConfigMap::default();
+        (flag.metadata.name, flag.metadata.namespace) = (Some(pass.key.name.clone()), Some(home.clone()));
+        flag.data = Some(BTreeMap::from([("motto".to_owned(), motto.clone())]));
+        pass.apply(&flag).await?;
+        let mut rank = PriorityClass { value: 7, ..PriorityClass::default() };
+        rank.metadata.name = Some(pass.key.name.clone());
+        pass.apply(&rank).await?;
+    }
+    let all = boats.list(&ListParams::default()).await?.items;
+    let ours = all.iter().filter(|boat| boat.spec.name.as_ref() == Some(&pass.key.name)).count();
+    if pass.status(&FleetStatus { boats: Some(ours) }).await? {
+        pass.publish(&[PlannedEvent::new(EventType::Normal, "Mustered", "the boats were counted")]).await;
+    }
+    Ok(Next::Wait)
+}
+
+/// Fleets, which every boat that names one wakes.
+fn fleets() -> Controller<Fleet> {
+    Controller::<Fleet>::named("fleets")
+        .owns::<ConfigMap>()
+        .owns::<PriorityClass>()
+        .finalizer("kit.example/fleets", |_| async { anyhow::Ok(Cleanup::Done) })
+        .watches_when::<Boat>(predicates::generation, |boat, _| {
+            boat.spec.name.iter().map(|it| Key::new("", it)).collect()
+        })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_without_a_namespace_is_reconciled_owns_children_of_both_sorts_and_is_woken_by_another_kind() {
+    let place = Place::new("fleets").await;
+    let admin = place.cluster.admin();
+    let user = place.cluster.user_with("fleets", &[Grant::ClusterRules(&rules(&fleets()))]).await;
+    let (api, name): (Api<Fleet>, _) = (Api::all(admin.clone()), format!("fleet-{}", place.namespace));
+    let runtime = Runtime::new(user.client.clone(), "default", CancellationToken::new());
+    let boats: Api<Boat> = Api::namespaced(user.client.clone(), &place.namespace);
+    let mark = place.cluster.audit().mark();
+    let running = Running::start(fleets(), runtime, move |pass| muster(pass, boats.clone()));
+    let spec = FleetSpec { home: place.namespace.clone(), motto: "onwards".to_owned() };
+    api.create(&PostParams::default(), &Fleet::new(&name, spec)).await.unwrap();
+    let counts = |boats| move |fleet: &Fleet| fleet.status.as_ref().is_some_and(|status| status.boats == Some(boats));
+    wait_for_object(&api, &name, "no boats", PATIENCE, counts(0)).await;
+
+    let mut boat = crate::boat::boat("b", 2);
+    boat.spec.name = Some(name.clone());
+    place.api().create(&PostParams::default(), &boat).await.unwrap();
+    wait_for_object(&api, &name, "one boat", PATIENCE, counts(1)).await;
+    place.merge("b", json!({"spec": {"name": "another fleet"}})).await;
+    wait_for_object(&api, &name, "that it has left, which the boat as it was tells", PATIENCE, counts(0)).await;
+
+    let (flags, ranks) = (place.api::<ConfigMap>(), Api::<PriorityClass>::all(admin.clone()));
+    for (owner, of) in [
+        (flags.get(&name).await.unwrap().metadata.owner_references, "flag"),
+        (ranks.get(&name).await.unwrap().metadata.owner_references, "rank"),
+    ] {
+        assert_eq!(owner.unwrap()[0].kind, "Fleet", "of the {of}");
+    }
+    flags.delete(&name, &DeleteParams::default()).await.unwrap();
+    let onwards = |flag: &ConfigMap| flag.data.as_ref().is_some_and(|data| data["motto"] == "onwards");
+    wait_for_object(&flags, &name, "a new flag", PATIENCE, onwards).await;
+    ranks.delete(&name, &DeleteParams::default()).await.unwrap();
+    wait_for_object(&ranks, &name, "a new rank", PATIENCE, |rank| rank.value == 7).await;
+
+    let silent = Patch::Merge(json!({"spec": {"motto": ""}}));
+    api.patch(&name, &PatchParams::default(), &silent).await.unwrap();
+    wait_until("no children", PATIENCE, || async {
+        let left = (flags.get_opt(&name).await.unwrap(), ranks.get_opt(&name).await.unwrap());
+        matches!(left, (None, None)).then_some(())
+    })
+    .await;
+    // Where the API server takes events about what has no namespace.
+    let events: Api<Event> = Api::namespaced(admin, "default");
+    let about = |event: &Event| event.regarding.as_ref().is_some_and(|it| it.name.as_ref() == Some(&name));
+    assert!(events.list(&ListParams::default()).await.unwrap().iter().any(about));
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    wait_until("the fleet to go", PATIENCE, || async { api.get_opt(&name).await.unwrap().is_none().then_some(()) })
+        .await;
+    running.end().await;
+    let writes = place.cluster.audit().writes_by(&user.name, mark).await;
+    assert!(!writes.is_empty() && writes.iter().all(|event| event.code != 403), "{writes:?}");
+}
+
+/// Reads the motto of its fleet.
+async fn shout(pass: Pass<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Next> {
+    let fleet = fleets.get_opt(pass.object.spec.name.as_deref().unwrap_or_default()).await?;
+    let phase = fleet.map_or_else(|| "alone".to_owned(), |fleet| fleet.spec.motto);
+    pass.status(&crate::boat::BoatStatus { phase: Some(phase), conditions: None }).await?;
+    Ok(Next::Wait)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_a_kind_without_a_namespace_wakes_the_objects_that_name_it_and_so_does_its_end() {
+    let place = Place::new("watched-fleets").await;
+    let (fleets, name): (Api<Fleet>, _) = (Api::all(place.cluster.admin()), format!("fleet-{}", place.namespace));
+    let controller = Controller::<Boat>::named("shouts")
+        .namespaces(Namespaces::parse(&place.namespace))
+        .watches::<Fleet>(|fleet, boats| boats.keys_where(|boat| boat.spec.name == Some(fleet.name_any())));
+    let user = place.cluster.user_with("shouts", &[Grant::ClusterRules(&rules(&controller))]).await;
+    let runtime = Runtime::new(user.client.clone(), "default", CancellationToken::new());
+    let read = Api::all(user.client.clone());
+    let running = Running::start(controller, runtime, move |pass| shout(pass, read.clone()));
+    let mut boat = crate::boat::boat("b", 2);
+    boat.spec.name = Some(name.clone());
+    place.api().create(&PostParams::default(), &boat).await.unwrap();
+    let says = |word: &'static str| {
+        move |boat: &Boat| boat.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some(word))
+    };
+    place.until("b", "that it is alone", says("alone")).await;
+    let spec = FleetSpec { home: place.namespace.clone(), motto: "onwards".to_owned() };
+    fleets.create(&PostParams::default(), &Fleet::new(&name, spec)).await.unwrap();
+    place.until("b", "the motto of the new fleet", says("onwards")).await;
+    let changed = Patch::Merge(json!({"spec": {"motto": "homewards"}}));
+    fleets.patch(&name, &PatchParams::default(), &changed).await.unwrap();
+    place.until("b", "the new motto", says("homewards")).await;
+    fleets.delete(&name, &DeleteParams::default()).await.unwrap();
+    place.until("b", "that it is alone again", says("alone")).await;
+    running.end().await;
+}

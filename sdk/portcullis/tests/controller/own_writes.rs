@@ -1,0 +1,75 @@
+//! What we write ourselves wakes nobody, and hides nothing that others wrote.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use portcullis::controller::{Cleanup, Next, Pass};
+use portcullis::operator::Switch;
+use serde_json::json;
+
+use crate::boat::Boat;
+use crate::fixture::{Place, Running, afloat};
+
+const FINALIZER: &str = "kit.example/boats";
+
+/// Writes a child and the status.
+async fn log_and_float(pass: Pass<Boat>) -> anyhow::Result<Next> {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(pass.key.name.clone());
+    map.data = Some(BTreeMap::from([("oars".to_owned(), pass.object.spec.oars.to_string())]));
+    pass.apply(&map).await?;
+    afloat(pass).await
+}
+
+fn phase(boat: &Boat) -> Option<&str> {
+    boat.status.as_ref()?.phase.as_deref()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_changes_are_twenty_reconciles_for_our_own_writes_wake_nobody() {
+    let place = Place::new("own-writes").await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let passes = count.clone();
+    let done = |_| async { anyhow::Ok(Cleanup::Done) };
+    let controller = place.controller().finalizer(FINALIZER, done).owns::<ConfigMap>();
+    let running = Running::start(controller, place.runtime(Switch::Off), move |pass| {
+        passes.fetch_add(1, Ordering::SeqCst);
+        log_and_float(pass)
+    });
+    place.create("b", 2).await;
+    for oars in 2..22 {
+        place.merge("b", json!({"spec": {"oars": oars * 2}})).await;
+        let wanted = format!("{} oars", oars * 2);
+        place.until("b", &wanted, |boat| phase(boat) == Some(&*wanted)).await;
+    }
+    place.quiet().await;
+    // One for the first list, or the creation, and one for each change; the first two may be one.
+    let count = count.load(Ordering::SeqCst);
+    assert!((20..=21).contains(&count), "{count} reconciles");
+    running.end().await;
+}
+
+/// The answer to the status shows the new spec, and the watch has nothing new to tell then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_between_the_read_and_the_write_of_a_status_is_not_lost() {
+    let place = Place::new("in-between").await;
+    let api = place.api::<Boat>();
+    let running = Running::start(place.controller(), place.runtime(Switch::On), move |pass| {
+        let api = api.clone();
+        async move {
+            // Somebody else is faster, nine times.
+            let oars = pass.object.spec.oars + 2;
+            if oars <= 20 {
+                let more = Patch::Merge(json!({"spec": {"oars": oars}}));
+                api.patch(&pass.key.name, &PatchParams::default(), &more).await?;
+            }
+            afloat(pass).await
+        }
+    });
+    place.create("b", 2).await;
+    place.until("b", "the last change in the status", |boat| phase(boat) == Some("20 oars")).await;
+    running.end().await;
+}

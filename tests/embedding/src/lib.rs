@@ -1,0 +1,1 @@
+//! Tests of operators that run inside of somebody else's process. There is nothing but tests.

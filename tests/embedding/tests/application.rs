@@ -1,0 +1,121 @@
+//! An application outside of the workspace, as its user builds and runs it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::PostParams;
+use portcullis_testing::{ControlPlane, wait_until};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+/// It compiles what of the SDK was not compiled for it yet.
+const BUILD: Duration = Duration::from_mins(15);
+
+/// Builds the crate into the target folder of the workspace, with the versions and the profile of the workspace, so that
+/// what both depend on is compiled once. Returns the folder of its binaries.
+async fn built() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let application = root.join("examples/axum-application");
+    std::fs::copy(root.join("Cargo.lock"), application.join("Cargo.lock")).unwrap();
+    // The folder of this test's own binary is `<target>/debug/deps`.
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(3).unwrap();
+    let build = |more: &'static [&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--bins"]).args(more).arg("--target-dir").arg(target);
+        for setting in ["profile.dev.debug='line-tables-only'", "profile.dev.package.'*'.debug=false"] {
+            cargo.args(["--config", setting]);
+        }
+        let output = cargo.current_dir(&application).kill_on_drop(true).output();
+        async { tokio::time::timeout(BUILD, output).await.expect("it is built in time").unwrap() }
+    };
+    let mut output = build(&["--offline"]).await;
+    if !output.status.success() {
+        // What the workspace does without, such as axum, was never fetched on this machine.
+        output = build(&[]).await;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    target.join("debug")
+}
+
+/// What the operator's own command line generates.
+async fn generate(binaries: &Path, what: &[&str]) -> Vec<Value> {
+    let output =
+        Command::new(binaries.join("manifests")).arg("generate").args(what).env_clear().output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
+}
+
+async fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: application\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.ok()?;
+    Some(reply)
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+async fn end(application: Child) -> String {
+    let id = application.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+    let output = tokio::time::timeout(PATIENCE, application.wait_with_output()).await.expect("it ends").unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{}\n{log}", output.status);
+    log
+}
+
+#[tokio::test]
+async fn an_axum_application_serves_webhooks_with_its_own_runtime_logger_and_metrics() {
+    let (cluster, binaries) = tokio::join!(ControlPlane::shared(), built());
+    let namespace = cluster.namespace("application").await;
+    let user = cluster.user_of(&generate(&binaries, &["rbac", "--namespace", &namespace]).await).await;
+    let [site, webhooks] = [free_port(), free_port()];
+    let place = ["webhooks", "--namespace", &namespace, "--service-port", &webhooks.to_string()];
+    cluster.install_webhooks(&generate(&binaries, &place).await, webhooks).await;
+    let application = Command::new(binaries.join("axum-application"))
+        .env_clear()
+        .args(["--kubeconfig", user.kubeconfig.to_str().unwrap(), "--namespace", &namespace])
+        .args(["--listen", &format!("127.0.0.1:{site}"), "--webhooks", &format!("127.0.0.1:{webhooks}")])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    wait_until("the application's own /readyz", PATIENCE, || async {
+        get(site, "/readyz").await.filter(|reply| reply.starts_with("HTTP/1.1 200"))
+    })
+    .await;
+    cluster.webhooks_in_force().await;
+
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), &namespace);
+    let map = |data: Value| serde_json::from_value(json!({ "metadata": { "name": "one" }, "data": data })).unwrap();
+    let refused = maps.create(&PostParams::default(), &map(json!({ "password": "1234" }))).await.unwrap_err();
+    let kube::Error::Api(status) = &refused else { panic!("{refused}") };
+    assert!(status.code == 422 && status.message.ends_with("passwords belong into Secrets"), "{refused}");
+    maps.create(&PostParams::default(), &map(json!({ "colour": "blue" }))).await.unwrap();
+
+    assert!(get(site, "/").await.unwrap().ends_with("Welcome.\n"));
+    let metrics = get(site, "/metrics").await.unwrap();
+    let counted = |name: &str| metrics.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0"));
+    assert!(counted("application_webhook_calls_total ") && counted("portcullis_"), "{metrics}");
+    let log = end(application).await;
+    // One logger, the application's, has the lines of both.
+    let messages: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said = |part: &str| messages.iter().any(|line| line["fields"]["message"].as_str().unwrap().contains(part));
+    assert!(
+        said("the application listens") && said("ready: the CA is published") && said("listener is drained"),
+        "{log}"
+    );
+}
