@@ -114,10 +114,10 @@ async fn conversion_is_borrowed_and_given_back_as_it_was() {
     assert!(dev.said().contains("CustomResourceDefinition people.versions.example"), "{}", dev.said());
 
     // Another person cannot have it at the same time.
-    let refused = start(cluster, VERSIONS, "bob", &[]).fails().await;
+    let refused = start(cluster, VERSIONS, "cora", &[]).fails().await;
     let expected = format!("objects of {PEOPLE} are converted by the session of ann (until ");
     assert!(refused.contains(&expected) && refused.contains("dev --sweep --owner ann"), "{refused}");
-    assert_eq!(configurations(cluster, "bob").await, [""; 0]);
+    assert_eq!(configurations(cluster, "cora").await, [""; 0]);
     people(cluster, "v1").get("mary").await.unwrap();
 
     people(cluster, "v3").delete("mary", &DeleteParams::default()).await.unwrap();

@@ -32,7 +32,7 @@ async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
         ),
         (&["generate", "webhooks", "--service-name", "1a"], "the name of a Service begins with a letter"),
         (&["generate", "webhooks", "--service-port", "0"], "invalid value '0' for '--service-port <SERVICE_PORT>'"),
-        (&["generate", "charts"], "possible values: crds, webhooks, rbac"),
+        (&["generate", "charts"], "possible values: crds, webhooks, policies, rbac"),
         (&["generate", "crds", "--check"], "--out <DIR>"),
         (&["generate", "rbac", "--certificate-secret", "a..b"], "use 1 to 250 lower-case letters, digits, '-' and '.'"),
         (&["generate", "rbac", "--replicas", "2147483648"], "2147483648 is not in 1..=2147483647"),
