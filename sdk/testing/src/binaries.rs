@@ -142,9 +142,8 @@ mod tests {
             }
         }
         assert_eq!(installed(&store), [new.clone(), old, store.join("k8s")]);
-        let places = |assets: Option<&Path>| {
-            candidates(assets.map(Into::into), root.path().join("no cache"), installed(&store))
-        };
+        let places =
+            |assets: Option<&Path>| candidates(assets.map(Into::into), root.path().join("no cache"), installed(&store));
         assert_eq!(find(&[ETCD, API_SERVER], places(None)).unwrap(), new);
         assert_eq!(find(&[ETCD, API_SERVER], places(Some(&directory("latest")))).unwrap(), directory("latest"));
     }

@@ -178,7 +178,19 @@ impl EmbeddedOperator {
         let configurations = installation.configurations(&parts.webhooks)?;
         let health = Health::new("the operator to start", metrics);
         let (server, client_ca) = (None, None);
-        Ok(Self { operator, clients, parts, leases, accounts, routes, health, options, server, configurations, client_ca })
+        Ok(Self {
+            operator,
+            clients,
+            parts,
+            leases,
+            accounts,
+            routes,
+            health,
+            options,
+            server,
+            configurations,
+            client_ca,
+        })
     }
 
     /// Asks callers of admission for a certificate of these authorities.

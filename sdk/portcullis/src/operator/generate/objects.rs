@@ -3,8 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_manifest::{
     CLIENT_CA_FILE, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
-    mutating_configuration,
-    validating_configuration, with_conversion, without_conversion,
+    mutating_configuration, validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
 
