@@ -168,7 +168,7 @@ impl Metrics {
 
     /// Adds a metric of your own, to be read at the same place. An operator adds those that its webhooks count with
     /// [`Parts::metric`](crate::operator::Parts::metric); this is for what a controller knows only when it runs, and for
-    /// [`Routes::metrics`] in a process of your own.
+    /// [`Routes::metrics`](crate::webhooks::Routes::metrics) in a process of your own.
     ///
     /// # Errors
     /// When the name cannot name a metric, is one of ours, or is taken.
