@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::ControlPlaneError;
+pub(crate) use crate::error::CONTROLLER_MANAGER;
 
 /// The version of Kubernetes that `make control-plane` builds (`hack/control-plane/go.mod`), and the name of its
 /// directory in the per-user cache.
@@ -11,7 +12,6 @@ pub const KUBERNETES_VERSION: &str = "v1.36.3";
 
 pub(crate) const ETCD: &str = "etcd";
 pub(crate) const API_SERVER: &str = "kube-apiserver";
-pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The first directory that holds all of `needed`: `KUBEBUILDER_ASSETS`, the per-user cache with the version that this
 /// crate is tested with, then what `setup-envtest` has installed. One directory, so that servers of different versions are

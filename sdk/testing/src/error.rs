@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::binaries::CONTROLLER_MANAGER;
+/// What `setup-envtest` does not install.
+pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// Why a control plane did not start or stop. Its `Debug` is the same sentence: tests and small programs unwrap it, or
 /// return it from `main`.
