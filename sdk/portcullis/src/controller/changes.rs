@@ -57,8 +57,7 @@ impl<K: Kind> Changes<K> {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let (key, news) = (Key::of(&**any), !same(change));
         let wakes = news && self.wakes(change.old.as_deref(), change.new.as_deref());
-        let version = change.new.as_ref().map(|new| new.version());
-        if !self.writes.takes(&key, version, wakes) && wakes {
+        if !self.writes.takes(&key, change.delivered, wakes) && wakes {
             self.queue.add(key);
         }
         if news && let Some(listener) = &self.listener {

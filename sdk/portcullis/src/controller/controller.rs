@@ -337,7 +337,7 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    fn kit(&self, runtime: &Runtime) -> Kit<K> {
+    pub(super) fn kit(&self, runtime: &Runtime) -> Kit<K> {
         let (client, marks) = (runtime.client.clone(), self.marks.clone());
         Kit {
             writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens: self.tokens },
@@ -384,8 +384,10 @@ impl<K: Kind> Woken<K> {
     /// A child wakes its owner, and the one that it had before.
     fn by_child(&self, writes: &Writes, change: &Change<Child>) {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        let news = change.old.as_ref().map(|old| old.version()) != change.new.as_ref().map(|new| new.version());
-        if writes.takes(&Key::of(&**any), change.new.as_ref().map(|new| new.version()), news) || !news {
+        let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|child| child.version()));
+        // What came before our own write is no step of the store any more, and may be somebody else's.
+        let news = old != new || new.is_some_and(|new| new > change.delivered);
+        if writes.takes(&Key::of(&**any), change.delivered, news) || !news {
             return;
         }
         for child in [&change.old, &change.new].into_iter().flatten() {
@@ -429,7 +431,7 @@ mod tests {
         assert!(!validators.is_news(&key, "1", Some("odd")), "it was said");
         assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
 
-        controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None });
+        controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None, delivered: u64::MAX });
         let work = controller.changes.queue.run(1, &stop, |asked| {
             let (kit, stop) = (kit.clone(), stop.clone());
             async move {

@@ -200,7 +200,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
             Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.tell(change)),
             Event::Apply(object) => {
                 if let Ok(object) = self.reduced(object) {
-                    store.delivered(watch, object).iter().for_each(|change| self.tell(change));
+                    self.tell(&store.delivered(watch, object));
                 }
             }
             Event::Delete(object) => {

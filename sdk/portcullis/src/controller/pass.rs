@@ -259,3 +259,71 @@ where
         self.kit.written(&live, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::CustomResource;
+    use kube::client::Body;
+    use kube::core::DeserializeGuard;
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::controller::Controller;
+    use crate::controller::observed::Managers;
+    use crate::operator::Runtime;
+
+    #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[kube(group = "kit.example", version = "v1", kind = "Part", namespaced, status = "PartStatus")]
+    struct PartSpec {
+        size: u32,
+    }
+
+    #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    struct PartStatus {
+        size: u32,
+    }
+
+    fn part(version: u32, size: u32) -> Value {
+        json!({
+            "apiVersion": "kit.example/v1", "kind": "Part", "spec": {"size": size},
+            "metadata": {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": version.to_string()},
+        })
+    }
+
+    fn observed(part: &Value) -> Observed<Part> {
+        let part: DeserializeGuard<Part> = serde_json::from_value(part.clone()).unwrap();
+        Observed::of(part, &Managers::of("parts"), |_| Vec::new())
+    }
+
+    /// The watch has put the change into the store and tells of it while the status is written.
+    #[tokio::test]
+    async fn a_change_after_the_reconcile_began_is_not_taken_for_seen_because_the_store_has_it() {
+        let answers = tower::service_fn(|_: Request<Body>| async {
+            let mut answer = part(7, 2);
+            answer["status"] = json!({"size": 1});
+            answer["metadata"]["managedFields"] = json!([{"manager": "parts-status", "operation": "Apply",
+                "subresource": "status", "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:size": {}}}}]);
+            Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+        });
+        let controller = Controller::<Part>::named("parts");
+        let runtime = Runtime::new(kube::Client::new(answers, "default"), "default", CancellationToken::new());
+        let kit = Arc::new(controller.kit(&runtime));
+        kit.store.delivered("", observed(&part(5, 1)));
+        let queue = kit.changes.queue.clone();
+        let reconcile = async |pass: Pass<Part>| {
+            let change = pass.kit.store.delivered("", observed(&part(6, 2)));
+            pass.status(&PartStatus { size: pass.object.spec.size }).await?;
+            pass.kit.changes.delivered(&change);
+            Ok::<_, ControllerError>(Next::Wait)
+        };
+        let next = kit.reconcile(Key::new("team", "a"), &reconcile).await.map_err(|error| error.to_string());
+        assert_eq!(next, Ok(Next::Wait));
+        assert_eq!(queue.asked(), [Key::new("team", "a")]);
+    }
+}

@@ -33,6 +33,9 @@ pub struct Change<T> {
     pub old: Option<Arc<T>>,
     /// What it holds now.
     pub new: Option<Arc<T>>,
+    /// The version that was delivered; of an end, the highest there is. Where `new` is newer, the store had come past it
+    /// by the answer to a write of ours, and the step was taken before.
+    pub delivered: u64,
 }
 
 /// All objects of one kind that the operator may see.
@@ -170,19 +173,20 @@ impl<T: Stored> Store<T> {
     /// Takes what we learned about the object whose version this is; another version is left as it is.
     pub(super) fn amended(&self, object: T) {
         self.write(|inner| {
-            let current = inner.namespaces.get(object.namespace()).and_then(|all| all.objects.get(object.name()));
-            if current.is_some_and(|current| current.version() == object.version()) {
+            if inner.current(&object).is_some_and(|current| current.version() == object.version()) {
                 inner.insert(Arc::new(object));
             }
         });
     }
 
     /// A watch (of one namespace, or of all: "") delivered an object.
-    pub(super) fn delivered(&self, watch: &str, object: T) -> Option<Change<T>> {
+    pub(super) fn delivered(&self, watch: &str, object: T) -> Change<T> {
         self.write(|inner| {
-            let progress = inner.progress(watch);
-            progress.seen = progress.seen.max(object.version());
-            inner.insert(Arc::new(object))
+            let (progress, delivered) = (inner.progress(watch), object.version());
+            progress.seen = progress.seen.max(delivered);
+            let known = inner.current(&object).cloned();
+            let change = inner.insert(Arc::new(object));
+            change.unwrap_or_else(|| Change { old: known.clone(), new: known, delivered })
         })
     }
 
@@ -197,7 +201,7 @@ impl<T: Stored> Store<T> {
                 return None;
             }
             let old = inner.remove(object.namespace(), object.name())?;
-            Some(Change { old: Some(old), new: None })
+            Some(Change { old: Some(old), new: None, delivered: u64::MAX })
         })
     }
 
@@ -244,7 +248,7 @@ impl<T: Stored> Store<T> {
             let mut changes: Vec<Change<T>> = gone
                 .iter()
                 .filter_map(|(namespace, name)| inner.remove(namespace, name))
-                .map(|old| Change { old: Some(old), new: None })
+                .map(|old| Change { old: Some(old), new: None, delivered: u64::MAX })
                 .collect();
             let news = listed.iter().filter(|(key, _)| !ours(key));
             changes.extend(news.map(|(_, object)| inner.replace(object.clone())));
@@ -269,10 +273,14 @@ impl<T: Stored> Inner<T> {
         self.watches.entry(watch.to_owned()).or_insert_with(new)
     }
 
+    /// What is there under the name of `object`.
+    fn current(&self, object: &T) -> Option<&Arc<T>> {
+        self.namespaces.get(object.namespace())?.objects.get(object.name())
+    }
+
     /// Puts `object` in place of an older one; `None` when what is there is newer.
     fn insert(&mut self, object: Arc<T>) -> Option<Change<T>> {
-        let current = self.namespaces.get(object.namespace()).and_then(|all| all.objects.get(object.name()));
-        if current.is_some_and(|current| current.version() > object.version()) {
+        if self.current(&*object).is_some_and(|current| current.version() > object.version()) {
             return None;
         }
         Some(self.replace(object))
@@ -289,7 +297,7 @@ impl<T: Stored> Inner<T> {
             namespace.tokens.insert((token, object.name().to_owned()));
         }
         namespace.objects.insert(object.name().to_owned(), object.clone());
-        Change { old, new: Some(object) }
+        Change { old, delivered: object.version(), new: Some(object) }
     }
 
     fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
@@ -341,9 +349,10 @@ mod tests {
         store.delivered("", Thing("ns", "a", 5, &[]));
         store.written(Thing("ns", "a", 9, &[]), store.begin());
         assert_eq!(version(&store, "a"), Some(9));
-        assert!(store.delivered("", Thing("ns", "a", 7, &[])).is_none());
+        let late = store.delivered("", Thing("ns", "a", 7, &[]));
+        assert_eq!((late.new.map(|new| new.2), late.delivered), (Some(9), 7), "the store was past it");
         assert_eq!(version(&store, "a"), Some(9));
-        assert!(store.delivered("", Thing("ns", "a", 11, &[])).is_some());
+        store.delivered("", Thing("ns", "a", 11, &[]));
         assert_eq!(version(&store, "a"), Some(11));
     }
 
@@ -377,7 +386,7 @@ mod tests {
         store.list_ends("");
         let versions = |store: &Store<Thing>| ["a", "b", "c", "d"].map(|name| version(store, name));
         assert_eq!(versions(&store), [Some(40), Some(43), None, Some(44)]);
-        assert!(store.delivered("", Thing("ns", "a", 45, &[])).is_some());
+        store.delivered("", Thing("ns", "a", 45, &[]));
         // An answer that comes late, and one of now.
         store.written(Thing("ns", "c", 904, &[]), before);
         store.written(Thing("ns", "a", 46, &[]), store.begin());

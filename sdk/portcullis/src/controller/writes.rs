@@ -1,7 +1,7 @@
 //! Which of the changes that a watch delivers are our own writes.
 //!
 //! A watch may deliver a write before its answer comes. So a change of an object that is being written wakes nobody at
-//! first: the answer tells the version that is ours, and what is newer is somebody else's.
+//! first: the answers tell which versions are ours, and every other is somebody else's.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,12 @@ pub(super) struct Writes(Mutex<HashMap<Key, Written>>);
 struct Written {
     /// How many writes wait for their answers.
     under_way: usize,
-    /// The newest version that is ours.
-    ours: u64,
-    /// The newest version that the watch delivered meanwhile.
-    delivered: u64,
+    /// How many were begun since none was under way.
+    begun: usize,
+    /// The versions that are ours and that the watch has not come past.
+    ours: Vec<u64>,
+    /// Those that the watch delivered while writes were under way, at most one more than were begun: more cannot be ours.
+    delivered: Vec<u64>,
 }
 
 /// A write that waits for its answer. Dropped without one, nobody knows what of it came to pass: what the watch delivered
@@ -35,25 +37,28 @@ pub(super) struct Write<'a> {
 impl Writes {
     /// A write of `object` begins, which the reconcile of `owner` makes.
     pub(super) fn begin<'a>(&'a self, object: Key, queue: &'a Queue, owner: &'a Key) -> Write<'a> {
-        self.lock().entry(object.clone()).or_default().under_way += 1;
+        let mut all = self.lock();
+        let written = all.entry(object.clone()).or_default();
+        written.under_way += 1;
+        written.begun += 1;
+        drop(all);
         Write { writes: self, object, queue, owner }
     }
 
-    /// Takes a change that a watch delivered, with its version; that of a deletion is `None`. Returns whether it is ours,
-    /// or will be known when the write under way is answered. One that does not `count` wakes nobody then.
-    pub(super) fn takes(&self, object: &Key, version: Option<u64>, counts: bool) -> bool {
+    /// Takes a version that a watch delivered; that of a deletion is the highest. Returns whether it is ours, or will be
+    /// known when the writes under way are answered. One that does not `count` wakes nobody then.
+    pub(super) fn takes(&self, object: &Key, version: u64, counts: bool) -> bool {
         let mut all = self.lock();
         let Some(written) = all.get_mut(object) else { return false };
-        // A deletion is newer than every write, and never ours alone: the object waits for nothing of us any more.
-        let version = version.unwrap_or(u64::MAX);
+        let ours = written.ours.contains(&version);
         if written.under_way > 0 {
-            if counts {
-                written.delivered = written.delivered.max(version);
+            if counts && !ours && written.delivered.len() <= written.begun {
+                written.delivered.push(version);
             }
             return true;
         }
-        let ours = version <= written.ours;
-        if version >= written.ours {
+        written.ours.retain(|ours| *ours > version);
+        if written.ours.is_empty() {
             all.remove(object);
         }
         ours
@@ -73,7 +78,7 @@ impl Write<'_> {
     /// It was answered with this version.
     pub(super) fn answered(self, version: u64) {
         if let Some(written) = self.writes.lock().get_mut(&self.object) {
-            written.ours = written.ours.max(version);
+            written.ours.push(version);
         }
     }
 }
@@ -86,15 +91,17 @@ impl Drop for Write<'_> {
         if written.under_way > 0 {
             return;
         }
-        let Written { ours, delivered, .. } = *written;
-        // Otherwise the watch is behind: it will deliver what is ours.
-        if ours == 0 || delivered >= ours {
+        written.begun = 0;
+        let delivered = std::mem::take(&mut written.delivered);
+        let others = delivered.iter().any(|version| !written.ours.contains(version));
+        let passed = delivered.into_iter().max().unwrap_or_default();
+        // What the watch is behind of, it will deliver.
+        written.ours.retain(|ours| *ours > passed);
+        if written.ours.is_empty() {
             all.remove(&self.object);
-        } else {
-            written.delivered = 0;
         }
         drop(all);
-        if delivered > ours {
+        if others {
             self.queue.add(self.owner.clone());
         }
     }
@@ -121,16 +128,16 @@ mod tests {
         let (writes, queue, key) = (Writes::default(), Queue::default(), Key::new("ns", "a"));
         let (mut under_way, mut woke) = (Vec::new(), Vec::new());
         for step in steps {
-            let mut delivered = |version: Option<u64>, counts| {
+            let mut delivered = |version: u64, counts| {
                 if !writes.takes(&key, version, counts) && counts {
-                    woke.push(version.unwrap_or(u64::MAX));
+                    woke.push(version);
                 }
             };
             match step {
                 Begin => under_way.push(writes.begin(key.clone(), &queue, &key)),
-                Delivered(version) => delivered(Some(*version), true),
-                Unimportant(version) => delivered(Some(*version), false),
-                Deleted => delivered(None, true),
+                Delivered(version) => delivered(*version, true),
+                Unimportant(version) => delivered(*version, false),
+                Deleted => delivered(u64::MAX, true),
                 Answered(version) => under_way.remove(0).answered(*version),
                 Failed => drop(under_way.remove(0)),
             }
@@ -147,7 +154,19 @@ mod tests {
             ("no write", vec![Delivered(9)], (vec![9], false)),
             ("another's after ours", vec![Begin, Answered(9), Delivered(9), Delivered(10)], (vec![10], false)),
             ("another's before the answer", vec![Begin, Delivered(9), Delivered(10), Answered(9)], (vec![], true)),
-            ("a late one before ours", vec![Begin, Answered(9), Delivered(7), Delivered(9)], (vec![], false)),
+            ("another's before ours", vec![Begin, Answered(9), Delivered(7), Delivered(9)], (vec![7], false)),
+            ("the same, before the answer", vec![Begin, Delivered(7), Answered(9), Delivered(9)], (vec![], true)),
+            ("the same, both", vec![Begin, Delivered(7), Delivered(9), Answered(9)], (vec![], true)),
+            (
+                "two of ours late",
+                vec![Begin, Answered(8), Begin, Answered(9), Delivered(8), Delivered(9)],
+                (vec![], false),
+            ),
+            (
+                "many of others",
+                vec![Begin, Delivered(5), Delivered(6), Delivered(7), Delivered(9), Answered(9)],
+                (vec![], true),
+            ),
             ("ours was skipped", vec![Begin, Answered(9), Delivered(12)], (vec![12], false)),
             ("gone meanwhile", vec![Begin, Deleted, Answered(9)], (vec![], true)),
             ("gone afterwards", vec![Begin, Answered(9), Deleted], (vec![u64::MAX], false)),
@@ -170,7 +189,7 @@ mod tests {
         let (writes, queue, key) = (Writes::default(), Queue::default(), Key::new("ns", "a"));
         writes.begin(key.clone(), &queue, &key).answered(9);
         assert_eq!(writes.lock().len(), 1);
-        writes.takes(&key, Some(9), true);
+        writes.takes(&key, 9, true);
         writes.begin(key.clone(), &queue, &key);
         assert_eq!(writes.lock().len(), 0);
     }
