@@ -31,6 +31,21 @@ pub(crate) struct Entry<D = Document> {
     pub(crate) returned: Option<D>,
 }
 
+/// Whether what the engine reads of one stash it reads of the other as well, and whether what it cannot read is the same
+/// text. A stash is what an object has in the annotation [`STASH`](crate::STASH).
+pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
+    if one == other {
+        return true;
+    }
+    let (one, other) = (Stash::read(one), Stash::read(other));
+    let alike = |(version, entry): (&String, &Box<RawValue>)| match (one.get(version), other.get(version)) {
+        (Some(one), Some(other)) => (one.original, one.returned) == (other.original, other.returned),
+        (None, None) => other.entries.get(version).is_some_and(|other| other.get() == entry.get()),
+        _ => false,
+    };
+    one.entries.len() == other.entries.len() && one.entries.iter().all(alike)
+}
+
 /// More than [`LIMIT`].
 pub(crate) struct TooLarge;
 

@@ -93,7 +93,7 @@ mod kind_scope;
 mod observed;
 mod pass;
 mod queue;
-mod relist;
+pub(crate) mod relist;
 mod retries;
 mod rights;
 mod store;

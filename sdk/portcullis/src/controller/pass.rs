@@ -256,7 +256,7 @@ where
         }
         let live = self.current();
         let manager = &self.kit.writer.managers.status;
-        self.kit.written(&live, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
+        self.kit.written(&live, None, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
     }
 }
 
