@@ -171,3 +171,32 @@ fn split(
     }
     (places.len() <= most).then_some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_texts_say_the_same_where_the_engine_reads_the_same_and_not_where_json_does() {
+        let kept = r#"{"v3":{"o":{"spec":{"a":1}},"r":{"spec":{}}}}"#;
+        let padded = |length: usize| format!("{kept}{}", " ".repeat(length));
+        for (one, other, same) in [
+            (Some(kept), Some(kept), true),
+            (None, None, true),
+            (None, Some(""), true),
+            (None, Some("{}"), true),
+            (Some(kept), None, false),
+            (Some(kept), Some(r#"{"v3":{"r":{"spec":{}},"o":{"spec":{"a":1}}}}"#), true),
+            (Some(kept), Some(r#"{"v3":{"o":{"spec":{"a":2}},"r":{"spec":{}}}}"#), false),
+            (Some(kept), Some(r#"{"v3":{"o":{"spec":{"a":1}}}}"#), false),
+            (Some(kept), Some(&*padded(9)), true),
+            (Some(kept), Some(&*padded(LIMIT)), false),
+            // A member twice is no entry.
+            (Some(kept), Some(r#"{"v3":{"o":{},"o":{"spec":{"a":1}},"r":{"spec":{}}}}"#), false),
+            (Some(r#"{"v9":7}"#), Some(r#"{"v9":7}"#), true),
+            (Some(r#"{"v9":7}"#), Some(r#"{"v9":8}"#), false),
+        ] {
+            assert_eq!((same_stash(one, other), same_stash(other, one)), (same, same), "{one:?} {other:?}");
+        }
+    }
+}

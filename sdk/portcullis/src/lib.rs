@@ -177,6 +177,7 @@ pub mod metrics;
 mod names;
 pub mod operator;
 mod pauses;
+mod relist;
 mod routes;
 pub mod scopes;
 mod terminal;

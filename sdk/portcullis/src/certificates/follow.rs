@@ -11,7 +11,7 @@ use kube::runtime::watcher::{self, ExponentialBackoff, watch_object};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::controller::relist::begun_anew;
+use crate::relist::begun_anew;
 
 /// First and longest pause between tries, before chance adds up to as much again: a cluster waits for certificates, so
 /// that nobody is later than five seconds when an outage ends, and replicas do not come all at once.

@@ -25,8 +25,9 @@ use tokio_util::{
 use tracing::{Dispatch, Level, dispatcher::get_default, instrument::WithSubscriber as _};
 
 use super::retries::Retries;
-use super::{Change, KindScope, Store, Stored, relist};
+use super::{Change, KindScope, Store, Stored};
 use crate::metrics::Metrics;
+use crate::relist;
 use crate::scopes::Scope;
 
 /// Objects per page of a list: what is held in full at any time.

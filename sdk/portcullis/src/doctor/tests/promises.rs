@@ -224,7 +224,9 @@ fn calls_that_were_let_pass_in_the_past_are_not_warned_of_for_ever() {
     };
     assert_eq!(said(&snapshot).0, Verdict::Info, "nobody knows when they were");
     // None since; some since; and an API server that was started anew.
-    for (later, expected, count) in [(7, Verdict::Info, "7 calls"), (9, Verdict::Warn, "2 calls"), (3, Verdict::Info, "3 calls")] {
+    for (later, expected, count) in
+        [(7, Verdict::Info, "7 calls"), (9, Verdict::Warn, "2 calls"), (3, Verdict::Info, "3 calls")]
+    {
         snapshot.calls_later = Some(counted(later));
         let (verdict, message) = said(&snapshot);
         assert!(verdict == expected && message.contains(count), "{later}: {message}");

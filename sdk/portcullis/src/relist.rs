@@ -9,7 +9,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 /// What kube's watcher delivers, but that it is [begun anew](begun_anew).
-pub(super) fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+pub(crate) fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
 {
