@@ -56,7 +56,7 @@ fn a_name_that_cannot_be_one_is_refused_with_the_flag_and_the_fix_and_nothing_is
     let table: [(&[&str], &[&str]); 13] = [
         (&["Beer"], &["NAME \"Beer\"", "beer-operator"]),
         (&["beer--operator"], &["NAME"]),
-        (&["-beer"], &["beer"]),
+        (&["beer-"], &["NAME \"beer-\""]),
         (&["7up"], &["NAME \"7up\"", "a letter"]),
         (&["../beer"], &["NAME"]),
         (&[""], &["NAME"]),
