@@ -38,12 +38,15 @@ pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
         return true;
     }
     let (one, other) = (Stash::read(one), Stash::read(other));
-    let alike = |(version, entry): (&String, &Box<RawValue>)| match (one.get(version), other.get(version)) {
+    let alike = |version: &String| match (one.get(version), other.get(version)) {
         (Some(one), Some(other)) => (one.original, one.returned) == (other.original, other.returned),
-        (None, None) => other.entries.get(version).is_some_and(|other| other.get() == entry.get()),
+        (None, None) => {
+            let [one, other] = [&one, &other].map(|stash| stash.entries.get(version).map(|entry| entry.get()));
+            one == other
+        }
         _ => false,
     };
-    one.entries.len() == other.entries.len() && one.entries.iter().all(alike)
+    one.entries.len() == other.entries.len() && one.entries.keys().all(alike)
 }
 
 /// More than [`LIMIT`].

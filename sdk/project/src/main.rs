@@ -1,5 +1,6 @@
 //! `portcullis generate project NAME`: begins an operator.
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,11 +42,12 @@ fn main() -> ExitCode {
     let folder = out.unwrap_or_else(|| PathBuf::from(&name));
     match write(&name, kind, group, &folder, &sdk) {
         Ok(()) => {
-            println!("{} is written. Next:\n\n  cd {0}\n  cargo test", folder.display());
+            // It is written, whether or not anybody reads this.
+            let _ = writeln!(io::stdout(), "{} is written. Next:\n\n  cd {0}\n  cargo test", folder.display());
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            let _ = writeln!(io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
     }
