@@ -350,6 +350,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn no_watch_outlives_what_it_was_started_by() {
+        let client = refused_until(Instant::now(), false);
+        let feeds = Feeds::new(client, Namespaces::parse("team"), CancellationToken::new());
+        feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        assert!(feeds.ready().await);
+        let tasks = feeds.tasks.clone();
+        tasks.close();
+        assert!(timeout(SETTLED, tasks.wait()).await.is_err(), "it watches");
+        drop(feeds);
+        timeout(SETTLED, tasks.wait()).await.expect("it has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_refused_says_so_once_and_is_tried_less_and_less_often() {
         for (watches_alone, verb) in [(false, r#"verb="list""#), (true, r#"verb="watch""#)] {
             refused_for_two_hours(watches_alone, verb).await;

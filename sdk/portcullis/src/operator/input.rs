@@ -27,3 +27,21 @@ pub(super) fn beginning(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     File::open(path)?.take(bytes).read_to_end(&mut read)?;
     Ok(read)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_serves_does_not_wait_for_the_other_end_of_a_pipe() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = read_regular(&pipe, 9).unwrap_err();
+        assert_eq!(error.to_string(), "it is no regular file");
+        std::fs::write(folder.path().join("file"), "text").unwrap();
+        assert_eq!(read_regular(&folder.path().join("file"), 9).unwrap(), b"text");
+    }
+}
