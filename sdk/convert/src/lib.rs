@@ -116,6 +116,7 @@ pub use graph::{GraphError, Hub};
 pub use portcullis_review::{BoxError, IntoResult};
 pub use problem::Problem;
 pub use review::{EnvelopeError, Review, ReviewVersion};
+pub use stash::same_stash;
 pub use version::{ConverterFn, Version};
 
 /// Annotation in which the engine keeps what the version of an object cannot express, until the object is converted

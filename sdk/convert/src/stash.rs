@@ -31,6 +31,24 @@ pub(crate) struct Entry<D = Document> {
     pub(crate) returned: Option<D>,
 }
 
+/// Whether what the engine reads of one stash it reads of the other as well, and whether what it cannot read is the same
+/// text. A stash is what an object has in the annotation [`STASH`](crate::STASH).
+pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
+    if one == other {
+        return true;
+    }
+    let (one, other) = (Stash::read(one), Stash::read(other));
+    let alike = |version: &String| match (one.get(version), other.get(version)) {
+        (Some(one), Some(other)) => (one.original, one.returned) == (other.original, other.returned),
+        (None, None) => {
+            let [one, other] = [&one, &other].map(|stash| stash.entries.get(version).map(|entry| entry.get()));
+            one == other
+        }
+        _ => false,
+    };
+    one.entries.len() == other.entries.len() && one.entries.keys().all(alike)
+}
+
 /// More than [`LIMIT`].
 pub(crate) struct TooLarge;
 
@@ -155,4 +173,33 @@ fn split(
         places.push(wrap(Value::Object(Map::new()), single(key, value.clone())));
     }
     (places.len() <= most).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_texts_say_the_same_where_the_engine_reads_the_same_and_not_where_json_does() {
+        let kept = r#"{"v3":{"o":{"spec":{"a":1}},"r":{"spec":{}}}}"#;
+        let padded = |length: usize| format!("{kept}{}", " ".repeat(length));
+        for (one, other, same) in [
+            (Some(kept), Some(kept), true),
+            (None, None, true),
+            (None, Some(""), true),
+            (None, Some("{}"), true),
+            (Some(kept), None, false),
+            (Some(kept), Some(r#"{"v3":{"r":{"spec":{}},"o":{"spec":{"a":1}}}}"#), true),
+            (Some(kept), Some(r#"{"v3":{"o":{"spec":{"a":2}},"r":{"spec":{}}}}"#), false),
+            (Some(kept), Some(r#"{"v3":{"o":{"spec":{"a":1}}}}"#), false),
+            (Some(kept), Some(&*padded(9)), true),
+            (Some(kept), Some(&*padded(LIMIT)), false),
+            // A member twice is no entry.
+            (Some(kept), Some(r#"{"v3":{"o":{},"o":{"spec":{"a":1}},"r":{"spec":{}}}}"#), false),
+            (Some(r#"{"v9":7}"#), Some(r#"{"v9":7}"#), true),
+            (Some(r#"{"v9":7}"#), Some(r#"{"v9":8}"#), false),
+        ] {
+            assert_eq!((same_stash(one, other), same_stash(other, one)), (same, same), "{one:?} {other:?}");
+        }
+    }
 }

@@ -67,13 +67,16 @@ impl Webhook {
     /// kinds that Kubernetes itself or cert-manager brings, the operator's own namespace; where these are the kinds that any Pod needs,
     /// `kube-system` as well (and `kube-node-lease` for Leases). An operator that is down could not get the Pod, Secret
     /// or Lease that it needs to come back. A webhook for custom kinds alone is not narrowed: nothing there keeps
-    /// the operator from starting, and a gap in the gate would be a surprise.
+    /// the operator from starting, and a gap in the gate would be a surprise. That an installation lets it ignore failures
+    /// changes nothing of what it reaches: charts have one selector for both, and the policies with its CEL rules always
+    /// fail closed.
     ///
     /// # Errors
     /// When leaving namespaces out does not help: rules that reach what lives in none of them (Nodes, TokenReviews, …)
     /// with no selector of objects and no match condition, or a selector that asks for just what has to be left out.
     pub fn guarded(mut self, own_namespace: &str) -> Result<Self, Deadlock> {
-        if self.failure_policy == FailurePolicy::Ignore || !self.rules.iter().any(reaches_builtin_kinds) {
+        let ignores = self.failure_policy == FailurePolicy::Ignore && !self.eased;
+        if ignores || !self.rules.iter().any(reaches_builtin_kinds) {
             return Ok(self);
         }
         if let Some((reach, fix)) = self.reach_of_cluster() {

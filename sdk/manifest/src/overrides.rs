@@ -22,8 +22,9 @@ impl Webhook {
     /// The same with the settings of its installation.
     #[must_use]
     pub fn overridden(mut self, overrides: &Overrides) -> Self {
-        if overrides.failure_policy == Some(FailurePolicy::Ignore) {
+        if overrides.failure_policy == Some(FailurePolicy::Ignore) && self.failure_policy == FailurePolicy::Fail {
             self.failure_policy = FailurePolicy::Ignore;
+            self.eased = true;
         }
         if let Some(seconds) = overrides.timeout_seconds {
             self.timeout_seconds = seconds;

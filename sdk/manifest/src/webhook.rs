@@ -36,6 +36,9 @@ pub struct Webhook {
     /// Rules that the API server evaluates by itself, in a policy beside the webhook
     /// ([`admission_policies`](crate::admission_policies)).
     pub cel_rules: Vec<CelRule>,
+    /// Whether it is an installation that lets it ignore failures ([`overridden`](Self::overridden)): then it reaches, and
+    /// its rules do, what it reaches otherwise.
+    pub eased: bool,
 }
 
 impl Webhook {
@@ -53,6 +56,7 @@ impl Webhook {
             reinvocation: Reinvocation::IfNeeded,
             namespace_selector: None,
             object_selector: None,
+            eased: false,
             match_conditions: Vec::new(),
             cel_rules: Vec::new(),
         }

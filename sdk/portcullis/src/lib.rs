@@ -144,13 +144,13 @@
 //! | **Around** | | | | | |
 //! | configurations from the registration | yes | yes | from markers | at run time | no |
 //! | conversion stanza in the CRD | yes | incomplete | kustomize patches | no | no |
-//! | RBAC from code | webhooks' own and what you list | yes | from markers | no | no |
+//! | RBAC from code | yes, what follows from webhooks and controllers | yes | from markers | no | no |
 //! | generated files checked (`--check`) | yes | no | no | no | no |
 //! | own certificates in the cluster | yes | no | add-on | no | no |
 //! | damaged or missing `caBundle` put back | yes | no | add-on | partly | no |
 //! | CA rotation; cert-manager; external certificates | yes; yes; yes | no; no; the host's | add-on; yes; yes | no | no |
 //! | Deployment | yes | yes | yes | no | no |
-//! | charts, project templates | **not yet** | yes | yes | no | no |
+//! | charts, project templates | yes | yes | yes | no | no |
 //! | development against a cluster from your machine | yes | yes | tests only | yes | no |
 //! | leader election | yes, with fencing epochs | yes | yes | partly | no |
 //! | cluster-wide beside namespace-restricted operators | yes | no | no | partly | no |
@@ -177,6 +177,7 @@ pub mod metrics;
 mod names;
 pub mod operator;
 mod pauses;
+mod relist;
 mod routes;
 pub mod scopes;
 mod terminal;

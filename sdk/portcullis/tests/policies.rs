@@ -178,7 +178,7 @@ async fn settings_that_were_chosen_at_the_installation_are_no_drift_to_doctor_an
     let drift = [
         format!("W8 WARN {hook} fails open (failurePolicy Ignore); calls that fail are silently accepted"),
         format!("W13 WARN ValidatingAdmissionPolicyBinding {policy}: selectors are not those that were generated"),
-        format!("W14 WARN {hook}: namespaceSelector is team In (chosen); generated: {own}"),
+        format!("W14 WARN {hook}: namespaceSelector is team In (chosen), {own}; generated: {own}"),
         format!("W14 WARN {hook}: objectSelector is loose DoesNotExist; generated: everything"),
         format!("W14 WARN {hook}: timeoutSeconds is 3; generated: 10"),
     ];

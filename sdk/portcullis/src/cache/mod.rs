@@ -41,6 +41,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -72,6 +73,8 @@ struct Shared<K> {
     plural: Cow<'static, str>,
     store: Arc<Store<Held<K>>>,
     filled: watch::Sender<bool>,
+    /// Whether somebody fills it; or else, whether it was said that nobody does.
+    attended: AtomicBool,
 }
 
 /// An object as it was delivered, without `managedFields`; none where it does not decode.
@@ -100,7 +103,8 @@ impl<K: Cached> Cache<K> {
         let (group, version) = (K::group(&()).into_owned(), K::version(&()).into_owned());
         let kind = GroupVersionKind { group, version, kind: K::kind(&()).into_owned() };
         let (plural, store) = (K::plural(&()), Arc::default());
-        Self { shared: Arc::new(Shared { kind, plural, store, filled: watch::Sender::new(false) }) }
+        let (filled, attended) = (watch::Sender::new(false), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { kind, plural, store, filled, attended }) }
     }
 
     /// A cache that holds these objects and needs no cluster: for tests.
@@ -112,12 +116,12 @@ impl<K: Cached> Cache<K> {
 
     /// The object of this name; `namespace` is empty for kinds that live in none.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.shared.store.get(namespace, name)?.object.clone()
+        self.shared.read().get(namespace, name)?.object.clone()
     }
 
     /// All objects, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.shared.store.all().into_iter().filter_map(|held| held.object.clone()).collect()
+        self.shared.read().all().into_iter().filter_map(|held| held.object.clone()).collect()
     }
 
     /// An object for which this is true, if there is one. It looks at each: by name, [`get`](Self::get) is quicker.
@@ -136,8 +140,23 @@ impl<K: Cached> Cache<K> {
     }
 
     fn fill(&self, objects: impl IntoIterator<Item = K>) {
+        self.shared.attended.store(true, Ordering::Relaxed);
         self.shared.store.fill(objects.into_iter().map(|object| Held::of(DeserializeGuard(Ok(object)))));
         self.shared.filled.send_replace(true);
+    }
+}
+
+impl<K: Cached> Shared<K> {
+    /// What there is. That nobody fills it is an error of the program, which no test with a [`Cache::of`] shows.
+    fn read(&self) -> &Store<Held<K>> {
+        if !self.attended.swap(true, Ordering::Relaxed) {
+            let resource = self.resource();
+            tracing::error!(
+                resource,
+                "a cache is read that nobody fills: name it where the webhook is registered, with .reads(&cache)"
+            );
+        }
+        &self.store
     }
 }
 
@@ -194,6 +213,7 @@ impl<K: Cached> AnyCache for Shared<K> {
     }
 
     fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()> {
+        self.attended.store(true, Ordering::Relaxed);
         let namespaces = Namespaces::of(&runtime.scope);
         let feeds = Feeds::new(runtime.client, namespaces, runtime.stop).counted_in(&runtime.metrics);
         async move {
@@ -215,6 +235,7 @@ impl<K: Cached> AnyCache for Shared<K> {
     }
 
     fn take(self: Arc<Self>, objects: &[Value]) -> Result<(), serde_json::Error> {
+        self.attended.store(true, Ordering::Relaxed);
         let objects = objects.iter().map(|object| serde_json::from_value(object.clone()));
         let objects: Vec<K> = objects.collect::<Result<_, _>>()?;
         Cache { shared: self }.fill(objects);
@@ -272,5 +293,24 @@ fn fixed(name: Cow<'static, str>) -> &'static str {
     match name {
         Cow::Borrowed(name) => name,
         Cow::Owned(name) => name.leak(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::log::Log;
+
+    #[test]
+    fn a_cache_that_was_forgotten_where_the_webhook_is_registered_does_not_stay_empty_without_a_word() {
+        let (log, _listening) = Log::listen();
+        let cache = Cache::<ConfigMap>::new();
+        assert!(cache.get("team", "a").is_none() && cache.list().is_empty());
+        let said = log.take();
+        assert!(said.contains("ERROR") && said.contains(".reads(&cache)") && said.contains("configmaps"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(Cache::<ConfigMap>::of([ConfigMap::default()]).list().len() == 1 && log.take().is_empty());
     }
 }

@@ -4,12 +4,14 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{self, ExponentialBackoff, watch_object};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+
+use crate::relist::begun_anew;
 
 /// First and longest pause between tries, before chance adds up to as much again: a cluster waits for certificates, so
 /// that nobody is later than five seconds when an outage ends, and replicas do not come all at once.
@@ -28,7 +30,8 @@ pub(super) fn follow<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watch_object(api, name).backoff(pauses())
+    let name = name.to_owned();
+    begun_anew(move || watch_object(api.clone(), &name).boxed()).backoff(pauses())
 }
 
 fn pauses() -> impl Backoff {
@@ -45,8 +48,9 @@ mod tests {
     use std::convert::Infallible;
     use std::future::ready;
     use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures::StreamExt as _;
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::Secret;
     use kube::Client;
@@ -83,6 +87,30 @@ mod tests {
             assert!(late <= Duration::from_secs(5), "{late:?} after an outage of {outage} s");
             assert!((outage / 5..outage).contains(&tries), "{tries} tries in {outage} s");
         }
+    }
+
+    /// After a restore of etcd, versions go on from an earlier one: a watch from the old one would say nothing for long.
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_listed_again_when_its_watch_cannot_be_begun_again() {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let counted = lists.clone();
+        let answer = move |request: Request<Body>| {
+            let watches = request.uri().query().unwrap().contains("watch=");
+            let count = if watches { 0 } else { counted.fetch_add(1, Ordering::Relaxed) };
+            let away =
+                json!({ "kind": "Status", "status": "Failure", "code": 500, "message": "away", "reason": "Away" });
+            let meta = json!({ "name": "tls", "labels": { "list": count.to_string() } });
+            let list = json!({ "kind": "SecretList", "apiVersion": "v1", "metadata": { "resourceVersion": "9" }, "items": [{ "metadata": meta }] });
+            let (code, answer) = if watches { (500, away) } else { (200, list) };
+            ready(Ok::<_, Infallible>(
+                Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap(),
+            ))
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let versions = follow(Api::<Secret>::default_namespaced(client), "tls");
+        let listed = versions.filter_map(async |version| version.ok()??.metadata.labels?.remove("list"));
+        let seen: Vec<String> = listed.take(3).collect().await;
+        assert_eq!(seen, ["0", "1", "2"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,9 +57,10 @@ impl<K: Kind> Changes<K> {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let (key, news) = (Key::of(&**any), !same(change));
         let wakes = news && self.wakes(change.old.as_deref(), change.new.as_deref());
-        if !self.writes.takes(&key, change.delivered, wakes) && wakes {
-            self.queue.add(key);
-        }
+        self.writes
+            .takes(&key, change.delivered, vec![key.clone()], wakes)
+            .into_iter()
+            .for_each(|key| self.queue.add(key));
         if news && let Some(listener) = &self.listener {
             listener(change);
         }

@@ -387,14 +387,12 @@ impl<K: Kind> Woken<K> {
         let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|child| child.version()));
         // What came before our own write is no step of the store any more, and may be somebody else's.
         let news = old != new || new.is_some_and(|new| new > change.delivered);
-        if writes.takes(&Key::of(&**any), change.delivered, news) || !news {
-            return;
-        }
-        for child in [&change.old, &change.new].into_iter().flatten() {
-            if let Some(owner) = child.owner() {
-                let namespace = if K::Scope::NAMESPACED { child.namespace() } else { "" };
-                self.wake(Key::new(namespace, owner));
-            }
+        let owners = [&change.old, &change.new].into_iter().flatten().filter_map(|child| {
+            let namespace = if K::Scope::NAMESPACED { child.namespace() } else { "" };
+            Some(Key::new(namespace, child.owner()?))
+        });
+        for owner in writes.takes(&Key::of(&**any), change.delivered, owners.collect(), news) {
+            self.wake(owner);
         }
     }
 }

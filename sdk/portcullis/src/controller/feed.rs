@@ -4,6 +4,7 @@ use std::{
     fmt::Debug,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt as _};
@@ -13,17 +14,27 @@ use kube::{
 };
 use prometheus_client::metrics::counter::Counter;
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::sleep};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 use tracing::{Dispatch, Level, dispatcher::get_default, instrument::WithSubscriber as _};
 
 use super::retries::Retries;
-use super::{Change, KindScope, Store, Stored, relist};
+use super::{Change, KindScope, Store, Stored};
 use crate::metrics::Metrics;
+use crate::relist;
 use crate::scopes::Scope;
 
 /// Objects per page of a list: what is held in full at any time.
 const PAGE: u32 = 200;
+/// A watch that failed works again when it has not failed for this long after its list, or has brought a change: that
+/// objects may be listed says nothing of whether they may be watched.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// Which namespaces are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +47,8 @@ pub struct Feeds {
     namespaces: Namespaces,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// No watch outlives these.
+    _end: DropGuard,
     /// How many watches have not delivered their first list.
     waiting: watch::Sender<usize>,
     metrics: Metrics,
@@ -81,10 +94,10 @@ impl Debug for Feeds {
 }
 
 impl Feeds {
-    /// No watch yet. All of them end with `stop`.
+    /// No watch yet. All of them end with `stop`, or when this is dropped.
     pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
-        let (tasks, waiting) = (TaskTracker::new(), watch::Sender::new(0));
-        Self { client, namespaces, tasks, stop, waiting, metrics: Metrics::new() }
+        let (tasks, waiting, stop) = (TaskTracker::new(), watch::Sender::new(0), stop.child_token());
+        Self { client, namespaces, tasks, _end: stop.clone().drop_guard(), stop, waiting, metrics: Metrics::new() }
     }
 
     /// Counts its panics there.
@@ -156,23 +169,36 @@ impl Feeds {
         let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
         self.tasks.spawn(async move {
             let mut stream = std::pin::pin!(stream);
-            let mut first = true;
-            while let Some(Some(event)) =
-                stop.run_until_cancelled(stream.next().with_subscriber(log_of_watches())).await
-            {
+            let (mut first, mut listed) = (true, false);
+            loop {
+                let next = stream.next().with_subscriber(log_of_watches());
+                let next = async {
+                    if watched.retries.fails() { timeout(SETTLED, next).await.ok() } else { Some(next.await) }
+                };
+                let event = match stop.run_until_cancelled(next).await {
+                    Some(Some(Some(event))) => event,
+                    // Of a list that is not answered yet, nothing is known.
+                    Some(None) => {
+                        if listed {
+                            watched.retries.works();
+                        }
+                        continue;
+                    }
+                    _ => return,
+                };
                 match event {
                     Err(error) => {
+                        listed = false;
                         let pause = watched.retries.failed(&error);
                         if stop.run_until_cancelled(sleep(pause)).await.is_none() {
                             return;
                         }
                     }
                     Ok(event) => {
-                        // That a list begins says nothing of whether it is answered.
-                        if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                        if matches!(event, Event::Apply(_) | Event::Delete(_)) {
                             watched.retries.works();
                         }
-                        let listed = matches!(event, Event::InitDone);
+                        listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
                         watched.take(event);
                         if listed && std::mem::take(&mut first) {
                             waiting.send_modify(|waiting| *waiting -= 1);
@@ -289,17 +315,19 @@ mod tests {
         }
     }
 
-    /// An API server that refuses everything before `granted`, and then has no object.
-    fn refused_until(granted: Instant) -> Client {
+    /// An API server that refuses everything, or watches alone, before `granted`, and has no object.
+    fn refused_until(granted: Instant, watches_alone: bool) -> Client {
         let answer = move |request: Request<Body>| {
-            if request.uri().query().unwrap_or_default().contains("watch=") {
+            let watches = request.uri().query().unwrap_or_default().contains("watch=");
+            let refuses = Instant::now() < granted && (watches || !watches_alone);
+            if watches && !refuses {
                 return pending().boxed();
             }
             let status =
                 json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"});
             let list =
                 json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []});
-            let (code, answer) = if Instant::now() < granted { (403, status) } else { (200, list) };
+            let (code, answer) = if refuses { (403, status) } else { (200, list) };
             let answer = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap();
             ready(Ok::<_, Infallible>(answer)).boxed()
         };
@@ -323,9 +351,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_refused_says_so_once_and_is_tried_less_and_less_often() {
+        for (watches_alone, verb) in [(false, r#"verb="list""#), (true, r#"verb="watch""#)] {
+            refused_for_two_hours(watches_alone, verb).await;
+        }
+    }
+
+    async fn refused_for_two_hours(watches_alone: bool, verb: &str) {
         let (log, _listening) = Log::listen();
         let (begun, refused_for) = (Instant::now(), Duration::from_hours(2));
-        let (client, stop) = (refused_until(begun + refused_for), CancellationToken::new());
+        let (client, stop) = (refused_until(begun + refused_for, watches_alone), CancellationToken::new());
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = tries.clone();
         let client = Client::new(
@@ -339,19 +373,17 @@ mod tests {
         let feeds = Feeds::new(client, Namespaces::parse("team"), stop.clone());
         feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
         assert!(feeds.ready().await);
-        // Two minutes at most between two tries, and a minute on the average.
-        let tries = tries.load(Ordering::Relaxed);
+        sleep((begun + refused_for).saturating_duration_since(Instant::now())).await;
+        // Two minutes at most between two tries, and a minute on the average; one is a list and a watch where that is asked for.
+        let tries = tries.load(Ordering::Relaxed) / if watches_alone { 2 } else { 1 };
         assert!((60..150).contains(&tries), "{tries} tries in two hours");
-        let late = begun.elapsed().saturating_sub(refused_for);
-        assert!(late <= LONGEST_REFUSED * 2, "{late:?} after the right was granted");
+        sleep(LONGEST_REFUSED * 2 + SETTLED * 2).await;
         stop.cancel();
         feeds.ended().await;
         let said = log.take();
         let lines: Vec<&str> = said.lines().collect();
         let [refused, works] = lines[..] else { panic!("two lines: {said}") };
-        for part in
-            ["WARN", "watch refused: grant", r#"verb="list""#, r#"resource="configmaps""#, r#"namespace="team""#]
-        {
+        for part in ["WARN", "watch refused: grant", verb, r#"resource="configmaps""#, r#"namespace="team""#] {
             assert!(refused.contains(part), "{part}: {refused}");
         }
         assert!(works.contains("the watch works again"), "{works}");

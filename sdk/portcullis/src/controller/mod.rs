@@ -93,7 +93,6 @@ mod kind_scope;
 mod observed;
 mod pass;
 mod queue;
-mod relist;
 mod retries;
 mod rights;
 mod store;

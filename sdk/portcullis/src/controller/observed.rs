@@ -108,7 +108,7 @@ impl<K: Resource<DynamicType = ()> + Serialize> Observed<K> {
 
 impl<K: Resource<DynamicType = ()> + Serialize> Observed<K> {
     /// Whether this answer to a write of ours differs from the object `before` it in more than that write: somebody else
-    /// changed the object in between. `finalizer` is ours.
+    /// changed the object in between. `finalizer` is what was written, if that was one.
     pub(super) fn changed_by_others(&self, before: &Self, finalizer: Option<&str>) -> bool {
         let held = [before, self].map(|it| [it.held_status.as_deref(), it.held_validity.as_deref()]);
         let held = held.concat().into_iter().flatten().filter_map(|held| serde_json::from_str(held).ok());

@@ -71,6 +71,13 @@ impl<K: Kind> Pass<K> {
         self.kit.may_write(&self.observed)
     }
 
+    /// A client under the controller's own account, for what else the reconcile reads: the object that woke it, say. It may
+    /// `get`, `list` and `watch` what the controller owns and watches; more is granted by
+    /// [`Controller::rbac`](super::Controller::rbac).
+    pub fn client(&self) -> kube::Client {
+        self.kit.writer.client.clone()
+    }
+
     /// Makes `child` what it should be. Its owner reference is added, and the owner's namespace: where that has none, a
     /// child of a kind that lives in namespaces states its own. State in it what you want to own and nothing else, and
     /// nothing taken from a fetched object.
@@ -256,7 +263,7 @@ where
         }
         let live = self.current();
         let manager = &self.kit.writer.managers.status;
-        self.kit.written(&live, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
+        self.kit.written(&live, None, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
     }
 }
 

@@ -63,7 +63,12 @@ impl Retries {
         pauses.next().unwrap_or(LONGEST)
     }
 
-    /// It delivered something.
+    /// Whether it failed, and has not been seen to work since.
+    pub(super) fn fails(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// It works.
     pub(super) fn works(&mut self) {
         if self.failing.take().is_some() {
             let Self { kind, namespace, .. } = self;

@@ -33,8 +33,8 @@ pub struct Change<T> {
     pub old: Option<Arc<T>>,
     /// What it holds now.
     pub new: Option<Arc<T>>,
-    /// The version that was delivered; of an end, the highest there is. Where `new` is newer, the store had come past it
-    /// by the answer to a write of ours, and the step was taken before.
+    /// The version that was delivered; of an end, and of what a list brings, the highest there is. Where `new` is newer,
+    /// the store had come past it by the answer to a write of ours, and the step was taken before.
     pub delivered: u64,
 }
 
@@ -44,14 +44,14 @@ pub struct Store<T> {
     inner: RwLock<Inner<T>>,
 }
 
-/// When a write of ours was begun, counted in the lists that had begun before.
+/// When a write of ours was begun, counted in the lists that had begun, and those that had ended, before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Begun(u64);
 
 #[derive(Debug)]
 struct Inner<T> {
     namespaces: HashMap<String, Namespace<T>>,
-    /// How many lists have begun, of all watches.
+    /// How many lists have begun, and how many of them have ended, of all watches.
     lists: u64,
     /// Per watch (by the namespace it is restricted to; empty for all), how far it has come.
     watches: HashMap<String, Progress<T>>,
@@ -71,6 +71,8 @@ struct Progress<T> {
     seen: u64,
     /// When the last list began.
     since: Begun,
+    /// When the last list ended.
+    complete: Begun,
     listing: Option<Listing<T>>,
 }
 
@@ -145,6 +147,7 @@ impl<T: Stored> Store<T> {
     pub(super) fn written(&self, object: T, begun: Begun) -> Option<Change<T>> {
         self.write(|inner| {
             let watch = if inner.watches.contains_key(object.namespace()) { object.namespace() } else { "" };
+            let known = inner.current(&object).is_some();
             let Some(progress) = inner.watches.get_mut(watch) else { return inner.insert(Arc::new(object)) };
             let (fresh, newer) = (begun >= progress.since, object.version() > progress.seen);
             match &mut progress.listing {
@@ -156,7 +159,10 @@ impl<T: Stored> Store<T> {
                     *latest = object.version();
                     Some(inner.replace(Arc::new(object)))
                 }
-                listing if newer && (fresh || listing.is_some()) => inner.insert(Arc::new(object)),
+                Some(_) if newer => inner.insert(Arc::new(object)),
+                // Of a write that was begun while the last list was made, and of whose object that says nothing, nobody can
+                // tell whether it came before the list, and its end too: the watch brings what came after it.
+                None if newer && fresh && (known || begun >= progress.complete) => inner.insert(Arc::new(object)),
                 _ => None,
             }
         })
@@ -229,8 +235,11 @@ impl<T: Stored> Store<T> {
     /// that were begun after it stay, where they are newer. Returns every change.
     pub(super) fn list_ends(&self, watch: &str) -> Vec<Change<T>> {
         self.write(|inner| {
+            inner.lists += 1;
+            let complete = Begun(inner.lists);
             let progress = inner.progress(watch);
             let Some(Listing { objects, written }) = progress.listing.take() else { return Vec::new() };
+            progress.complete = complete;
             progress.seen = objects.iter().map(|object| object.version()).max().unwrap_or_default();
             let seen = progress.seen;
             let listed: BTreeMap<_, _> = objects.into_iter().map(|object| (key(&*object), object)).collect();
@@ -251,7 +260,7 @@ impl<T: Stored> Store<T> {
                 .map(|old| Change { old: Some(old), new: None, delivered: u64::MAX })
                 .collect();
             let news = listed.iter().filter(|(key, _)| !ours(key));
-            changes.extend(news.map(|(_, object)| inner.replace(object.clone())));
+            changes.extend(news.map(|(_, object)| Change { delivered: u64::MAX, ..inner.replace(object.clone()) }));
             changes
         })
     }
@@ -269,7 +278,7 @@ impl<T: Stored> Store<T> {
 
 impl<T: Stored> Inner<T> {
     fn progress(&mut self, watch: &str) -> &mut Progress<T> {
-        let new = || Progress { seen: 0, since: Begun::default(), listing: None };
+        let new = || Progress { seen: 0, since: Begun::default(), complete: Begun::default(), listing: None };
         self.watches.entry(watch.to_owned()).or_insert_with(new)
     }
 
@@ -391,6 +400,19 @@ mod tests {
         store.written(Thing("ns", "c", 904, &[]), before);
         store.written(Thing("ns", "a", 46, &[]), store.begin());
         assert_eq!(versions(&store), [Some(46), Some(43), None, Some(44)]);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_a_list_which_may_be_later_leaves_no_ghost() {
+        let store = Store::default();
+        store.list_begins("");
+        let begun = store.begin();
+        // It was made and deleted before the list was answered.
+        store.list_ends("");
+        store.written(Thing("ns", "a", 10, &[]), begun);
+        assert_eq!(version(&store, "a"), None);
+        store.written(Thing("ns", "a", 12, &[]), store.begin());
+        assert_eq!(version(&store, "a"), Some(12));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl<K: Kind> Kit<K> {
         let changed = conditions.news().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
-        self.written(live, self.writer.status(live, manager, held, status)).await?;
+        self.written(live, None, self.writer.status(live, manager, held, status)).await?;
         let invalid = problem.is_some();
         if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
             let (kind, described) = (K::kind(&()), live.describe());
@@ -81,7 +81,8 @@ impl<K: Kind> Kit<K> {
     /// Takes back what was said while webhooks were off.
     async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
-        self.written(live, self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}))).await?;
+        let write = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}));
+        self.written(live, None, write).await?;
         Ok(())
     }
 }

@@ -93,7 +93,7 @@ impl<K: Kind> Kit<K> {
         if live.finalizers.contains(name) {
             return Ok(Some(live));
         }
-        if !self.written(&live, self.writer.finalizer(&live, name, true)).await? {
+        if !self.written(&live, Some(name), self.writer.finalizer(&live, name, true)).await? {
             return Ok(None);
         }
         let held = self.store.get(live.namespace(), live.name());
@@ -114,22 +114,24 @@ impl<K: Kind> Kit<K> {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
                 self.may_write(&live).map_err(failed)?;
-                self.written(&live, self.writer.finalizer(&live, name, false)).await.map_err(failed)?;
+                let write = self.writer.finalizer(&live, name, false);
+                self.written(&live, Some(name), write).await.map_err(failed)?;
                 Ok(Next::Wait)
             }
         }
     }
 
-    /// Waits for the answer to a write to `live` and takes it. Returns whether anything was written.
+    /// Waits for the answer to a write to `live`, to this finalizer or to the status, and takes it. Returns whether anything
+    /// was written.
     pub(super) async fn written(
         &self,
         live: &Observed<K>,
+        finalizer: Option<&str>,
         write: impl Future<Output = Result<Option<Observed<K>>, ControllerError>>,
     ) -> Result<bool, ControllerError> {
         let key = Key::of(live);
         let (under_way, begun) = (self.changes.begin(&key), self.store.begin());
         let Some(answer) = write.await? else { return Ok(false) };
-        let finalizer = self.finalizer.as_ref().map(|(name, _)| name.as_str());
         self.changes.answered(under_way, live, (answer, begun), finalizer, &self.store, &self.panics);
         Ok(true)
     }

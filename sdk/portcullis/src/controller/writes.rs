@@ -3,7 +3,7 @@
 //! A watch may deliver a write before its answer comes. So a change of an object that is being written wakes nobody at
 //! first: the answers tell which versions are ours, and every other is somebody else's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Key, Queue};
@@ -23,6 +23,8 @@ struct Written {
     ours: Vec<u64>,
     /// Those that the watch delivered while writes were under way, at most one more than were begun: more cannot be ours.
     delivered: Vec<u64>,
+    /// Whom these wake, where they are not ours.
+    wakes: BTreeSet<Key>,
 }
 
 /// A write that waits for its answer. Dropped without one, nobody knows what of it came to pass: what the watch delivered
@@ -45,23 +47,30 @@ impl Writes {
         Write { writes: self, object, queue, owner }
     }
 
-    /// Takes a version that a watch delivered; that of a deletion is the highest. Returns whether it is ours, or will be
-    /// known when the writes under way are answered. One that does not `count` wakes nobody then.
-    pub(super) fn takes(&self, object: &Key, version: u64, counts: bool) -> bool {
+    /// Takes a version that a watch delivered, the highest for a deletion and for what a list brings, and whom it wakes
+    /// where that is `news`. Returns who is to be woken now: nobody where the version is ours, or where writes are under way.
+    /// Their end wakes who is left, when they are answered.
+    pub(super) fn takes(&self, object: &Key, version: u64, wakes: Vec<Key>, news: bool) -> Vec<Key> {
         let mut all = self.lock();
-        let Some(written) = all.get_mut(object) else { return false };
+        let told = |news: bool| if news { wakes.clone() } else { Vec::new() };
+        let Some(written) = all.get_mut(object) else { return told(news) };
         let ours = written.ours.contains(&version);
         if written.under_way > 0 {
-            if counts && !ours && written.delivered.len() <= written.begun {
-                written.delivered.push(version);
+            if news && !ours {
+                if written.delivered.len() <= written.begun {
+                    written.delivered.push(version);
+                }
+                written.wakes.extend(wakes);
             }
-            return true;
+            return Vec::new();
         }
+        // A list does not tell what there was before it: it may have skipped somebody else's change.
+        let skipped = version == u64::MAX && !written.ours.is_empty();
         written.ours.retain(|ours| *ours > version);
         if written.ours.is_empty() {
             all.remove(object);
         }
-        ours
+        told(skipped || (news && !ours))
     }
 
     /// Forgets everything: no watch delivers any more.
@@ -92,7 +101,7 @@ impl Drop for Write<'_> {
             return;
         }
         written.begun = 0;
-        let delivered = std::mem::take(&mut written.delivered);
+        let (delivered, wakes) = (std::mem::take(&mut written.delivered), std::mem::take(&mut written.wakes));
         let others = delivered.iter().any(|version| !written.ours.contains(version));
         let passed = delivered.into_iter().max().unwrap_or_default();
         // What the watch is behind of, it will deliver.
@@ -102,7 +111,7 @@ impl Drop for Write<'_> {
         }
         drop(all);
         if others {
-            self.queue.add(self.owner.clone());
+            wakes.into_iter().chain([self.owner.clone()]).for_each(|key| self.queue.add(key));
         }
     }
 }
@@ -113,13 +122,14 @@ mod tests {
 
     enum Step {
         Begin,
+        Listed,
         Delivered(u64),
         Deleted,
         Unimportant(u64),
         Answered(u64),
         Failed,
     }
-    use Step::{Answered, Begin, Deleted, Delivered, Failed, Unimportant};
+    use Step::{Answered, Begin, Deleted, Delivered, Failed, Listed, Unimportant};
 
     /// Which of the changes wake the owner at once, and whether the end of the writes does.
     type Woken = (Vec<u64>, bool);
@@ -128,16 +138,15 @@ mod tests {
         let (writes, queue, key) = (Writes::default(), Queue::default(), Key::new("ns", "a"));
         let (mut under_way, mut woke) = (Vec::new(), Vec::new());
         for step in steps {
-            let mut delivered = |version: u64, counts| {
-                if !writes.takes(&key, version, counts) && counts {
-                    woke.push(version);
-                }
+            let mut delivered = |version: u64, news| {
+                woke.extend(writes.takes(&key, version, vec![key.clone()], news).into_iter().map(|_| version));
             };
             match step {
                 Begin => under_way.push(writes.begin(key.clone(), &queue, &key)),
                 Delivered(version) => delivered(*version, true),
                 Unimportant(version) => delivered(*version, false),
                 Deleted => delivered(u64::MAX, true),
+                Listed => delivered(u64::MAX, false),
                 Answered(version) => under_way.remove(0).answered(*version),
                 Failed => drop(under_way.remove(0)),
             }
@@ -170,6 +179,8 @@ mod tests {
             ("ours was skipped", vec![Begin, Answered(9), Delivered(12)], (vec![12], false)),
             ("gone meanwhile", vec![Begin, Deleted, Answered(9)], (vec![], true)),
             ("gone afterwards", vec![Begin, Answered(9), Deleted], (vec![u64::MAX], false)),
+            ("a list that may have skipped one", vec![Begin, Answered(9), Listed], (vec![u64::MAX], false)),
+            ("a list of what is known", vec![Begin, Answered(9), Delivered(9), Listed], (vec![], false)),
             ("no answer", vec![Begin, Delivered(9), Failed], (vec![], true)),
             ("no answer and no change", vec![Begin, Failed, Delivered(9)], (vec![9], false)),
             ("what does not count", vec![Begin, Unimportant(10), Answered(9)], (vec![], false)),
@@ -185,11 +196,24 @@ mod tests {
     }
 
     #[test]
+    fn a_change_while_others_write_as_well_wakes_those_whom_it_concerns() {
+        let (writes, queue) = (Writes::default(), Queue::default());
+        let [child, one, other] = ["child", "one", "other"].map(|name| Key::new("ns", name));
+        let (made, refused) = (writes.begin(child.clone(), &queue, &one), writes.begin(child.clone(), &queue, &other));
+        for version in [9, 10] {
+            assert!(writes.takes(&child, version, vec![one.clone()], true).is_empty());
+        }
+        made.answered(9);
+        drop(refused);
+        assert!(queue.asked().contains(&one), "10 is somebody else's: {:?}", queue.asked());
+    }
+
+    #[test]
     fn nothing_is_kept_once_the_watch_has_come_past_a_write() {
         let (writes, queue, key) = (Writes::default(), Queue::default(), Key::new("ns", "a"));
         writes.begin(key.clone(), &queue, &key).answered(9);
         assert_eq!(writes.lock().len(), 1);
-        writes.takes(&key, 9, true);
+        writes.takes(&key, 9, Vec::new(), true);
         writes.begin(key.clone(), &queue, &key);
         assert_eq!(writes.lock().len(), 0);
     }

@@ -280,9 +280,10 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
         ("C10", Verdict::Info, "(100 calls since the API server's start)", "shop doctor --watch 1m", |s| {
             s.calls = Some(counted(&[(0.5, 10), (5.0, 100), (f64::INFINITY, 100)]));
         }),
-        ("W8", Verdict::Warn, "7 calls failed and were let pass", "C and X", |s| {
+        ("W8", Verdict::Warn, "7 calls failed and were let pass while they were watched", "C and X", |s| {
             let failed_open = [("sober.orders.shop.example".to_owned(), 7)].into();
-            s.calls = Some(Look::Seen(Calls { failed_open, ..Calls::default() }));
+            s.calls = Some(Look::Seen(Calls::default()));
+            s.calls_later = Some(Look::Seen(Calls { failed_open, ..Calls::default() }));
         }),
         ("C12", Verdict::Warn, "the API server may not reach the pod network", "firewall", |s| {
             s.events = list(&[json!({

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::input::read;
+use super::input::read_regular;
 use crate::server::ClientCa;
 
 /// How often the file is read. A kubelet takes a minute or so to bring a changed ConfigMap.
@@ -29,7 +29,7 @@ pub(super) struct ClientCaFile {
 impl ClientCaFile {
     pub(super) fn open(path: &Path, provider: Arc<CryptoProvider>) -> anyhow::Result<Self> {
         let unusable = || format!("cannot use --client-ca {}", path.display());
-        let pem = read(path, LARGEST).with_context(unusable)?;
+        let pem = read_regular(path, LARGEST).with_context(unusable)?;
         let authorities = Arc::new(ClientCa::new(provider, &pem).with_context(unusable)?);
         Ok(Self { path: path.to_owned(), authorities, last: Some(pem) })
     }
@@ -49,7 +49,7 @@ impl ClientCaFile {
 
     fn look(&mut self) {
         let file = self.path.display();
-        let read = read(&self.path, LARGEST);
+        let read = read_regular(&self.path, LARGEST);
         let found = read.as_ref().ok();
         if found == self.last.as_ref() {
             return;

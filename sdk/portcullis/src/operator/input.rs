@@ -13,6 +13,14 @@ pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The same of a regular file alone: to open a pipe waits for its other end, which a process that serves cannot.
+pub(super) fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    read(path, most)
+}
+
 /// As many bytes of a file, or as there are.
 pub(super) fn beginning(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();

@@ -1,9 +1,12 @@
 //! What an installation says of all its webhooks, over what each is registered with: flags, and values of charts.
 
+use std::collections::BTreeMap;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::core::Selector;
 use portcullis_manifest::{FailurePolicy, Overrides};
+use serde::Deserialize;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct OverrideFlags {
@@ -77,14 +80,71 @@ fn selector(text: &str) -> Result<LabelSelector, String> {
     Ok(selector)
 }
 
+/// A label selector as the API server takes it: the type of k8s-openapi passes over members that it does not know.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Given {
+    #[serde(default)]
+    match_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    match_expressions: Vec<Expression>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expression {
+    key: String,
+    operator: Operator,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
 fn from_json(text: &str) -> Result<LabelSelector, String> {
-    let selector: LabelSelector = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let known = ["matchLabels", "matchExpressions"];
-    let given: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    match given.keys().find(|member| !known.contains(&member.as_str())) {
-        Some(member) => Err(format!("a label selector has matchLabels and matchExpressions, and no {member}")),
-        None => Ok(selector),
+    let Given { match_labels, match_expressions } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    for (key, value) in &match_labels {
+        label(key, [value])?;
+    }
+    for Expression { key, operator, values } in &match_expressions {
+        label(key, values)?;
+        if matches!(operator, Operator::In | Operator::NotIn) == values.is_empty() {
+            return Err(format!(
+                "matchExpressions on {key}: In and NotIn have values, Exists and DoesNotExist have none"
+            ));
+        }
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// A key and values of labels, as apimachinery validates them.
+fn label(key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), String> {
+    let name = |text: &str| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        text.len() <= 63 && ends(text.chars().next()) && ends(text.chars().last()) && text.chars().all(inner)
+    };
+    let domain = |text: &str| {
+        let part = |part: &str| name(part) && !part.contains('_') && part == part.to_ascii_lowercase();
+        text.len() <= 253 && text.split('.').all(part)
+    };
+    let (prefix, rest) = key.split_once('/').map_or((None, key), |(prefix, rest)| (Some(prefix), rest));
+    if !prefix.is_none_or(domain) || !name(rest) {
+        return Err(format!(
+            "'{key}' is no key of a label: at most 63 letters, digits, '-', '_' and '.', as in example.com/tier"
+        ));
+    }
+    match values.into_iter().find(|value| !(value.as_ref().is_empty() || name(value.as_ref()))) {
+        Some(value) => {
+            Err(format!("'{}' is no value of a label: at most 63 letters, digits, '-', '_' and '.'", value.as_ref()))
+        }
+        None => Ok(()),
     }
 }
 
@@ -110,12 +170,10 @@ fn parts(text: &str) -> Vec<&str> {
 fn requirement(part: &str) -> Result<LabelSelectorRequirement, String> {
     let wrong = || format!("'{part}' is no part of a selector: write key=value, key!=value, key in (a,b), key or !key");
     let of = |key: &str, operator: &str, values: Option<Vec<&str>>| {
-        let name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
         let (key, values) = (key.trim(), values.map(|values| values.into_iter().map(str::trim).collect::<Vec<_>>()));
-        let sound = !key.is_empty() && name(key) && values.iter().flatten().all(|value| name(value));
+        label(key, values.iter().flatten()).map_err(|problem| format!("{}; {problem}", wrong()))?;
         let values = values.map(|values| values.into_iter().map(str::to_owned).collect());
-        let requirement = LabelSelectorRequirement { key: key.to_owned(), operator: operator.to_owned(), values };
-        if sound { Ok(requirement) } else { Err(wrong()) }
+        Ok(LabelSelectorRequirement { key: key.to_owned(), operator: operator.to_owned(), values })
     };
     if let Some((head, list)) = part.strip_suffix(')').and_then(|part| part.split_once('(')) {
         let values = Some(list.split(',').collect());
@@ -170,7 +228,26 @@ mod tests {
             assert_eq!(text(&read), written, "{given}");
             assert_eq!(selector(written).unwrap(), read, "{given}");
         }
-        for wrong in ["", "env=prod,", "env=a b", "env in a,b", "in (a)", "env=a,env=b", "{", r#"{"labels":{}}"#] {
+        let long = format!("env={}", "x".repeat(64));
+        for wrong in [
+            "",
+            "env=prod,",
+            "env=a b",
+            "env in a,b",
+            "in (a)",
+            "env=a,env=b",
+            "a/b/c=d",
+            "-a=b",
+            "A.b/c=d",
+            &long,
+            "{",
+            r#"{"labels":{}}"#,
+            r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#,
+            r#"{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}"#,
+            r#"{"matchExpressions":[{"key":"a","operator":"Bogus"}]}"#,
+            r#"{"matchExpressions":[{"key":"a","operator":"In","value":["b"]}]}"#,
+            r#"{"matchLabels":{"a b":"c"}}"#,
+        ] {
             assert!(selector(wrong).is_err(), "{wrong:?}: {:?}", selector(wrong));
         }
     }

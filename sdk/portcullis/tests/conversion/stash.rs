@@ -91,8 +91,14 @@ async fn who_writes_an_old_version_does_not_change_what_a_rule_of_a_newer_one_ke
         let old = home.api("v1");
         let in_force = || async { old.patch(guard, &dry, &Patch::Merge(&forged)).await.err().map(drop) };
         wait_until("the webhooks to be in force", PATIENCE, in_force).await;
+        // What the object has, in a text that JSON takes for the same and the conversion for none.
+        let kept = old.get(guard).await.unwrap().metadata.annotations.unwrap().remove(STASH).unwrap();
+        let twice = kept.replacen(r#"{"o":"#, r#"{"o":{},"o":"#, 1);
+        assert_ne!(twice, kept);
+        let disguised = [format!("{kept}{}", " ".repeat(66 * 1024)), twice]
+            .map(|stash| json!({ "metadata": { "annotations": { STASH: stash } } }));
         let refused = async |version: &str| {
-            for forgery in [&forged, &dropped] {
+            for forgery in [&forged, &dropped].into_iter().chain(&disguised) {
                 let error = patch(&home, version, guard, forgery).await.unwrap_err();
                 assert!(error.contains("denied the request") && error.contains(said), "{version}: {error}");
             }

@@ -1,5 +1,6 @@
 //! Real MCP servers as processes that end with the test, whichever way it ends.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command as StdCommand, Stdio};
@@ -104,9 +105,14 @@ pub(crate) fn signal(name: &str, pid: u32) {
     assert!(sent.success(), "kill -{name} {pid}");
 }
 
-/// An address on loopback that nobody listens on.
+/// An address on loopback that nobody listens on, with a port that the kernel gives nobody unasked: a connection of
+/// another test would take one of those at any time.
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let bound = || {
+        let port = 10_000 + RandomState::new().hash_one(()) % 20_000;
+        TcpListener::bind(("127.0.0.1", u16::try_from(port).ok()?)).ok()?.local_addr().ok()
+    };
+    (0..100).find_map(|_| bound()).unwrap()
 }
 
 /// Where `hack/mcp-servers/build.sh` keeps a thing, which must be there.

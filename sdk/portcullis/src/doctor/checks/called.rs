@@ -9,6 +9,7 @@ use portcullis_pki::Certificate;
 use super::trusted::publish;
 use super::{Note, Said, View, fail, fine, info, warn};
 use crate::doctor::configuration::{Borrower, Configuration, conversion, selects, shown};
+use crate::doctor::report::Verdict;
 use crate::doctor::rules::{Asked, missing};
 use crate::doctor::snapshot::Look;
 use crate::doctor::subject::Subject;
@@ -254,11 +255,23 @@ pub(super) fn policies(view: &View<'_>) -> Said {
             notes.push(warn(message, subject.apply("webhooks")));
         }
     }
-    if let Some(Look::Seen(calls)) = &snapshot.calls {
-        for (webhook, count) in calls.failed_open.iter().filter(|(_, count)| **count > 0) {
-            let message = format!("{webhook}: {count} calls failed and were let pass since the API server's start");
-            notes.push(warn(message, "see the C and X checks for why they fail"));
-        }
+    let [before, later] = [&snapshot.calls, &snapshot.calls_later].map(|calls| calls.as_ref().and_then(Look::seen));
+    let counted = later.or(before).into_iter().flat_map(|calls| &calls.failed_open).filter(|(_, count)| **count > 0);
+    for (webhook, count) in counted {
+        let known = before.and_then(|before| before.failed_open.get(webhook)).copied().unwrap_or_default();
+        let during = later.and_then(|_| count.checked_sub(known)).filter(|during| *during > 0);
+        notes.push(match during {
+            Some(during) => warn(
+                format!("{webhook}: {during} calls failed and were let pass while they were watched"),
+                "see the C and X checks for why they fail",
+            ),
+            // What is counted since the API server's start says little of today.
+            None => super::note(
+                Verdict::Info,
+                format!("{webhook}: {count} calls failed and were let pass since the API server's start"),
+                Some(format!("whether they still do, says: {}", subject.command("doctor --watch 1m"))),
+            ),
+        });
     }
     Ok(notes)
 }

@@ -209,3 +209,26 @@ fn slow_calls_of_the_past_are_not_warned_of_for_ever() {
         assert_eq!(verdict(&snapshot), expected, "{:?}", snapshot.calls_later);
     }
 }
+
+#[test]
+fn calls_that_were_let_pass_in_the_past_are_not_warned_of_for_ever() {
+    let counted = |count: u64| {
+        let webhook = "sober.orders.shop.example".to_owned();
+        Look::Seen(Calls { failed_open: [(webhook, count)].into(), ..Calls::default() })
+    };
+    let mut snapshot = Snapshot { calls: Some(counted(7)), ..well() };
+    let said = |snapshot: &Snapshot| {
+        let found = findings(&subject(), snapshot, "W8");
+        let said = found.iter().find(|one| one.message.contains("were let pass")).unwrap();
+        (said.verdict, said.message.clone())
+    };
+    assert_eq!(said(&snapshot).0, Verdict::Info, "nobody knows when they were");
+    // None since; some since; and an API server that was started anew.
+    for (later, expected, count) in
+        [(7, Verdict::Info, "7 calls"), (9, Verdict::Warn, "2 calls"), (3, Verdict::Info, "3 calls")]
+    {
+        snapshot.calls_later = Some(counted(later));
+        let (verdict, message) = said(&snapshot);
+        assert!(verdict == expected && message.contains(count), "{later}: {message}");
+    }
+}

@@ -8,15 +8,21 @@ use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// What kube's watcher delivers, but that a watch which cannot be begun again is not tried from the version that it had
-/// come to: while the API server was away, etcd may have been restored, and versions go on from an earlier one. The API
-/// server takes a watch from a version that is yet to come, and says nothing until it has come
-/// (<https://github.com/kubernetes/kubernetes/issues/107457>). So the objects are listed again.
-pub(super) fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+/// What kube's watcher delivers, but that it is [begun anew](begun_anew).
+pub(crate) fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
 {
-    let begin = move || -> BoxStream<'static, _> { watcher::watcher(api.clone(), config.clone()).boxed() };
+    begun_anew(move || watcher::watcher(api.clone(), config.clone()).boxed())
+}
+
+/// What a watch delivers, but that a watch which cannot be begun again is not tried from the version that it had
+/// come to: while the API server was away, etcd may have been restored, and versions go on from an earlier one. The API
+/// server takes a watch from a version that is yet to come, and says nothing until it has come
+/// (<https://github.com/kubernetes/kubernetes/issues/107457>). So `begin` begins it, which lists first.
+pub(crate) fn begun_anew<T: 'static>(
+    begin: impl Fn() -> BoxStream<'static, watcher::Result<T>> + Send,
+) -> impl Stream<Item = watcher::Result<T>> + Send {
     stream::unfold((begin(), begin), |(mut watch, begin)| async move {
         let event = watch.next().await?;
         if matches!(event, Err(Error::WatchStartFailed(_))) {

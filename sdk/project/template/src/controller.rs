@@ -1,0 +1,36 @@
+//! What should be, from what is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use portcullis::controller::{ConditionStatus, Conditions, Controller, ControllerError, Next, Pass};
+
+use crate::v1;
+
+/// What it watches and writes; its rights follow from that.
+pub fn controller() -> Controller<v1::Kettle> {
+    Controller::named("kettle-operator").owns::<ConfigMap>()
+}
+
+/// Brings the ConfigMap and the status up to date.
+///
+/// # Errors
+/// When the API server does not take them. It is tried again.
+pub async fn reconcile(pass: Pass<v1::Kettle>) -> Result<Next, ControllerError> {
+    pass.apply(&config_map(&pass.object)).await?;
+    let previous = pass.object.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = Conditions::after(previous, pass.object.metadata.generation, Timestamp::now());
+    conditions.set("Ready", ConditionStatus::True, "Written", "the ConfigMap is written");
+    pass.status(&v1::Status { conditions: conditions.into_list() }).await?;
+    Ok(Next::Wait)
+}
+
+/// The child. Its owner, and with it its end, are the SDK's business.
+fn config_map(object: &v1::Kettle) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(object.name_any());
+    map.data = Some(BTreeMap::from([("message".to_owned(), object.spec.message.clone())]));
+    map
+}

@@ -1,0 +1,23 @@
+//! What an object has to keep to. What a schema or a CEL rule can say belongs into the CRD; webhooks are for the rest.
+
+use std::sync::Arc;
+
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+
+use crate::v1;
+
+/// What the API server calls us for.
+pub fn webhooks() -> Webhooks {
+    Webhooks::new().validate(Validate::<v1::Kettle>::named("rules").on_create(create).on_update(update))
+}
+
+async fn create(new: Arc<v1::Kettle>, _: Context) -> Verdict {
+    if new.spec.message.trim().is_empty() {
+        return Verdict::deny("there is no message").code(422).cause("spec.message", "must not be blank");
+    }
+    Verdict::allow()
+}
+
+async fn update(_old: Arc<v1::Kettle>, new: Arc<v1::Kettle>, cx: Context) -> Verdict {
+    create(new, cx).await
+}

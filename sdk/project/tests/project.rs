@@ -1,0 +1,90 @@
+//! `portcullis generate project`, as its user runs it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn generate(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    command.args(["generate", "project"]).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Its own tests: in the process, and with the binary on a real API server.
+#[test]
+fn a_new_operator_passes_its_own_tests_outside_of_the_workspace() {
+    let folder = TempDir::new().unwrap();
+    let written = generate(folder.path(), &["wine-cellar-operator", "--group", "cellar.example.com"]);
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let project = folder.path().join("wine-cellar-operator");
+    let kind = fs::read_to_string(project.join("src/v1.rs")).unwrap();
+    assert!(kind.contains(r#"group = "cellar.example.com", version = "v1", kind = "WineCellar""#), "{kind}");
+
+    // With the versions and the profile of the workspace, and into its target folder: what both depend on is compiled
+    // once, where it is of the same features.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(arguments).current_dir(&project).env("CARGO_TARGET_DIR", &target);
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").output().unwrap()
+    };
+    let dependencies = ["--quiet", "--config", "profile.dev.package.'*'.debug=false"];
+    let mut tested = cargo(&[&["test", "--offline"][..], &dependencies].concat());
+    if text(&tested.stderr).contains("--offline") {
+        // What the workspace does without was never fetched on this machine.
+        tested = cargo(&[&["test"][..], &dependencies].concat());
+    }
+    let said = text(&tested.stdout);
+    assert!(tested.status.success(), "{said}\n{}", text(&tested.stderr));
+    assert!(said.contains("2 passed"), "{said}");
+    let formatted = cargo(&["fmt", "--check"]);
+    assert!(formatted.status.success(), "{}", text(&formatted.stdout));
+}
+
+#[test]
+fn a_name_that_cannot_be_one_is_refused_with_the_flag_and_the_fix_and_nothing_is_written() {
+    let folder = TempDir::new().unwrap();
+    let table: [(&[&str], &[&str]); 13] = [
+        (&["Beer"], &["NAME \"Beer\"", "beer-operator"]),
+        (&["beer--operator"], &["NAME"]),
+        (&["beer-"], &["NAME \"beer-\""]),
+        (&["7up"], &["NAME \"7up\"", "a letter"]),
+        (&["../beer"], &["NAME"]),
+        (&[""], &["NAME"]),
+        (&["beer", "--kind", "beer"], &["--kind \"beer\"", "as in Beer"]),
+        (&["beer", "--kind", "Be-er"], &["--kind"]),
+        (&["status-operator"], &["--kind \"Status\"", "give another"]),
+        (&["beer", "--group", "example"], &["--group \"example\"", "a domain"]),
+        (&["beer", "--group", "Beer.example.com"], &["--group"]),
+        (&["beer", "--sdk", "/nowhere"], &["--sdk /nowhere", "of a checkout"]),
+        (&["beer", "--out", "/nowhere/beer"], &["cannot write /nowhere/beer"]),
+    ];
+    for (arguments, parts) in table {
+        let refused = generate(folder.path(), arguments);
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success(), "{arguments:?}");
+        assert!(parts.iter().all(|part| said.contains(part)), "{arguments:?}: {said}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_there_already_is_not_touched() {
+    let folder = TempDir::new().unwrap();
+    let mine = folder.path().join("mine");
+    fs::create_dir(&mine).unwrap();
+    for out in ["mine", "."] {
+        let refused = generate(folder.path(), &["beer", "--out", out]);
+        assert!(text(&refused.stderr).contains(&format!("{out} is there already: give another --out")), "{out}");
+    }
+    assert_eq!(fs::read_dir(&mine).unwrap().count(), 0);
+}
