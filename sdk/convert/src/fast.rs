@@ -32,7 +32,7 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     };
     let mut object = first.from.read(pieces, &notice).ok()?;
     // Converters may use the metadata, and what they do to it counts for nothing: each of them gets it as it came.
-    let metadata = object.metadata().clone();
+    let mut metadata = object.metadata().clone();
 
     let mut said = Vec::with_capacity(hops.len());
     for (index, hop) in hops.iter().enumerate() {
@@ -59,8 +59,8 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     }
     out.push(b'}');
 
-    for (hop, before) in hops.iter().zip(said).rev() {
-        object.metadata().clone_from(&metadata);
+    for (index, (hop, before)) in hops.iter().zip(said).enumerate().rev() {
+        *object.metadata() = if index == 0 { std::mem::take(&mut metadata) } else { metadata.clone() };
         object = (hop.back)(object).ok()?;
         let mut after = Trace::with_capacity(length * 2);
         object.trace(&mut after).ok()?;

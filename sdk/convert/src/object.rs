@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::crossing::Document;
 use crate::problem::Problem;
 use crate::review::write_string;
-use crate::scan::{Member, Scan, text};
+use crate::scan::{Member, Scan, extent, text};
 use crate::{PROBLEM, STASH};
 
 /// The largest object that is decoded, in bytes: 8 MiB. The API server takes no object of more than 3 MiB.
@@ -25,12 +25,8 @@ pub(crate) struct Object<'a> {
     pub(crate) metadata: Metadata<'a>,
     /// `spec`, `status` and whatever else there is; of a key that is there more than once, the last.
     pub(crate) members: Vec<Member<'a>>,
-    /// How deep arrays and objects are nested in it.
-    pub(crate) depth: usize,
-    /// How many values are in it, or a few more.
-    values: usize,
-    /// Bytes that it came in.
-    length: usize,
+    /// The whole of it.
+    json: &'a str,
 }
 
 /// The metadata of an object.
@@ -81,27 +77,26 @@ impl<'a> Object<'a> {
             api_version: string("apiVersion")?,
             kind: string("kind")?,
             metadata,
-            depth: scan.deepest,
-            values: scan.values,
-            length: json.len(),
+            json,
             members: members.into_iter().filter(|member| !is_engines(&member.key)).collect(),
         })
     }
 
     /// Larger than any object that the API server takes. Whoever sent it must not make the engine take memory for it.
     pub(crate) fn is_too_large(&self) -> bool {
-        self.length > MAX_LENGTH
+        self.json.len() > MAX_LENGTH
     }
 
     /// The members as a document.
     pub(crate) fn document(&self) -> Result<Document, Problem> {
-        if self.depth > MAX_DEPTH {
+        let (depth, values) = extent(self.json);
+        if depth > MAX_DEPTH {
             return Err(Problem::whole(format!("nested deeper than {MAX_DEPTH}")));
         }
         if self.is_too_large() {
             return Err(Problem::whole(format!("larger than {MAX_LENGTH} bytes")));
         }
-        if self.values > MAX_VALUES {
+        if values > MAX_VALUES {
             return Err(Problem::whole(format!("made of more than {MAX_VALUES} values")));
         }
         let mut document = Map::new();

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use portcullis_review::after_string;
+use portcullis_review::{after_nested, after_string};
 
 /// A member of an object, as it came.
 #[derive(Clone, Debug)]
@@ -20,16 +20,11 @@ pub(crate) struct Member<'a> {
 pub(crate) struct Scan<'a> {
     text: &'a str,
     at: usize,
-    depth: usize,
-    /// How many arrays and objects were around the innermost one.
-    pub(crate) deepest: usize,
-    /// How many arrays, objects and commas were passed over: at least as many as values, but for one in each.
-    pub(crate) values: usize,
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, deepest: 0, values: 0 }
+        Self { text, at: 0 }
     }
 
     /// The members of the object that starts here. Calls `inner` at each value, with the key; where that returns
@@ -37,14 +32,10 @@ impl<'a> Scan<'a> {
     pub(crate) fn members(&mut self, mut inner: impl FnMut(&mut Self, &str) -> bool) -> Option<Vec<Member<'a>>> {
         let mut members = Vec::with_capacity(12);
         self.expect(b'{')?;
-        self.enter();
         loop {
             match self.peek()? {
                 b'}' => break,
-                b',' => {
-                    self.at += 1;
-                    self.values += 1;
-                }
+                b',' => self.at += 1,
                 b'"' => {
                     let start = self.at;
                     let key = text(self.string()?)?;
@@ -61,18 +52,11 @@ impl<'a> Scan<'a> {
             }
         }
         self.at += 1;
-        self.depth -= 1;
         Some(members)
     }
 
     pub(crate) fn at_object(&self) -> bool {
         self.text.as_bytes().get(self.at) == Some(&b'{')
-    }
-
-    fn enter(&mut self) {
-        self.depth += 1;
-        self.values += 1;
-        self.deepest = self.deepest.max(self.depth);
     }
 
     /// The next byte that is not white space.
@@ -102,25 +86,7 @@ impl<'a> Scan<'a> {
         let bytes = self.text.as_bytes();
         match bytes.get(self.at)? {
             b'"' => self.at = after_string(bytes, self.at + 1)?,
-            b'{' | b'[' => {
-                let outside = self.depth;
-                loop {
-                    match bytes.get(self.at)? {
-                        b'"' => {
-                            self.at = after_string(bytes, self.at + 1)?;
-                            continue;
-                        }
-                        b'{' | b'[' => self.enter(),
-                        b'}' | b']' => self.depth -= 1,
-                        b',' => self.values += 1,
-                        _ => {}
-                    }
-                    self.at += 1;
-                    if self.depth == outside {
-                        break;
-                    }
-                }
-            }
+            b'{' | b'[' => self.at = after_nested(bytes, self.at)?,
             _ => {
                 let rest = bytes.get(self.at..)?;
                 let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
@@ -129,6 +95,28 @@ impl<'a> Scan<'a> {
         }
         Some(())
     }
+}
+
+/// How deep arrays and objects are nested in a text, and how many of them and of commas there are: at least as many as
+/// values, but for one in each.
+pub(crate) fn extent(text: &str) -> (usize, usize) {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth, mut deepest, mut values) = (0, 0_usize, 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = after_string(bytes, at).unwrap_or(bytes.len()),
+            b'{' | b'[' => {
+                depth += 1;
+                values += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            _ => {}
+        }
+    }
+    (deepest, values)
 }
 
 /// The text of a string that is given with its quotes.

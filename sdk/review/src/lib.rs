@@ -53,7 +53,7 @@ pub use patch::{Patch, PatchError, diff};
 pub use result::{BoxError, IntoResult, with_sources};
 // For the conversion engine, which reads objects in the same way.
 #[doc(hidden)]
-pub use scan::after_string;
+pub use scan::{after_nested, after_string};
 pub use verdict::{Cause, Denial, Verdict};
 
 /// The largest admission review that is read, in bytes: 7 MiB.

@@ -95,31 +95,35 @@ impl<'a> Members<'a> {
     /// Goes past a value.
     fn value(&mut self) -> Option<()> {
         let bytes = self.text.as_bytes();
-        let (mut at, mut depth) = (self.at, 0_usize);
-        loop {
-            match *bytes.get(at)? {
-                b'"' => at = after_string(bytes, at + 1)?,
-                b'{' | b'[' => {
-                    depth += 1;
-                    at += 1;
-                    continue;
-                }
-                b'}' | b']' if depth > 0 => {
-                    depth -= 1;
-                    at += 1;
-                }
-                b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => break,
-                _ => {
-                    at += 1;
-                    continue;
-                }
+        self.at = match bytes.get(self.at)? {
+            b'"' => after_string(bytes, self.at + 1)?,
+            b'{' | b'[' => after_nested(bytes, self.at)?,
+            _ => {
+                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                self.at + bytes.get(self.at..)?.iter().position(ends)?
             }
-            if depth == 0 {
-                break;
-            }
-        }
-        self.at = at;
+        };
         Some(())
+    }
+}
+
+/// Where an object or an array ends that begins at `at`: behind its bracket.
+pub fn after_nested(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        match bytes.get(at)? {
+            b'"' => {
+                at = after_string(bytes, at + 1)?;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+        if depth == 0 {
+            return Some(at);
+        }
     }
 }
 

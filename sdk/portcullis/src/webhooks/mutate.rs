@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -105,6 +106,8 @@ pub struct Mutate<T, S = ()> {
     delete: Option<OfOne<Arc<T>, Verdict>>,
     connect: Option<OfOne<T, Mutation<T>>>,
     state: S,
+    /// Whether the last object was edited.
+    edits: AtomicBool,
 }
 
 impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
@@ -133,7 +136,8 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::named(name.into());
-        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: () }
+        let edits = AtomicBool::default();
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), edits }
     }
 
     /// Edits objects that are created.
@@ -197,8 +201,8 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     /// let webhook = Mutate::<ConfigMap>::named("team").state(team).on_create(Team::label);
     /// ```
     pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Mutate<T, Arc<S>> {
-        let Self { settings, subject, create, update, delete, connect, state: () } = self;
-        Mutate { settings, subject, create, update, delete, connect, state }
+        let Self { settings, subject, create, update, delete, connect, state: (), edits } = self;
+        Mutate { settings, subject, create, update, delete, connect, state, edits }
     }
 }
 
@@ -296,6 +300,10 @@ where
                 Ok(new) => new,
                 Err(unread) => return Ok(*unread),
             };
+            let raw = text(request, request.object)?;
+            // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too, and to
+            // write it now costs less than to read it again; where it edits none, neither is needed.
+            let before = if self.edits.load(Ordering::Relaxed) { written(&new, raw).ok() } else { None };
             let mutation = match request.operation {
                 Operation::Update => {
                     let handler = self.update.as_ref().ok_or_else(no_handler)?;
@@ -308,9 +316,10 @@ where
                 _ => self.create.as_ref().ok_or_else(no_handler)?(new, context),
             };
             let Mutation { object, verdict } = mutation.await.map_err(Failure::Handler)?;
+            self.edits.store(object.is_some(), Ordering::Relaxed);
             let mut decision = Decision::by_handler(verdict);
             if let Some(after) = object {
-                decision.patch = patch(text(request, request.object)?, &after, &self.settings)?;
+                decision.patch = patch(raw, before, &after, &self.settings)?;
             }
             Ok(decision)
         }
@@ -340,15 +349,22 @@ fn in_order(mut value: Value) -> Value {
     value
 }
 
-/// The patch for what a handler did to a typed object.
-fn patch<T: DeserializeOwned + Serialize>(raw: &str, after: &T, settings: &Settings) -> Result<Option<Patch>, Failure> {
+/// The patch for what a handler did to a typed object. `before` is what the type wrote before, where that is known.
+fn patch<T: DeserializeOwned + Serialize>(
+    raw: &str,
+    before: Option<String>,
+    after: &T,
+    settings: &Settings,
+) -> Result<Option<Patch>, Failure> {
     // The path alone: what is wrong there may repeat a value of the object, and this goes to the log.
     let read = |text: &str| {
         decoded::<T>(text, settings).map_err(|error| Failure::Unstable(format!("it does not decode at {}", error.path)))
     };
-    // The handler has had the object as it was. Reading it again costs less than a copy for each of the many calls that
-    // change nothing.
-    let (before, after) = (written(&read(raw)?, raw)?, written(after, raw)?);
+    let before = match before {
+        Some(before) => before,
+        None => written(&read(raw)?, raw)?,
+    };
+    let after = written(after, raw)?;
     if before == after {
         return Ok(None);
     }

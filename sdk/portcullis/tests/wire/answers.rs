@@ -135,6 +135,18 @@ async fn what_was_not_changed_is_not_patched() {
     }
 }
 
+/// A webhook that edited the last object writes the next one before its handler takes it away.
+#[tokio::test]
+async fn a_patch_does_not_depend_on_the_objects_before_it() {
+    let serving = serve_webhooks().await;
+    for username in ["overwrite", "overwrite", "anything", "overwrite", "same", "anything", "refused", "overwrite"] {
+        let object = entity(json!({"username": username, "new": 1}));
+        let response = ask(&serving, "/mutate/defaults", &review("CREATE", object, Value::Null)).await.response();
+        let patch = json!([{"op": "replace", "path": "/spec/username", "value": "random overwritten"}]);
+        assert_eq!(patch_of(&response), (username == "overwrite").then_some(patch), "{username}");
+    }
+}
+
 /// K2: the API server refuses such a patch outside of every failure policy.
 #[tokio::test]
 async fn a_deletion_is_never_patched() {
