@@ -42,8 +42,9 @@ fn main() -> ExitCode {
     let folder = out.unwrap_or_else(|| PathBuf::from(&name));
     match write(&name, kind, group, &folder, &sdk) {
         Ok(()) => {
-            // It is written, whether or not anybody reads this.
-            let _ = writeln!(io::stdout(), "{} is written. Next:\n\n  cd {0}\n  cargo test", folder.display());
+            // It is written, whether or not anybody reads this. In which order imports stand depends on the names.
+            let _ =
+                writeln!(io::stdout(), "{} is written. Next:\n\n  cd {0}\n  cargo fmt\n  cargo test", folder.display());
             ExitCode::SUCCESS
         }
         Err(error) => {

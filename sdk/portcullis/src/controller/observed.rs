@@ -226,8 +226,8 @@ mod tests {
             assert_eq!(part(&after).changed_by_others(&part(&json!({})), Some("ours")), told, "{case}");
         }
         // Of a status, no finalizer is expected to change.
-        let held = part(&json!({"metadata": {"finalizers": ["ours"]}}));
-        assert!(part(&json!({})).changed_by_others(&held, None), "somebody took it off");
+        let with = part(&json!({"metadata": {"finalizers": ["ours"]}}));
+        assert!(part(&json!({})).changed_by_others(&with, None), "somebody took it off");
         // What we stated before and state no more was ours, too.
         let before = part(&json!({
             "status": {"phase": "On", "theirs": "x"}, "metadata": {"managedFields": held(&json!({"f:phase": {}}))}

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use portcullis::controller::{ConditionStatus, Conditions, Controller, ControllerError, Next, Pass};
+use portcullis::controller::{
+    ConditionStatus, Conditions, Controller, ControllerError, Next, Pass,
+};
 
 use crate::v1;
 
@@ -20,10 +22,23 @@ pub fn controller() -> Controller<v1::Kettle> {
 /// When the API server does not take them. It is tried again.
 pub async fn reconcile(pass: Pass<v1::Kettle>) -> Result<Next, ControllerError> {
     pass.apply(&config_map(&pass.object)).await?;
-    let previous = pass.object.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let mut conditions = Conditions::after(previous, pass.object.metadata.generation, Timestamp::now());
-    conditions.set("Ready", ConditionStatus::True, "Written", "the ConfigMap is written");
-    pass.status(&v1::Status { conditions: conditions.into_list() }).await?;
+    let previous = pass
+        .object
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions =
+        Conditions::after(previous, pass.object.metadata.generation, Timestamp::now());
+    conditions.set(
+        "Ready",
+        ConditionStatus::True,
+        "Written",
+        "the ConfigMap is written",
+    );
+    pass.status(&v1::Status {
+        conditions: conditions.into_list(),
+    })
+    .await?;
     Ok(Next::Wait)
 }
 
@@ -31,6 +46,9 @@ pub async fn reconcile(pass: Pass<v1::Kettle>) -> Result<Next, ControllerError> 
 fn config_map(object: &v1::Kettle) -> ConfigMap {
     let mut map = ConfigMap::default();
     map.metadata.name = Some(object.name_any());
-    map.data = Some(BTreeMap::from([("message".to_owned(), object.spec.message.clone())]));
+    map.data = Some(BTreeMap::from([(
+        "message".to_owned(),
+        object.spec.message.clone(),
+    )]));
     map
 }

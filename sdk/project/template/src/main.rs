@@ -11,7 +11,8 @@ fn main() -> ExitCode {
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![v1::Kettle::crd()])
         .setup(|_: &NoArgs| {
-            Ok(Parts::new(rules::webhooks()).controller(controller::controller(), controller::reconcile))
+            Ok(Parts::new(rules::webhooks())
+                .controller(controller::controller(), controller::reconcile))
         })
         .main()
 }

@@ -8,12 +8,18 @@ use crate::v1;
 
 /// What the API server calls us for.
 pub fn webhooks() -> Webhooks {
-    Webhooks::new().validate(Validate::<v1::Kettle>::named("rules").on_create(create).on_update(update))
+    Webhooks::new().validate(
+        Validate::<v1::Kettle>::named("rules")
+            .on_create(create)
+            .on_update(update),
+    )
 }
 
 async fn create(new: Arc<v1::Kettle>, _: Context) -> Verdict {
     if new.spec.message.trim().is_empty() {
-        return Verdict::deny("there is no message").code(422).cause("spec.message", "must not be blank");
+        return Verdict::deny("there is no message")
+            .code(422)
+            .cause("spec.message", "must not be blank");
     }
     Verdict::allow()
 }

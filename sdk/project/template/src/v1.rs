@@ -7,7 +7,13 @@ use serde::{Deserialize, Serialize};
 
 /// What a user wants.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[kube(group = "kettle.example", version = "v1", kind = "Kettle", namespaced, status = "Status")]
+#[kube(
+    group = "kettle.example",
+    version = "v1",
+    kind = "Kettle",
+    namespaced,
+    status = "Status"
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// What the ConfigMap says.
