@@ -82,7 +82,7 @@ bench: ## Webhook, proxy, operator and rotation figures, side by side in one run
 	@benches/peers/build.sh controller-runtime
 	@benches/peers/build.sh reverse-proxy
 	cargo build --release -p mcp-operator -p mcp-runner -p portcullis-benches --bins
-	cargo build --release -p portcullis --example rotation_operator
+	cargo build --release -p portcullis-operator --example rotation_operator
 	cargo run --release --quiet -p portcullis-benches --bin admission
 	cargo run --release --quiet -p portcullis-benches --bin proxy
 	cargo run --release --quiet -p portcullis-benches --bin proxy_load

@@ -10,17 +10,17 @@
 )]
 #![allow(dead_code, reason = "the tests use the rest")]
 
-#[path = "../../../sdk/portcullis/tests/rotation/caller.rs"]
+#[path = "../../../sdk/operator/tests/rotation/caller.rs"]
 mod caller;
-#[path = "../../../sdk/portcullis/tests/rotation/fixture.rs"]
+#[path = "../../../sdk/operator/tests/rotation/fixture.rs"]
 mod fixture;
-#[path = "../../../sdk/portcullis/tests/rotation/forwarder.rs"]
+#[path = "../../../sdk/operator/tests/rotation/forwarder.rs"]
 mod forwarder;
-#[path = "../../../sdk/portcullis/tests/rotation/load.rs"]
+#[path = "../../../sdk/operator/tests/rotation/load.rs"]
 mod load;
-#[path = "../../../sdk/portcullis/tests/scopes/proxy.rs"]
+#[path = "../../../sdk/operator/tests/scopes/proxy.rs"]
 mod proxy;
-#[path = "../../../sdk/portcullis/tests/rotation/replica.rs"]
+#[path = "../../../sdk/operator/tests/rotation/replica.rs"]
 mod replica;
 
 use std::time::Duration;

@@ -123,7 +123,7 @@
 //! renewal of a first that crashed, 6 s in its rolling update, 5 s when it comes back, 2 s when its Lease is deleted, and
 //! 20 s at a start beside the Lease of one that is gone. Two write in none of these.
 //!
-//! The same faults with real processes (`sdk/portcullis/tests/scopes`: SIGKILL, SIGSTOP, a cut connection, SIGTERM beside
+//! The same faults with real processes (`sdk/operator/tests/scopes`: SIGKILL, SIGSTOP, a cut connection, SIGTERM beside
 //! a successor; timings of 3 s, deadline 2 s, renewal 0.4 s, settling 3.6 s, grace 1 s, freshness 3 s): two wrote in none of them. Nobody
 //! did for 3.6 s at a start, 3.9 s after a crash or a pause (4 at most), 2.0 s when cut off, 3.8 s in a rolling update,
 //! 3.0 s after a leader's crash or pause. In admission nobody checked for 0.1 s at a start, and two did for less than can
@@ -147,9 +147,12 @@ mod decide;
 mod elector;
 mod error;
 mod law;
+mod leadership;
 mod limits;
+mod metrics;
 mod ownership;
 mod record;
+mod scope;
 mod scopes;
 mod time;
 mod timing;
@@ -162,8 +165,11 @@ pub use elector::{Elector, End, Step, Write};
 pub use error::LeaseError;
 #[doc(hidden)]
 pub use law::decisions_hold;
+pub use leadership::Leadership;
+pub use metrics::ScopeMetrics;
 pub use ownership::Ownership;
 pub use record::{Epoch, Observation, Record};
+pub use scope::Scope;
 pub use scopes::{Claim, Earlier, ScopeTiming, ScopeView, Scopes, ScopesDriver, ScopesHealth};
 pub use time::{Clock, Moment, SystemClock};
 pub use timing::Timing;

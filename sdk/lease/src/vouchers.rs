@@ -7,6 +7,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
+use portcullis_manifest::names::DEV_OF;
+use portcullis_manifest::{Installation, scope_policy_name};
 
 use crate::Moment;
 
@@ -38,6 +40,11 @@ impl Vouchers {
         Self { operator: operator.to_owned(), lease: lease.to_owned(), passing: None }
     }
 
+    /// Those of restricted installations of an operator. The configurations of development sessions vouch for nobody.
+    pub fn of(installation: &Installation) -> Self {
+        Self::new(installation.operator, &installation.scope_lease()).but_for(DEV_OF)
+    }
+
     /// An object with a label of this key vouches for nobody, whatever else it says.
     #[must_use]
     pub fn but_for(mut self, label: &str) -> Self {
@@ -48,7 +55,7 @@ impl Vouchers {
     /// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. A
     /// namespace's name has no dot, so no two namespaces have the same.
     pub fn policy(lease: &str, namespace: &str) -> String {
-        format!("{lease}.{namespace}")
+        scope_policy_name(lease, namespace)
     }
 
     /// What selects the objects that may be vouchers, by their labels.

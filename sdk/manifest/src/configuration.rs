@@ -20,6 +20,9 @@ pub struct ServiceRef {
 }
 
 impl ServiceRef {
+    /// The port of the Service, unless another is said.
+    pub const PORT: u16 = 443;
+
     /// The name by which the API server calls it, and which the certificate must carry.
     pub fn server_name(&self) -> String {
         format!("{}.{}.svc", self.name, self.namespace)

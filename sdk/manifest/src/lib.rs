@@ -30,14 +30,19 @@ mod crd;
 mod deadlock;
 mod deletion;
 pub mod helm;
+mod installation;
+mod known_scope;
 mod kustomization;
 mod labels;
+pub mod names;
 mod overrides;
 mod policy;
 mod rbac;
 mod scope_policy;
+mod source;
 mod trust;
 mod webhook;
+pub mod words;
 mod workload;
 mod yaml;
 
@@ -46,6 +51,8 @@ pub use configuration::{ServiceRef, mutating_configuration, validating_configura
 pub use crd::{with_conversion, without_conversion};
 pub use deadlock::{Deadlock, NAMESPACE_NAME};
 pub use deletion::{MAX_MATCH_CONDITIONS, exempts_finalizer_removal};
+pub use installation::{CertificateMode, Configurations, Installation, Rights, Switch};
+pub use known_scope::KnownScope;
 pub use kustomization::kustomization;
 pub use labels::Labels;
 pub use overrides::Overrides;
@@ -53,7 +60,8 @@ pub use policy::admission_policies;
 /// What a rule names is what a review says.
 pub use portcullis_review::Operation;
 pub use rbac::{Access, Account, Grant};
-pub use scope_policy::ScopePolicy;
+pub use scope_policy::{ScopePolicy, scope_policy_name};
+pub use source::Source;
 pub use trust::Trust;
 pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,

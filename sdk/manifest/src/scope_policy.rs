@@ -4,6 +4,12 @@ use serde_json::{Value, json};
 
 use crate::NAMESPACE_NAME;
 
+/// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. A namespace's
+/// name has no dot, so no two namespaces have the same.
+pub fn scope_policy_name(lease: &str, namespace: &str) -> String {
+    format!("{lease}.{namespace}")
+}
+
 /// A `ValidatingAdmissionPolicy` and its binding, under which only those write certain Leases of a namespace whom RBAC
 /// allows something that no role for tenants has.
 ///

@@ -164,30 +164,28 @@
 //! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
-mod api_error;
-pub mod cache;
-pub mod certificates;
-pub mod controller;
-pub mod conversion;
-pub mod doctor;
-#[cfg(test)]
-mod log;
-mod memory;
-pub mod metrics;
-mod names;
-pub mod operator;
-mod pauses;
-mod relist;
-mod routes;
-pub mod scopes;
-mod terminal;
-pub mod webhooks;
-mod words;
-
 pub use k8s_openapi;
+#[cfg(any(feature = "certificates", feature = "scopes"))]
 pub use kube;
+#[cfg(feature = "certificates")]
+pub use portcullis_certificates as certificates;
+#[cfg(feature = "controller")]
+pub use portcullis_controller as controller;
+#[cfg(feature = "controller")]
+pub use portcullis_controller::cache;
+#[cfg(feature = "doctor")]
+pub use portcullis_doctor as doctor;
+#[cfg(feature = "scopes")]
+pub use portcullis_lease as scopes;
 /// The HTTPS server, and what answers its requests.
+#[cfg(feature = "webhook")]
 pub use portcullis_listener as server;
-/// What the API server is told about webhooks, as values.
 pub use portcullis_manifest as manifest;
+pub use portcullis_metrics as metrics;
+#[cfg(feature = "operator")]
+pub use portcullis_operator as operator;
+#[cfg(feature = "webhook")]
+pub use portcullis_webhook as webhooks;
+#[cfg(feature = "webhook")]
+pub use portcullis_webhook::conversion;
 pub use prometheus_client;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use portcullis::webhooks::{Context, Mutate, Mutation, Scale, Validate, Verdict, Webhooks};
+use portcullis_webhook::{Context, Mutate, Mutation, Scale, Validate, Verdict, Webhooks};
 use portcullis_testing::admission::{Answer, Reviews, assert_idempotent};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -86,7 +86,7 @@ fn decisions_about_leases_and_what_doctor_makes_of_what_it_saw_do_no_io() {
     let pure = ["decide", "elector", "law", "ownership", "record", "timing", "scopes/view"];
     let wanted = |path: &str| {
         let lease = path.strip_prefix("sdk/lease/src/").and_then(|path| path.strip_suffix(".rs"));
-        lease.is_some_and(|module| pure.contains(&module)) || path.starts_with("sdk/portcullis/src/doctor/checks/")
+        lease.is_some_and(|module| pure.contains(&module)) || path.starts_with("sdk/doctor/src/checks/")
     };
     assert!(sources(|path| rust(path) && wanted(path)).unwrap().len() > pure.len(), "the files have other names now");
     let marks = ["async ", ".await", "tokio::", "kube::Client", "Api<", "std::fs", "std::net::Tcp"];

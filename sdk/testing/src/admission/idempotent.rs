@@ -2,8 +2,8 @@
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
-use portcullis::manifest::WebhookKind;
-use portcullis::webhooks::Operation;
+use portcullis_manifest::WebhookKind;
+use portcullis_webhook::Operation;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+//! use portcullis_webhook::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 //! use portcullis_testing::admission::{Reviews, assert_idempotent};
 //! use serde_json::json;
 //!
@@ -29,7 +29,7 @@
 //! let answer = reviews.create(&empty).by("alice").mutate("owner").await;
 //! assert_eq!(answer.patched()["metadata"]["labels"]["owner"], "alice");
 //! assert_idempotent(&reviews, "owner", &empty).await;
-//! # Ok::<(), portcullis::webhooks::RegistrationError>(())
+//! # Ok::<(), portcullis_webhook::RegistrationError>(())
 //! # }).unwrap();
 //! ```
 //!
@@ -43,9 +43,9 @@ mod idempotent;
 mod request;
 mod target;
 
-use portcullis::conversion::Conversion;
-use portcullis::manifest::Webhook;
-use portcullis::webhooks::{RegistrationError, Routes, Webhooks};
+use portcullis_manifest::Webhook;
+use portcullis_webhook::conversion::Conversion;
+use portcullis_webhook::{RegistrationError, Routes, Webhooks};
 
 pub use answer::{Answer, AnswerCause};
 pub use idempotent::assert_idempotent;

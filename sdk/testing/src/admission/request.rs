@@ -4,8 +4,8 @@
 
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Full};
-use portcullis::manifest::{Webhook, WebhookKind};
-use portcullis::webhooks::Operation;
+use portcullis_manifest::{Webhook, WebhookKind};
+use portcullis_webhook::Operation;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

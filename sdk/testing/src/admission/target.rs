@@ -1,7 +1,7 @@
 //! Which resource a request is about, by the webhook's own rules.
 
-use portcullis::manifest::{Rule, Scope, Webhook};
-use portcullis::webhooks::Operation;
+use portcullis_manifest::{Rule, Scope, Webhook};
+use portcullis_webhook::Operation;
 
 /// The resource that a request addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn plural(resource: &str, wanted: &Wanted<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis::manifest::WebhookKind;
+    use portcullis_manifest::WebhookKind;
 
     fn rule(groups: &[&str], versions: &[&str], resources: &[&str]) -> Rule {
         let owned = |list: &[&str]| list.iter().map(|&entry| entry.to_owned()).collect();

@@ -48,8 +48,8 @@ mod objects;
 mod scalars;
 mod schema;
 
-use portcullis::webhooks::Webhooks;
 use portcullis_convert::Engine;
+use portcullis_webhook::Webhooks;
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -1,0 +1,196 @@
+//! Looking after the stored certificates, and after the listener.
+
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::{StreamExt as _, stream};
+use portcullis_pki::Certificate;
+use portcullis_pki::rotation::{Anchor, Observed, Phase, Step};
+use rustls::ServerConfig;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+use super::round::Found;
+use super::{Automatic, ROUND};
+use crate::bundle::Bundle;
+use crate::follow::follow;
+use crate::{CertificateError, Material};
+use portcullis_client::Pauses;
+
+/// How often what is stored is looked at when nothing happens to it.
+const LOOK_AGAIN: Duration = Duration::from_hours(1);
+/// How much longer than a CA settles callers may take to learn of it before that is a failure.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// First and longest pause between rounds that failed or repaired something.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// One replica's view of the stored certificates.
+pub(super) struct Keeper<'a> {
+    source: &'a Automatic,
+    tls: &'a ArcSwap<ServerConfig>,
+    bundle: &'a Bundle,
+    /// What the listener serves, and what callers must trust for it.
+    served: Material,
+    /// What was stored last, since when it has been seen so, and since when its bundle has been wanted.
+    stored: Material,
+    unchanged: Instant,
+    wanted: Instant,
+    /// Since when a new pair waits to be served.
+    waiting: Option<Instant>,
+    /// The step that this replica took last.
+    taken: Option<Step>,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(
+        source: &'a Automatic,
+        served: Material,
+        tls: &'a ArcSwap<ServerConfig>,
+        bundle: &'a Bundle,
+    ) -> Self {
+        let (stored, now) = (served.clone(), Instant::now());
+        Self { source, tls, bundle, served, stored, unchanged: now, wanted: now, waiting: None, taken: None }
+    }
+
+    /// Never ends by itself.
+    pub(super) async fn keep(mut self) {
+        let source = self.source;
+        let (pair, ca) = (follow(source.secrets(), &source.secret), follow(source.secrets(), &source.ca_secret()));
+        let mut secrets = std::pin::pin!(stream::select(pair, ca));
+        let mut published = self.bundle.changes();
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let (mut due, mut not_before) = (Instant::now(), Instant::now());
+        loop {
+            tokio::select! {
+                changed = secrets.next() => match changed {
+                    Some(Ok(_)) => {
+                        due = due.min(Instant::now().max(not_before));
+                        continue;
+                    }
+                    Some(Err(error)) => {
+                        warn!(%error, secret = source.secret, "cannot watch the certificate Secrets");
+                        continue;
+                    }
+                    None => return,
+                },
+                () = published.next() => {
+                    due = due.min(Instant::now().max(not_before));
+                    continue;
+                }
+                () = sleep_until(due) => {}
+            }
+            let round = timeout(ROUND, self.round()).await.unwrap_or_else(|_| Err(source.unsettled()));
+            let (pause, next) = round.unwrap_or_else(|error| self.failed(&error));
+            // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
+            if pause {
+                not_before = Instant::now() + pauses.next(Instant::now());
+            }
+            due = (Instant::now() + next).max(not_before);
+        }
+    }
+
+    async fn round(&mut self) -> Result<(bool, Duration), CertificateError> {
+        let found = self.source.round(Some(&self.served)).await?;
+        self.take(found).await
+    }
+
+    fn failed(&self, error: &CertificateError) -> (bool, Duration) {
+        warn!(%error, "certificates stay as they are");
+        self.source.metrics.reload_failed();
+        (true, Duration::ZERO)
+    }
+
+    /// Takes up what a round found: publishes, serves, and goes a step further. Says whether the round repaired
+    /// something or did again what it did before, and when to look again.
+    async fn take(&mut self, found: Found) -> Result<(bool, Duration), CertificateError> {
+        let now = Instant::now();
+        if found.material != self.stored {
+            if found.material.ca_pem != self.stored.ca_pem {
+                self.wanted = now;
+            }
+            self.stored = found.material.clone();
+            self.unchanged = now;
+        }
+        self.bundle.publish(&self.stored.ca_pem);
+        let held = self.bundle.held_since(&self.source.configurations, &self.stored.ca_pem, self.wanted);
+        let held = held.map(|since| since.elapsed());
+        let serve = self.serve(held);
+        self.measure(&found);
+        if let Some(refused) = &found.refused {
+            let (_, next) = self.failed(refused);
+            return Ok((true, next));
+        }
+        let observed = Observed { published_for: held, unchanged_for: self.unchanged.elapsed() };
+        let (again, step) = match found.step(self.source, observed) {
+            Step::Wait(time) => (false, time.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
+            step => {
+                if let Some(sound) = &found.sound {
+                    self.source.advance(step, sound, &found).await?;
+                }
+                // In no rotation does a step follow itself: somebody undoes it.
+                (self.taken.replace(step) == Some(step), Duration::ZERO)
+            }
+        };
+        Ok((found.repaired || again, step.min(serve)))
+    }
+
+    /// Puts a new pair into the listener once callers trust it. Returns when to look again.
+    ///
+    /// Nothing is gained by haste: while the pair before it is valid and trusted, serving that is what works.
+    fn serve(&mut self, held: Option<Duration>) -> Duration {
+        if self.stored.cert_pem == self.served.cert_pem && self.stored.key_pem == self.served.key_pem {
+            self.served.ca_pem.clone_from(&self.stored.ca_pem);
+            self.waiting = None;
+            return LOOK_AGAIN;
+        }
+        let now = self.source.time_of_day.now();
+        let (old, new) = (self.served.cert_pem.as_bytes(), self.stored.cert_pem.as_bytes());
+        let anchors = Anchor::read(self.stored.ca_pem.as_bytes(), now);
+        let trusted: Vec<_> = anchors.iter().filter(|anchor| anchor.stands_behind(old, now)).collect();
+        let works = Certificate::from_pem(old).is_ok_and(|leaf| now <= leaf.not_after) && !trusted.is_empty();
+        let same = trusted.iter().any(|anchor| anchor.stands_behind(new, now));
+        let settle = self.source.timing.settle;
+        if works && !same && held.is_none_or(|time| time < settle) {
+            let secret = &self.source.secret;
+            match self.waiting {
+                None => info!(secret, "the pair before goes on serving until callers trust the new one"),
+                Some(since) if since.elapsed() > settle + PATIENCE => {
+                    self.source.metrics.reload_failed();
+                    warn!(secret, "the pair before goes on serving: callers still do not trust the new one");
+                }
+                Some(_) => {}
+            }
+            self.waiting.get_or_insert_with(Instant::now);
+            return held.map_or(settle + PATIENCE, |time| settle.saturating_sub(time));
+        }
+        self.waiting = None;
+        match self.stored.asking(&self.source.provider, self.source.client_ca.as_ref()) {
+            Ok(config) => {
+                self.tls.store(config.into());
+                self.served = self.stored.clone();
+                info!(secret = self.source.secret, "serving the certificate that is now in the Secret");
+            }
+            Err(error) => {
+                self.source.metrics.reload_failed();
+                warn!(%error, secret = self.source.secret, "the pair before it goes on serving");
+            }
+        }
+        LOOK_AGAIN
+    }
+
+    fn measure(&self, found: &Found) {
+        let metrics = &self.source.metrics;
+        if let Ok(leaf) = Certificate::from_pem(self.served.cert_pem.as_bytes()) {
+            metrics.ends("leaf", leaf.not_after);
+        }
+        if let Some(sound) = &found.sound {
+            metrics.ends("ca", sound.authorities.current.certificate().not_after);
+            metrics.in_phase(match sound.authorities.phase() {
+                Phase::Publishing => 1,
+                Phase::Draining => 2,
+                _ => 0,
+            });
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Certificates that the operator makes and keeps by itself.
+//!
+//! A `round` reads both Secrets (`store`), repairs them and takes the steps of a rotation; `keeper` makes rounds for as long
+//! as the process lives, and decides when the listener goes over to a new pair.
+
+mod keeper;
+mod round;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored};
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::bundle::{Bundle, Origin};
+use super::metrics::CertificateMetrics;
+use super::{CertificateError, Configurations, Material, TimeOfDay};
+use keeper::Keeper;
+use portcullis_client::Pauses;
+use portcullis_listener::ClientCa;
+use portcullis_metrics::Metrics;
+pub use store::ca_data;
+use store::pair_data;
+
+/// How long one round of reading and writing may take.
+const ROUND: Duration = Duration::from_mins(1);
+/// First and longest pause after a write that another writer overtook or undoes, within a round.
+const OVERTAKEN: Duration = Duration::from_millis(50);
+const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
+
+/// Certificates made and kept by the operator itself.
+#[derive(Clone)]
+pub struct Automatic {
+    /// Client that may read and write the two Secrets.
+    pub client: Client,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Name of the Secret with the leaf; the CA's is `<name>-ca`.
+    pub secret: String,
+    /// The names by which the server is called.
+    pub dns_names: Vec<String>,
+    /// Makes TLS configurations.
+    pub provider: Arc<CryptoProvider>,
+    /// Where callers find the CA.
+    pub configurations: Configurations,
+    /// When certificates are replaced, and how long a rotation takes.
+    pub timing: RotationTiming,
+    /// What time it is.
+    pub time_of_day: TimeOfDay,
+    /// Whose certificates callers are asked for.
+    pub(super) client_ca: Option<Arc<ClientCa>>,
+    pub(crate) metrics: CertificateMetrics,
+}
+
+impl std::fmt::Debug for Automatic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let secret = format!("{}/{}", self.namespace, self.secret);
+        f.debug_struct("Automatic").field("secret", &secret).field("dns_names", &self.dns_names).finish_non_exhaustive()
+    }
+}
+
+impl Automatic {
+    /// Certificates for these names in the Secret `secret` of `namespace`, published nowhere, at the usual times.
+    pub fn new(
+        client: Client,
+        namespace: impl Into<String>,
+        secret: impl Into<String>,
+        dns_names: Vec<String>,
+        provider: Arc<CryptoProvider>,
+    ) -> Self {
+        Self {
+            client,
+            namespace: namespace.into(),
+            secret: secret.into(),
+            dns_names,
+            provider,
+            configurations: Configurations::default(),
+            timing: RotationTiming::default(),
+            time_of_day: TimeOfDay::system(),
+            client_ca: None,
+            metrics: CertificateMetrics::default(),
+        }
+    }
+
+    /// Publishes the CA in these objects.
+    #[must_use]
+    pub fn published_in(mut self, configurations: Configurations) -> Self {
+        self.configurations = configurations;
+        self
+    }
+
+    /// Counts in these metrics, which `/metrics` shows.
+    #[must_use]
+    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+        self.metrics = CertificateMetrics::clone(&metrics.families());
+        self
+    }
+
+    /// The publisher of the CA that goes with `material`: as field manager `<operator>-ca-bundle`, in the entries that
+    /// call a Service by one of these names.
+    pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
+        Bundle::new(operator, &material.ca_pem)
+            .of_services(self.dns_names.iter().cloned())
+            .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
+            .counted_in(self.metrics.clone())
+    }
+
+    /// Reads the stored material, making and repairing what is missing or cannot go on. All replicas that call this end
+    /// with the same material. What can be served is served, and a repair that is refused is left to
+    /// [`Automatic::maintain`].
+    ///
+    /// # Errors
+    /// When there is nothing to serve and the API server refuses, or does not come to rest within a minute; and when
+    /// [`timing`](Self::timing) is [refused](RotationTiming::check). Nothing is lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
+    pub async fn ensure(&self) -> Result<Material, CertificateError> {
+        let work = async {
+            let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+            loop {
+                let found = self.round(None).await?;
+                if let Some(refused) = &found.refused {
+                    warn!(error = %refused, "what is stored is served as it is");
+                } else if let (Step::Issue, Some(sound)) = (found.step(self, Observed::default()), &found.sound) {
+                    match self.advance(Step::Issue, sound, &found).await {
+                        // Issued, or another writer was faster: what is stored then is seen in a moment.
+                        Ok(_) => {
+                            sleep(pauses.next(Instant::now())).await;
+                            continue;
+                        }
+                        Err(error) => warn!(%error, "what is stored is served as it is"),
+                    }
+                }
+                return Ok(found.material);
+            }
+        };
+        timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
+    }
+
+    /// Begins a rotation of the CA, which the replicas then carry out; nothing where one is under way. Returns the phase
+    /// that the rotation is in.
+    ///
+    /// # Errors
+    /// When the API server refuses, or there is nothing sound to begin with.
+    pub async fn rotate(&self) -> Result<Phase, CertificateError> {
+        let work = async {
+            let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+            loop {
+                let found = self.round(None).await?;
+                let Some(sound) = &found.sound else { return Err(found.refused.unwrap_or_else(|| self.unsettled())) };
+                match sound.authorities.phase() {
+                    Phase::Steady => {
+                        self.advance(Step::MakeNext, sound, &found).await?;
+                        sleep(pauses.next(Instant::now())).await;
+                    }
+                    under_way => return Ok(under_way),
+                }
+            }
+        };
+        timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
+    }
+
+    /// What is stored now, and what is wrong with it. Changes nothing.
+    ///
+    /// # Errors
+    /// When the API server does not let the Secrets be read.
+    pub async fn stored(&self) -> Result<Stored, CertificateError> {
+        let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
+        Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.time_of_day.now()))
+    }
+
+    /// Those of the Secrets of the CA and of the pair that do not exist, by name.
+    pub async fn absent(&self) -> Result<(Option<String>, Option<String>), CertificateError> {
+        let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
+        Ok((ca.is_none().then(|| self.ca_secret()), pair.is_none().then(|| self.secret.clone())))
+    }
+
+    /// The certificate that is stored, whatever it is worth.
+    pub async fn stored_chain(&self) -> Result<Option<String>, CertificateError> {
+        let pair = self.read(&self.secret).await?;
+        let chain = pair_data(pair.as_ref()).tls_crt.map(|chain| String::from_utf8_lossy(chain).into_owned());
+        Ok(chain)
+    }
+
+    /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is
+    /// about to end, rotates the CA, and tells `bundle` what callers must trust. A pair that cannot be served leaves the
+    /// one before it in place.
+    pub async fn maintain(
+        &self,
+        current: Material,
+        tls: &ArcSwap<ServerConfig>,
+        bundle: &Bundle,
+        stop: &CancellationToken,
+    ) {
+        let keeper = Keeper::new(self, current, tls, bundle);
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = keeper.keep() => stop.cancelled().await,
+        }
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn ca_secret(&self) -> String {
+        format!("{}-ca", self.secret)
+    }
+
+    fn unsettled(&self) -> CertificateError {
+        CertificateError::Unsettled { namespace: self.namespace.clone(), name: self.secret.clone() }
+    }
+}

@@ -1,0 +1,148 @@
+//! What is still missing until callers trust what they must.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::standing::{Standing, Standings, Wanted};
+use super::{Bundle, objects};
+use crate::Configurations;
+use crate::Material;
+
+/// What an object says by which nobody calls us.
+#[derive(Clone, Copy)]
+enum Absence {
+    /// That we cannot be called as we should.
+    Missed,
+    /// Nothing.
+    Passed,
+}
+
+impl Bundle {
+    /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline
+    /// of its own, and tells `waiting` what is missing whenever that changes.
+    pub async fn until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
+        self.until(None, configurations, waiting).await
+    }
+
+    /// Waits until callers accept this chain, wherever it is that they find what they trust. What is wanted of the
+    /// published bundles stays as it is. What nobody is called by does not count.
+    pub async fn accepted(&self, material: &Material, configurations: &Configurations, waiting: impl FnMut(&str)) {
+        self.until(Some(Wanted::accepted(material)), configurations, waiting).await;
+    }
+
+    /// Waits until an entry is seen under which callers do not accept what is wanted now. What nobody is called by does
+    /// not count.
+    pub async fn refused(&self, configurations: &Configurations) {
+        let look = |_: &Wanted, missing: Option<&str>| match missing {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        };
+        self.look(None, Absence::Passed, configurations, look).await;
+    }
+
+    async fn until(
+        &self,
+        other: Option<Wanted>,
+        configurations: &Configurations,
+        mut waiting: impl FnMut(&str),
+    ) -> Arc<str> {
+        let look = |now: &Wanted, missing: Option<&str>| match missing {
+            None => ControlFlow::Break(Arc::clone(now.bundle())),
+            Some(missing) => {
+                waiting(missing);
+                ControlFlow::Continue(())
+            }
+        };
+        let absence = if other.is_some() { Absence::Passed } else { Absence::Missed };
+        self.look(other, absence, configurations, look).await
+    }
+
+    /// Tells, for ever, what is missing whenever that changes: nothing, or what.
+    pub async fn report(&self, configurations: &Configurations, mut tell: impl FnMut(Option<&str>)) {
+        let look = |_: &Wanted, missing: Option<&str>| {
+            tell(missing);
+            ControlFlow::<()>::Continue(())
+        };
+        self.look(None, Absence::Missed, configurations, look).await;
+    }
+
+    async fn look<T>(
+        &self,
+        other: Option<Wanted>,
+        absence: Absence,
+        configurations: &Configurations,
+        mut look: impl FnMut(&Wanted, Option<&str>) -> ControlFlow<T>,
+    ) -> T {
+        let objects = objects(configurations);
+        let (mut wanted, mut standings) = (self.wanted.subscribe(), self.standings.subscribe());
+        loop {
+            let now = wanted.borrow_and_update().clone();
+            let now = other.as_ref().unwrap_or(&now);
+            let missing = {
+                let standings = standings.borrow_and_update();
+                let standing = |object: &String| standings.get(object).map(|(standing, _)| standing);
+                objects.iter().find_map(|object| match (standing(object), absence) {
+                    (Some(Standing::Absent(_)), Absence::Passed) => None,
+                    (standing, _) => self.missing_in(now, object, standing),
+                })
+            };
+            if let ControlFlow::Break(done) = look(now, missing.as_deref()) {
+                return done;
+            }
+            // Neither channel ends while `self` is here.
+            tokio::select! {
+                _ = wanted.changed() => {}
+                _ = standings.changed() => {}
+            }
+        }
+    }
+
+    /// What is missing in this object, of which this is known.
+    fn missing_in(&self, wanted: &Wanted, object: &str, standing: Option<&Standing>) -> Option<String> {
+        match standing {
+            None => Some(format!("the CA to be published in {object}")),
+            Some(Standing::Waits(why) | Standing::Absent(why)) => {
+                Some(format!("the CA to be published in {object}: {why}"))
+            }
+            Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
+                let why = wanted.missing(carried.as_deref(), self.time_of_day.now())?;
+                let why = if why.is_empty() { why } else { format!(": {entry}: {why}; {}", self.cure) };
+                Some(format!("the CA to be published in {object}{why}"))
+            }),
+        }
+    }
+
+    /// Since when every object has been seen to hold `bundle`; not before `begun`, when it became wanted. What nobody is
+    /// called by does not count.
+    pub fn held_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
+        let (wanted, standings) = (Wanted::Held(Arc::from(bundle)), self.standings.borrow());
+        objects(configurations).iter().try_fold(begun, |since, object| match standings.get(object) {
+            Some((Standing::Absent(_), _)) => Some(since),
+            Some((standing, at)) => {
+                self.missing_in(&wanted, object, Some(standing)).is_none().then_some(since.max(*at))
+            }
+            None => None,
+        })
+    }
+
+    /// Changes whenever one of the objects stands otherwise than before.
+    pub fn changes(&self) -> Changes {
+        Changes(self.standings.subscribe())
+    }
+}
+
+/// Whether the objects stand otherwise than before.
+#[derive(Debug)]
+pub struct Changes(watch::Receiver<Standings>);
+
+impl Changes {
+    /// Waits for a change since the last one that was waited for.
+    pub async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

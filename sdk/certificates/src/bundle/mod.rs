@@ -1,0 +1,165 @@
+//! The CA in the webhook configurations and in the CRDs.
+//!
+//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` follows what the object
+//! says, and writes where the bundle is not right; how each object stands is kept (`standing`), and whoever waits for the
+//! bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common is a
+//! `carrier`. `published` reads them once, for those who do not stay.
+
+mod carrier;
+mod missing;
+mod published;
+mod publisher;
+mod standing;
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::metrics::CertificateMetrics;
+use super::{Configurations, Material, TimeOfDay};
+use carrier::{CONVERSION, object};
+pub use missing::Changes;
+pub use published::{OwnEntry, PublishedEntry, PublishedObject, published};
+use publisher::Publisher;
+use standing::{Standings, Wanted};
+
+/// Kind and name of each object that carries the bundle.
+fn objects(configurations: &Configurations) -> Vec<String> {
+    let Configurations { validating, mutating, crds } = configurations;
+    let validating = validating.iter().map(|(name, _)| object::<ValidatingWebhookConfiguration>(name));
+    let mutating = mutating.iter().map(|(name, _)| object::<MutatingWebhookConfiguration>(name));
+    let crds = crds.iter().map(|name| object::<CustomResourceDefinition>(name));
+    validating.chain(mutating).chain(crds).collect()
+}
+
+/// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something
+/// else takes it out (Helm, GitOps, a user's `apply`). Or it only looks on, where publishing is somebody else's business
+/// ([`Supplied`](super::Supplied)).
+///
+/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is
+/// sent while the bytes are right. Who takes the conversion out of a CRD by server-side apply takes
+/// `spec.conversion.webhook` out by a patch first: the CA in it is not theirs, and without the rest the API server
+/// refuses it.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    wanted: watch::Sender<Wanted>,
+    /// How each object stands, and since when.
+    standings: watch::Sender<Standings>,
+    /// As whom it writes; nobody when it only looks on.
+    manager: Option<String>,
+    /// What its owner has to do about a bundle that is not right, when it only looks on.
+    cure: String,
+    /// The names of the Services through which we are called; any when there are none.
+    services: Vec<String>,
+    /// Where all replicas read what is to be published; nowhere when there is but one.
+    origin: Option<Origin>,
+    metrics: CertificateMetrics,
+    time_of_day: TimeOfDay,
+}
+
+/// The Secret that says what is to be published.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) secrets: Api<Secret>,
+    pub(super) name: String,
+}
+
+impl Bundle {
+    /// A publisher that writes as field manager `<operator>-ca-bundle`.
+    pub fn new(operator: &str, ca_pem: &str) -> Self {
+        let manager = Some(format!("{operator}-ca-bundle"));
+        Self { manager, ..Self::wanting(Wanted::Held(Arc::from(ca_pem))) }
+    }
+
+    /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
+    /// and what is to be done if not.
+    pub(super) fn observing(material: &Material, cure: &str) -> Self {
+        Self { cure: cure.to_owned(), ..Self::wanting(Wanted::accepted(material)) }
+    }
+
+    fn wanting(wanted: Wanted) -> Self {
+        Self {
+            wanted: watch::Sender::new(wanted),
+            standings: watch::Sender::default(),
+            manager: None,
+            cure: String::new(),
+            services: Vec::new(),
+            origin: None,
+            metrics: CertificateMetrics::default(),
+            time_of_day: TimeOfDay::system(),
+        }
+    }
+
+    /// Leaves entries alone that call a Service by another name than these, as in `hooks.shop.svc`. They are those of
+    /// another installation of the operator: with our CA in them, its webhooks could not be called.
+    #[must_use]
+    pub fn of_services<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.services = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Looks into this Secret before it writes, and writes nothing that is not what its `ca.crt` says any more: other
+    /// replicas publish too, and one that has slept through a change must not undo it.
+    #[must_use]
+    pub(super) fn said_by(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    #[must_use]
+    pub(super) fn counted_in(mut self, metrics: CertificateMetrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    #[must_use]
+    pub(super) fn judged_by(mut self, time_of_day: TimeOfDay) -> Self {
+        self.time_of_day = time_of_day;
+        self
+    }
+
+    /// What callers must trust from now on.
+    pub fn publish(&self, ca_pem: &str) {
+        self.want(Wanted::Held(Arc::from(ca_pem)));
+    }
+
+    /// What callers must accept from now on, where somebody else publishes.
+    pub(super) fn expect(&self, material: &Material) {
+        self.want(Wanted::accepted(material));
+    }
+
+    fn want(&self, new: Wanted) {
+        self.wanted.send_if_modified(|wanted| {
+            let changed = *wanted != new;
+            if changed {
+                *wanted = new;
+            }
+            changed
+        });
+    }
+
+    /// Looks after the objects until `stop`.
+    pub async fn maintain(&self, client: &Client, configurations: &Configurations, stop: &CancellationToken) {
+        let Configurations { validating, mutating, crds } = configurations;
+        let conversion = [CONVERSION.to_owned()];
+        let validating = validating
+            .iter()
+            .map(|(name, ours)| Publisher::<ValidatingWebhookConfiguration>::new(self, client, name, ours).follow());
+        let mutating = mutating
+            .iter()
+            .map(|(name, ours)| Publisher::<MutatingWebhookConfiguration>::new(self, client, name, ours).follow());
+        let crds = crds
+            .iter()
+            .map(|name| Publisher::<CustomResourceDefinition>::new(self, client, name, &conversion).follow());
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = async { tokio::join!(join_all(validating), join_all(mutating), join_all(crds)) } => stop.cancelled().await,
+        }
+    }
+}

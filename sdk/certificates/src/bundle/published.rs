@@ -1,0 +1,92 @@
+//! What is published now, read once.
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use super::carrier::{CONVERSION, Carrier, object};
+use crate::Configurations;
+
+/// An object that should carry the bundle, as it is now.
+#[derive(Debug)]
+pub struct PublishedObject {
+    /// Kind and name.
+    pub object: String,
+    /// All of its entries, whoever they call; nothing where there is no such object.
+    pub entries: kube::Result<Option<Vec<PublishedEntry>>>,
+    /// The names of those that should be ours.
+    ours: Vec<String>,
+    /// What writes its manifest.
+    command: &'static str,
+}
+
+/// One entry in which callers find what they trust.
+#[derive(Debug)]
+pub struct PublishedEntry {
+    name: String,
+    /// The CA bundle, in PEM; empty when there is none.
+    pub bundle: Vec<u8>,
+    /// The name by which the Service is called; none for a URL.
+    pub service: Option<String>,
+}
+
+/// The name of an entry that should be ours, and its bundle; or why there is none.
+pub type OwnEntry = (String, Result<Vec<u8>, String>);
+
+impl PublishedObject {
+    /// The Service that its entries call which should be ours, where none of them calls one of `own`.
+    pub fn calls_another(&self, own: &[String]) -> Option<&str> {
+        let entries = self.entries.as_ref().ok()?.iter().flatten();
+        let ours = entries.filter(|entry| self.ours.contains(&entry.name));
+        let mut called = ours.map(|entry| entry.service.as_deref()).peekable();
+        let first = called.peek().copied().flatten();
+        first.filter(|_| called.all(|service| service.is_some_and(|service| own.iter().all(|own| own != service))))
+    }
+
+    /// Every entry that should be ours.
+    pub fn ours(self) -> kube::Result<Vec<OwnEntry>> {
+        let Self { entries, ours, command, .. } = self;
+        let mut entries = entries?;
+        let bundle = |name: &String| {
+            let Some(entries) = &mut entries else { return Err(format!("it is not installed; see '{command}'")) };
+            let entry = entries.iter_mut().find(|entry| entry.name == *name);
+            let entry = entry.ok_or_else(|| format!("it is not registered; see '{command}'"))?;
+            Ok(std::mem::take(&mut entry.bundle))
+        };
+        let bundles: Vec<_> = ours.iter().map(bundle).collect();
+        Ok(ours.into_iter().zip(bundles).collect())
+    }
+}
+
+/// Reads each of these objects.
+pub async fn published(client: &Client, configurations: &Configurations) -> Vec<PublishedObject> {
+    let Configurations { validating, mutating, crds } = configurations;
+    let mut found = Vec::new();
+    if let Some((name, ours)) = validating {
+        found.push(read::<ValidatingWebhookConfiguration>(client, name, ours).await);
+    }
+    if let Some((name, ours)) = mutating {
+        found.push(read::<MutatingWebhookConfiguration>(client, name, ours).await);
+    }
+    for name in crds {
+        found.push(read::<CustomResourceDefinition>(client, name, &[CONVERSION.to_owned()]).await);
+    }
+    found
+}
+
+async fn read<C: Carrier>(client: &Client, name: &str, ours: &[String]) -> PublishedObject {
+    // A `get` would take another right than the watch has.
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let list = Api::<C>::all(client.clone()).list(&one).await;
+    let entries = list.map(|list| {
+        let found = list.items.first()?;
+        let entries = found.entries().into_iter().map(|entry| PublishedEntry {
+            name: entry.name.to_owned(),
+            bundle: entry.bundle.unwrap_or_default().to_vec(),
+            service: entry.service,
+        });
+        Some(entries.collect())
+    });
+    PublishedObject { object: object::<C>(name), entries, ours: ours.to_vec(), command: C::COMMAND }
+}

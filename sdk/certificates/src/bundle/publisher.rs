@@ -1,0 +1,275 @@
+//! Looking after one object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use kube::api::PatchParams;
+use kube::{Api, Client, ResourceExt as _};
+use portcullis_pki::bundle_fingerprints;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+use super::carrier::{Carrier, Entry, object};
+use super::standing::{Standing, Wanted};
+use super::{Bundle, Origin};
+use crate::follow::follow;
+use portcullis_client::Pauses;
+use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
+
+/// First and longest pause between two writes to one object, whether the first failed or was undone.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the Secret is waited for, and believed more than what was read from it before.
+const DOUBT: Duration = Duration::from_secs(20);
+/// How often it is told that a conversion was not given back.
+const REMIND: Duration = Duration::from_hours(1);
+/// How long one write may take.
+const WRITE: Duration = Duration::from_secs(30);
+
+/// Looks after one object: tells how it stands, and puts the bundle in where it is not right.
+pub(super) struct Publisher<'a, C> {
+    bundle: &'a Bundle,
+    api: Api<C>,
+    name: &'a str,
+    /// The names of its entries that are ours.
+    ours: &'a [String],
+    /// As it was seen last; nothing while there is none.
+    live: Option<Arc<C>>,
+    /// Those of ours that it did not register when it was seen last.
+    unregistered: Vec<&'a String>,
+    /// Whom another installation has it call.
+    others: Option<String>,
+    /// When it was told last that a development session is over and has not given its conversion back.
+    reminded: Option<Instant>,
+    /// No write before this.
+    not_before: Instant,
+    pauses: Pauses,
+    /// Since when the Secret is asked first whether it says what is to be written.
+    doubted: Option<Instant>,
+    /// What was written last.
+    last_written: Option<Arc<str>>,
+}
+
+impl<'a, C: Carrier> Publisher<'a, C> {
+    pub(super) fn new(bundle: &'a Bundle, client: &Client, name: &'a str, ours: &'a [String]) -> Self {
+        Self {
+            bundle,
+            api: Api::all(client.clone()),
+            name,
+            ours,
+            live: None,
+            unregistered: Vec::new(),
+            others: None,
+            reminded: None,
+            not_before: Instant::now(),
+            pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
+            doubted: None,
+            last_written: None,
+        }
+    }
+
+    /// Never ends by itself.
+    pub(super) async fn follow(mut self) {
+        let mut versions = std::pin::pin!(follow(self.api.clone(), self.name));
+        let mut wanted = self.bundle.wanted.subscribe();
+        let (mut seen, mut due) = (false, None::<Instant>);
+        loop {
+            tokio::select! {
+                version = versions.next() => match version {
+                    Some(Ok(version)) => (self.live, seen) = (version.map(Arc::new), true),
+                    Some(Err(error)) => {
+                        warn!(%error, object = object::<C>(self.name), "cannot watch what the CA is published in");
+                        if self.live.is_none() {
+                            self.stands(Standing::Waits(error.to_string()));
+                        }
+                        continue;
+                    }
+                    None => return,
+                },
+                _ = wanted.changed() => {}
+                () = sleep_until(due.unwrap_or(self.not_before)), if due.is_some() => {}
+            }
+            let wanted = wanted.borrow_and_update().clone();
+            due = if seen { self.look(&wanted).await } else { None };
+        }
+    }
+
+    /// Tells how the object stands, and writes to it where it does not stand right. Returns when to look again though
+    /// nothing has happened.
+    async fn look(&mut self, wanted: &Wanted) -> Option<Instant> {
+        let Some(live) = self.live.clone() else {
+            // Whoever installs it again takes nothing of ours out.
+            self.last_written = None;
+            self.stands(Standing::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
+            return None;
+        };
+        let mine = match self.mine(&live) {
+            Ok(mine) => mine,
+            Err(standing) => {
+                self.stands(standing);
+                return self.overdue(&live);
+            }
+        };
+        self.stands(Standing::carries(&mine));
+        let now = self.bundle.time_of_day.now();
+        let right = mine.iter().all(|entry| wanted.missing(entry.bundle, now).is_none());
+        let Some(manager) = self.bundle.manager.as_ref().filter(|_| !right) else {
+            self.doubted = None;
+            return None;
+        };
+        if Instant::now() < self.not_before {
+            return Some(self.not_before);
+        }
+        let doubted = *self.doubted.get_or_insert_with(Instant::now);
+        if let Some(origin) = &self.bundle.origin
+            && doubted.elapsed() < DOUBT
+            && origin.may_say_otherwise(wanted.bundle()).await
+        {
+            return Some(Instant::now() + FIRST_PAUSE);
+        }
+        self.doubted = None;
+        if self.last_written.as_ref() == Some(wanted.bundle()) {
+            let others = live.meddlers(manager).join(", ");
+            warn!(
+                object = object::<C>(self.name),
+                others,
+                "callers do not trust the right CA, which is put back; its other managers must leave caBundle alone"
+            );
+        }
+        let mine: Vec<&str> = mine.iter().map(|entry| entry.name).collect();
+        self.publish(&live, &mine, wanted.bundle()).await
+    }
+
+    /// The entries to look after; how the object stands when there are none.
+    fn mine<'o>(&mut self, live: &'o C) -> Result<Vec<Entry<'o>>, Standing> {
+        if live.annotations().contains_key(DEV_SESSION) {
+            // A development session has borrowed its conversion and gives it back. That the session is called for
+            // now is no reason to be in its way, nor to wait for it.
+            return Err(Standing::Carries(Vec::new()));
+        }
+        let entries = live.entries();
+        let registered = |name: &String| entries.iter().any(|entry| entry.name == *name);
+        let unregistered: Vec<&String> = self.ours.iter().filter(|name| !registered(name)).collect();
+        if unregistered != self.unregistered && !unregistered.is_empty() {
+            let object = object::<C>(self.name);
+            warn!(object, webhooks = ?unregistered, see = C::COMMAND, "webhooks that are served are not registered");
+        }
+        self.unregistered = unregistered;
+        let named = entries.into_iter().filter(|entry| self.ours.iter().any(|ours| ours == entry.name));
+        let own = &self.bundle.services;
+        let foreign = |entry: &Entry<'_>| entry.service.as_ref().is_some_and(|service| !own.contains(service));
+        let (others, mine): (Vec<_>, Vec<_>) = named.partition(|entry| !own.is_empty() && foreign(entry));
+        let other = others.into_iter().find_map(|other| other.service);
+        if !mine.is_empty() {
+            self.others = None;
+            return Ok(mine);
+        }
+        let Some(other) = other else { return Err(Standing::Absent(C::STRANGE.to_owned())) };
+        if !C::SHARED {
+            return Err(Standing::Absent(format!(
+                "it calls {other}, of another installation; give --namespace and --service-name, or see '{}'",
+                C::COMMAND
+            )));
+        }
+        if self.others.as_ref() != Some(&other) {
+            let object = object::<C>(self.name);
+            warn!(
+                object,
+                calls = other,
+                see = C::COMMAND,
+                "another installation converts this kind, and this one does not"
+            );
+            self.others = Some(other);
+        }
+        Err(Standing::Carries(Vec::new()))
+    }
+
+    /// When to look again at a conversion that a development session has borrowed. Where that is over and has not given
+    /// it back, only a person can help: they are told.
+    fn overdue(&mut self, live: &C) -> Option<Instant> {
+        let (session, annotations) = (live.annotations().get(DEV_SESSION)?, live.annotations());
+        // What does not read is left to whoever wrote it.
+        let expires: Timestamp = annotations.get(DEV_EXPIRES)?.parse().ok()?;
+        let left = expires
+            .saturating_add(SignedDuration::from_secs(DEV_SKEW_SECONDS))
+            .ok()?
+            .duration_since(self.bundle.time_of_day.now());
+        if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
+            // The clock may be set meanwhile.
+            return Some(Instant::now() + left.min(REMIND));
+        }
+        if self.reminded.is_none_or(|last| last.elapsed() >= REMIND) {
+            let owner = annotations.get(DEV_OWNER).map_or("NAME", String::as_str);
+            warn!(
+                object = object::<C>(self.name),
+                session,
+                %expires,
+                run = format!("dev --sweep --owner {owner}"),
+                "a development session is over and has not given the conversion back: nobody converts this kind"
+            );
+            self.reminded = Some(Instant::now());
+        }
+        self.reminded.map(|last| last + REMIND)
+    }
+
+    async fn publish(&mut self, live: &C, entries: &[&str], bundle: &Arc<str>) -> Option<Instant> {
+        let written = self.write(live, entries, bundle).await;
+        // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
+        self.not_before = Instant::now() + self.pauses.next(Instant::now());
+        match written {
+            Ok(written) => {
+                info!(object = object::<C>(self.name), webhooks = entries.len(), "published the CA");
+                self.bundle.metrics.wrote_bundle(object::<C>(self.name));
+                let held = written.entries();
+                self.stands(Standing::carries(held.iter().filter(|entry| entries.contains(&entry.name))));
+                self.last_written = Some(Arc::clone(bundle));
+                self.live = Some(Arc::new(written));
+                None
+            }
+            Err(error) => {
+                warn!(error, object = object::<C>(self.name), "cannot publish the CA");
+                self.stands(Standing::Waits(error));
+                Some(self.not_before)
+            }
+        }
+    }
+
+    /// Puts the bundle into these entries, if nobody has changed the object since it was read.
+    async fn write(&self, read: &C, entries: &[&str], bundle: &str) -> Result<C, String> {
+        let patch = read.patch(entries, &ByteString(bundle.as_bytes().to_vec()));
+        let params = PatchParams { field_manager: self.bundle.manager.clone(), ..PatchParams::default() };
+        match timeout(WRITE, self.api.patch(self.name, &params, &patch)).await {
+            Ok(Ok(written)) => Ok(written),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the API server did not answer within {} s", WRITE.as_secs())),
+        }
+    }
+
+    fn stands(&self, standing: Standing) {
+        self.bundle.standings.send_if_modified(|standings| {
+            let object = object::<C>(self.name);
+            let changed = standings.get(&object).is_none_or(|(before, _)| *before != standing);
+            if changed {
+                standings.insert(object, (standing, Instant::now()));
+            }
+            changed
+        });
+    }
+}
+
+impl Origin {
+    /// Whether the Secret that all replicas read may have another bundle by now. One that is not there, or has none that
+    /// reads, says nothing; an API server that does not answer may be hiding one.
+    async fn may_say_otherwise(&self, wanted: &str) -> bool {
+        let secret = match timeout(DOUBT, self.secrets.get_opt(&self.name)).await {
+            Ok(Ok(Some(secret))) => secret,
+            Ok(Ok(None)) => return false,
+            Ok(Err(_)) | Err(_) => return true,
+        };
+        let said = secret.data.as_ref().and_then(|data| bundle_fingerprints(&data.get("ca.crt")?.0).ok());
+        said.is_some_and(|said| bundle_fingerprints(wanted.as_bytes()).is_ok_and(|wanted| wanted != said))
+    }
+}

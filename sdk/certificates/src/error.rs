@@ -1,0 +1,101 @@
+//! What goes wrong with stored certificates, and what to do about it.
+
+use portcullis_client::own_sentence;
+use portcullis_listener::TlsError;
+
+/// What goes wrong with stored certificates.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// The API server refused, or did not answer. Try again, unless the message names what has to be mended first.
+    #[error("cannot {action} Secret {namespace}/{name}: {}{}", own_sentence(&**source), fix(action, namespace, source))]
+    Api {
+        /// `read`, `create` or `update`.
+        action: &'static str,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A certificate could not be made.
+    #[error(transparent)]
+    Pki(#[from] portcullis_pki::PkiError),
+    /// The pair cannot be served.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// What was just issued would not pass as stored: the stored CA cannot issue for these names. Delete the Secret
+    /// `<name>-ca`, or correct the names.
+    #[error("a certificate under the CA in Secret {namespace}/{ca} cannot be served: {problem}")]
+    Unusable {
+        /// Namespace of the Secrets.
+        namespace: String,
+        /// Name of the CA's Secret.
+        ca: String,
+        /// What is wrong with what it issues.
+        problem: String,
+    },
+    /// What somebody else put into the Secret, or did not, cannot be served.
+    #[error("Secret {namespace}/{name} cannot be served: {problem}; {cure}")]
+    Supplied {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        cure: String,
+    },
+    /// The API server did not answer within half a minute when the Secret was read. Try again.
+    #[error("the API server does not answer for Secret {namespace}/{name}")]
+    Slow {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Others kept writing between our read and our write, or the API server was slow. Try again.
+    #[error("the certificate Secrets did not come to rest; is another program writing {namespace}/{name}?")]
+    Unsettled {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl CertificateError {
+    /// Whether trying again is of no use. What the API server forbids (403) and what it does not take (422) stays so
+    /// until somebody does what the message says, and so do times by which no rotation comes to rest.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if status.code == 403 || status.code == 422)
+            }
+            Self::Pki(portcullis_pki::PkiError::Timing { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a person has to do about a refusal; nothing where trying again may help.
+fn fix(action: &str, namespace: &str, error: &kube::Error) -> String {
+    match error {
+        // `User "x" cannot get resource …`. A quota, a policy or the end of a namespace is no matter of roles.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains("\" cannot ") => {
+            "; compare the roles with 'generate rbac'".to_owned()
+        }
+        // `Secret "x" is invalid: …`. What a policy refuses is no better in a new Secret.
+        kube::Error::Api(status) if status.code == 422 && status.message.contains("\" is invalid: ") => {
+            "; delete this Secret, and it is made anew".to_owned()
+        }
+        // A Secret that is to be made cannot be what was not found.
+        kube::Error::Api(status) if status.code == 404 && action == "create" => {
+            format!("; namespace {namespace} does not exist: kubectl create namespace {namespace}")
+        }
+        _ => String::new(),
+    }
+}

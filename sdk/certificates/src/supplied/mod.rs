@@ -1,0 +1,329 @@
+//! Certificates that somebody else makes: cert-manager, or a person.
+
+mod check;
+mod cure;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::StreamExt as _;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt as _};
+use portcullis_pki::Certificate;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use cure::Supplier;
+
+use super::bundle::Bundle;
+use super::follow::follow;
+use super::metrics::CertificateMetrics;
+use super::{CertificateError, Configurations, Material, TimeOfDay, read};
+use check::{Problem, Sound};
+use cure::Place;
+use portcullis_listener::ClientCa;
+use portcullis_metrics::Metrics;
+
+/// How often the pair is looked at when nothing happens to it: it may have ended.
+const LOOK_AGAIN: Duration = Duration::from_mins(10);
+/// How long API servers are given to take up a bundle that we have seen.
+const SETTLE: Duration = Duration::from_secs(10);
+/// A person is told this long before their certificate ends, and then again and again.
+const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How often they are told.
+const REMIND: Duration = Duration::from_hours(24);
+/// The annotation by which cert-manager says which Certificate a Secret belongs to.
+const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
+
+/// A pair out of a Secret that somebody else fills (`tls.crt`, `tls.key`, `ca.crt`) and whose CA somebody else publishes.
+/// Nothing is ever written.
+///
+/// Every part is checked before it is served: that all keys are there and read, that certificate and key belong together,
+/// that the certificate is a server's, valid now and for the name by which the API server calls, that the CA in `ca.crt`
+/// has signed it and may. What fails is told in one sentence with its cure, and the pair before it goes on serving.
+///
+/// A new pair is served when every entry in the cluster trusts it, or the one before it has ended. So a CA can be replaced
+/// in any order without a lost call, as long as both are published for a while.
+#[derive(Clone)]
+pub struct Supplied {
+    /// Client that may watch the Secret and the configurations.
+    pub client: Client,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub secret: String,
+    /// The name by which the API server calls.
+    pub server_name: String,
+    /// Makes TLS configurations.
+    pub provider: Arc<CryptoProvider>,
+    /// Who fills the Secret, and so what a person can do about it.
+    pub supplier: Supplier,
+    /// Where callers find the CA.
+    pub configurations: Configurations,
+    /// How long after a bundle was seen everywhere a pair is served that needs it: API servers take up a changed
+    /// configuration a little later.
+    pub settle: Duration,
+    /// What time it is.
+    pub time_of_day: TimeOfDay,
+    /// Whose certificates callers are asked for.
+    pub(super) client_ca: Option<Arc<ClientCa>>,
+    pub(super) metrics: CertificateMetrics,
+}
+
+impl std::fmt::Debug for Supplied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let secret = format!("{}/{}", self.namespace, self.secret);
+        f.debug_struct("Supplied").field("secret", &secret).field("supplier", &self.supplier).finish_non_exhaustive()
+    }
+}
+
+impl Supplied {
+    /// The pair in Secret `secret` of `namespace`, served as `server_name`.
+    pub fn new(
+        client: Client,
+        namespace: impl Into<String>,
+        secret: impl Into<String>,
+        server_name: impl Into<String>,
+        supplier: Supplier,
+        provider: Arc<CryptoProvider>,
+    ) -> Self {
+        Self {
+            client,
+            namespace: namespace.into(),
+            secret: secret.into(),
+            server_name: server_name.into(),
+            provider,
+            supplier,
+            configurations: Configurations::default(),
+            settle: SETTLE,
+            time_of_day: TimeOfDay::system(),
+            client_ca: None,
+            metrics: CertificateMetrics::default(),
+        }
+    }
+
+    /// The CA is published in these objects.
+    #[must_use]
+    pub fn published_in(mut self, configurations: Configurations) -> Self {
+        self.configurations = configurations;
+        self
+    }
+
+    /// Counts in these metrics, which `/metrics` shows.
+    #[must_use]
+    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+        self.metrics = CertificateMetrics::clone(&metrics.families());
+        self
+    }
+
+    /// What looks on whether callers accept `material`, in the entries that call this Service.
+    pub fn bundle(&self, material: &Material) -> Bundle {
+        let bundle = Bundle::observing(material, &self.place(None).publish()).of_services([&self.server_name]);
+        bundle.judged_by(self.time_of_day.clone())
+    }
+
+    /// Reads and checks the Secret.
+    ///
+    /// # Errors
+    /// When the API server refuses, or the Secret cannot be served: the error says why, and what to do.
+    pub async fn ensure(&self) -> Result<Material, CertificateError> {
+        let secret = self.read().await?;
+        let sound = self.check(secret.as_ref()).inspect_err(|_| self.metrics.reload_failed())?;
+        self.serves(&sound);
+        Ok(sound.material)
+    }
+
+    /// What the Secret holds: the pair, its leaf, and by what callers trust it.
+    pub async fn stored(&self) -> Result<(Material, Certificate, Certificate), CertificateError> {
+        let Sound { material, leaf, ca } = self.check(self.read().await?.as_ref())?;
+        Ok((material, leaf, ca))
+    }
+
+    async fn read(&self) -> Result<Option<Secret>, CertificateError> {
+        read(&self.client, &self.namespace, &self.secret).await
+    }
+
+    /// Watches the Secret until `stop`: puts a sound new pair into `tls` once callers accept it, and says what is wrong
+    /// with one that is not, or with what is published. The pair before it goes on serving.
+    pub async fn maintain(
+        &self,
+        current: Material,
+        tls: &ArcSwap<ServerConfig>,
+        bundle: &Bundle,
+        stop: &CancellationToken,
+    ) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.report(bundle) => {}
+            () = self.take_up(current, tls, bundle) => stop.cancelled().await,
+        }
+    }
+
+    /// Says when callers stop to accept what is served: readiness was long ago.
+    async fn report(&self, bundle: &Bundle) {
+        let mut accepted = false;
+        let tell = |missing: Option<&str>| {
+            match missing {
+                None if !accepted => info!(secret = self.secret, "callers accept the certificate that is served"),
+                Some(missing) if accepted => {
+                    warn!(missing, "callers do not accept the certificate that is served");
+                }
+                _ => {}
+            }
+            accepted = missing.is_none();
+        };
+        bundle.report(&self.configurations, tell).await;
+    }
+
+    async fn take_up(&self, mut current: Material, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut versions = std::pin::pin!(follow(api, &self.secret));
+        // Until the watch has begun, what was read at start is what there is.
+        let (mut live, mut seen): (Option<Secret>, bool) = (None, false);
+        let mut next: Option<Candidate> = None;
+        let mut told = String::new();
+        // At start, and with every new pair, it is told at once.
+        let mut reminded = Instant::now();
+        // Goes on while the watch fails again and again.
+        let mut look = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                version = versions.next() => match version {
+                    Some(Ok(version)) => (live, seen) = (version, true),
+                    Some(Err(error)) => {
+                        warn!(%error, secret = self.secret, "cannot watch the certificate Secret");
+                        continue;
+                    }
+                    None => return,
+                },
+                () = self.may_serve(next.as_ref(), &current, bundle, &mut told) => {
+                    if let Some(Candidate { sound, config }) = next.take() {
+                        tls.store(Arc::new(config));
+                        bundle.expect(&sound.material);
+                        self.serves(&sound);
+                        info!(secret = self.secret, ends = %sound.leaf.not_after, "serving the certificate that is now in the Secret");
+                        current = sound.material;
+                    }
+                    continue;
+                }
+                _ = look.tick() => {}
+            }
+            if !seen {
+                continue;
+            }
+            let candidate = self.check(live.as_ref()).and_then(|sound| {
+                let config = sound.material.asking(&self.provider, self.client_ca.as_ref())?;
+                Ok(Candidate { sound, config })
+            });
+            match candidate {
+                Ok(candidate) if candidate.sound.material == current => {
+                    next = None;
+                    if reminded.elapsed() >= REMIND {
+                        reminded = Instant::now();
+                        self.remind(&candidate.sound);
+                    }
+                }
+                Ok(candidate) if next.as_ref().is_some_and(|next| next.sound == candidate.sound) => {}
+                Ok(candidate) => next = Some(candidate),
+                Err(error) => {
+                    next = None;
+                    self.metrics.reload_failed();
+                    warn!(%error, "the certificate before it goes on serving");
+                }
+            }
+        }
+    }
+
+    /// Ends when the candidate is to be served: callers accept it, or the pair before it has ended anyway.
+    async fn may_serve(&self, next: Option<&Candidate>, current: &Material, bundle: &Bundle, told: &mut String) {
+        let Some(Candidate { sound, .. }) = next else { return std::future::pending().await };
+        let waiting = |missing: &str| {
+            if told != missing {
+                missing.clone_into(told);
+                info!(secret = self.secret, missing, "a new certificate waits until callers accept it");
+            }
+        };
+        let accepted = async {
+            bundle.accepted(&sound.material, &self.configurations, waiting).await;
+            // While callers accept both, nothing is lost by waiting; once they do not, every call is.
+            let both = bundle.refused(&self.configurations);
+            let _ = timeout(self.settle, both).await;
+        };
+        tokio::select! {
+            () = accepted => {}
+            () = self.ended(current) => {
+                warn!(secret = self.secret, "the certificate that was served has ended; serving the new one though callers may not trust it yet");
+            }
+        }
+    }
+
+    /// Ends when the pair is not valid any more.
+    async fn ended(&self, material: &Material) {
+        // What was served once reads.
+        let Ok(leaf) = Certificate::from_pem(material.cert_pem.as_bytes()) else { return };
+        loop {
+            let left = leaf.not_after.duration_since(self.time_of_day.now());
+            let Ok(left) = Duration::try_from(left) else { return };
+            if left.is_zero() {
+                return;
+            }
+            // The clock may be set meanwhile.
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    fn serves(&self, sound: &Sound) {
+        self.metrics.ends("leaf", sound.leaf.not_after);
+        self.metrics.ends("ca", sound.ca.not_after);
+        self.remind(sound);
+    }
+
+    /// Tells a person that what is served ends soon; cert-manager knows.
+    fn remind(&self, sound: &Sound) {
+        let ends = sound.leaf.not_after.min(sound.ca.not_after);
+        if self.supplier == Supplier::User && ends.duration_since(self.time_of_day.now()) < SOON {
+            warn!(secret = self.secret, %ends, "the certificate, or the CA that it is under, ends soon: have a new one issued and put it into the Secret");
+        }
+    }
+
+    fn check(&self, secret: Option<&Secret>) -> Result<Sound, CertificateError> {
+        check::check(secret, &self.server_name, &self.provider, self.time_of_day.now())
+            .map_err(|problem| self.refused(secret, &problem))
+    }
+
+    fn refused(&self, secret: Option<&Secret>, problem: &Problem) -> CertificateError {
+        CertificateError::Supplied {
+            namespace: self.namespace.clone(),
+            name: self.secret.clone(),
+            problem: problem.to_string(),
+            cure: self.place(secret).cure(problem),
+        }
+    }
+
+    fn place<'a>(&'a self, secret: Option<&'a Secret>) -> Place<'a> {
+        Place {
+            supplier: self.supplier,
+            namespace: &self.namespace,
+            secret: &self.secret,
+            server_name: &self.server_name,
+            certificate: secret
+                .and_then(|secret| secret.annotations().get(CERTIFICATE_NAME))
+                // As 'generate certificates' calls it.
+                .unwrap_or(&self.secret),
+        }
+    }
+}
+
+/// A sound pair that is not served yet.
+struct Candidate {
+    sound: Sound,
+    config: ServerConfig,
+}

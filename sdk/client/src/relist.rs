@@ -1,0 +1,91 @@
+//! Watches that list anew when the API server was away.
+
+use std::fmt::Debug;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _};
+use kube::runtime::watcher::{self, Error, Event};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+/// What kube's watcher delivers, but that it is [begun anew](begun_anew).
+pub fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
+{
+    begun_anew(move || watcher::watcher(api.clone(), config.clone()).boxed())
+}
+
+/// What a watch delivers, but that a watch which cannot be begun again is not tried from the version that it had
+/// come to: while the API server was away, etcd may have been restored, and versions go on from an earlier one. The API
+/// server takes a watch from a version that is yet to come, and says nothing until it has come
+/// (<https://github.com/kubernetes/kubernetes/issues/107457>). So `begin` begins it, which lists first.
+pub fn begun_anew<T: 'static>(
+    begin: impl Fn() -> BoxStream<'static, watcher::Result<T>> + Send,
+) -> impl Stream<Item = watcher::Result<T>> + Send {
+    stream::unfold((begin(), begin), |(mut watch, begin)| async move {
+        let event = watch.next().await?;
+        if matches!(event, Err(Error::WatchStartFailed(_))) {
+            watch = begin();
+        }
+        Some((event, (watch, begin)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use kube::{Client, ResourceExt as _};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn map(version: u32) -> Value {
+        json!({ "metadata": { "name": "a", "namespace": "team", "resourceVersion": version.to_string() } })
+    }
+
+    fn list(version: u32) -> (u16, String) {
+        let list = json!({
+            "kind": "ConfigMapList", "apiVersion": "v1", "metadata": { "resourceVersion": version.to_string() },
+            "items": [map(version)],
+        });
+        (200, list.to_string())
+    }
+
+    /// An API server that is away when a watch has ended, and comes back with what it had stored before.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restore_of_etcd_no_watch_goes_on_from_a_version_that_is_yet_to_come() {
+        let changed = json!({ "type": "MODIFIED", "object": map(41) }).to_string() + "\n";
+        let answers = [list(900), (200, String::new()), (500, String::new()), list(40), (200, changed)];
+        let (answers, asked) = (Arc::new(Mutex::new(answers.into_iter())), Arc::new(Mutex::new(Vec::new())));
+        let asks = asked.clone();
+        let client = Client::new(
+            tower::service_fn(move |request: Request<Body>| {
+                let version = request.uri().query().into_iter().flat_map(|query| query.split('&'));
+                asks.lock()
+                    .unwrap()
+                    .extend(version.filter_map(|it| it.strip_prefix("resourceVersion=")).map(str::to_owned));
+                let answer = answers.lock().unwrap().next();
+                async move {
+                    let Some((code, body)) = answer else { return std::future::pending().await };
+                    Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
+                }
+            }),
+            "default",
+        );
+        let events = watched::<ConfigMap>(Api::all(client), watcher::Config::default());
+        let versions = events.filter_map(async |event| match event {
+            Ok(Event::InitApply(map) | Event::Apply(map)) => map.resource_version(),
+            _ => None,
+        });
+        let seen: Vec<String> = versions.take(3).collect().await;
+        assert_eq!(seen, ["900", "40", "41"]);
+        // From the list, again when that watch has ended, and from the other list.
+        assert_eq!(*asked.lock().unwrap(), ["900", "900", "40"]);
+    }
+}

@@ -1,0 +1,170 @@
+//! Whether a child has to be written, from what is kept of the live object.
+
+use serde_json::Value;
+
+use super::{Desired, Live, fields};
+
+/// What to do about one child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The live object is what was applied last, and that is what is wanted.
+    Keep,
+    /// Send the document.
+    Apply(Reason),
+    /// The live object, ours or not, is being deleted: its name will be free.
+    Wait,
+    /// An object of that name exists and is not ours to change.
+    Refuse(Refusal),
+}
+
+/// Why a child is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// There is no such object.
+    Absent,
+    /// The desired document is another one than was applied last.
+    Changed,
+    /// A foreign client changed or removed the value at this path.
+    Taken(String),
+}
+
+/// Why a child is left alone although it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another object controls it.
+    ControlledByOther,
+    /// It exists, nobody controls it and nothing shows that this operator made it.
+    NotOurs,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ControlledByOther => "an object of this name is controlled by another owner; rename one of them",
+            Self::NotOurs => "an object of this name exists and was not made by this operator; rename one of them",
+        })
+    }
+}
+
+/// Why `live`, which has the name of a child that `manager` applies for the object with uid `owner`, is neither written nor
+/// deleted; `None` when it is that child.
+pub fn refusal(live: &Live, owner: &str, manager: &str) -> Option<Refusal> {
+    match live.controller.as_deref() {
+        Some(controller) if controller != owner => Some(Refusal::ControlledByOther),
+        None if live.maker.as_deref() != Some(manager) => Some(Refusal::NotOurs),
+        _ => None,
+    }
+}
+
+/// Decides about `desired`, a child that `manager` applies for the object with uid `owner`.
+pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str, manager: &str) -> Decision {
+    let Some(live) = live else {
+        return Decision::Apply(Reason::Absent);
+    };
+    if live.deleting {
+        return Decision::Wait;
+    }
+    if let Some(refusal) = refusal(live, owner, manager) {
+        return Decision::Refuse(refusal);
+    }
+    if live.digest.as_deref() != Some(desired.digest()) {
+        return Decision::Apply(Reason::Changed);
+    }
+    let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
+    match fields::first_missing(&held, desired.document()) {
+        Some(path) => Decision::Apply(Reason::Taken(path)),
+        None => Decision::Keep,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ApiResource;
+    use serde_json::json;
+
+    use super::*;
+    use crate::apply::Marks;
+
+    fn desired() -> Desired {
+        let document = json!({
+            "metadata": {"name": "c", "namespace": "n", "ownerReferences": [{"uid": "owner", "controller": true}]},
+            "data": {"k": "v"}
+        });
+        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &Marks::of("test")).unwrap()
+    }
+
+    fn live() -> Live {
+        let held = json!({
+            "f:data": {"f:k": {}},
+            "f:metadata": {
+                "f:annotations": {format!("f:{}", Marks::DIGEST): {}},
+                "f:ownerReferences": {"k:{\"uid\":\"owner\"}": {}}
+            }
+        });
+        Live {
+            uid: "u".into(),
+            version: 7,
+            digest: Some(desired().digest().to_owned()),
+            controller: Some("owner".into()),
+            maker: None,
+            deleting: false,
+            held: Some(held.to_string().into_boxed_str()),
+        }
+    }
+
+    /// R3: a child is written for these reasons and for no other.
+    #[test]
+    fn a_child_is_written_when_absent_changed_or_taken_and_never_otherwise() {
+        let taken = r#"{"f:data":{},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"owner\"}":{}}}}"#;
+        let cases: Vec<(&str, Option<Live>, Decision)> = vec![
+            ("absent", None, Decision::Apply(Reason::Absent)),
+            ("as applied", Some(live()), Decision::Keep),
+            ("another document", Some(Live { digest: Some("old".into()), ..live() }), Decision::Apply(Reason::Changed)),
+            ("no digest", Some(Live { digest: None, ..live() }), Decision::Apply(Reason::Changed)),
+            (
+                "a path taken",
+                Some(Live { held: Some(taken.into()), ..live() }),
+                Decision::Apply(Reason::Taken("metadata.annotations".into())),
+            ),
+            (
+                "managedFields cleared",
+                Some(Live { held: None, ..live() }),
+                Decision::Apply(Reason::Taken("data".into())),
+            ),
+            ("being deleted", Some(Live { deleting: true, digest: None, ..live() }), Decision::Wait),
+            (
+                "another's child",
+                Some(Live { controller: Some("else".into()), ..live() }),
+                Decision::Refuse(Refusal::ControlledByOther),
+            ),
+            (
+                "a user's own object",
+                Some(Live { controller: None, digest: None, held: None, ..live() }),
+                Decision::Refuse(Refusal::NotOurs),
+            ),
+            (
+                "adopted from a predecessor",
+                Some(Live { controller: None, digest: None, held: None, maker: Some("test".into()), ..live() }),
+                Decision::Apply(Reason::Changed),
+            ),
+            (
+                "owner reference stripped",
+                Some(Live { controller: None, maker: Some("test".into()), ..live() }),
+                Decision::Keep,
+            ),
+            (
+                "owner reference stripped of another controller's child",
+                Some(Live { controller: None, maker: Some("else".into()), held: None, ..live() }),
+                Decision::Refuse(Refusal::NotOurs),
+            ),
+        ];
+        for (case, live, expected) in cases {
+            let decision = decide(live.as_ref(), &desired(), "owner", "test");
+            match (&decision, &expected) {
+                (Decision::Apply(Reason::Taken(_)), Decision::Apply(Reason::Taken(_))) => {}
+                _ => assert_eq!(decision, expected, "{case}"),
+            }
+        }
+    }
+}

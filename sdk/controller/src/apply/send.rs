@@ -1,0 +1,250 @@
+//! The writes themselves: one server-side apply, one delete with preconditions. Nothing here reads.
+
+use std::{fmt::Debug, time::Duration};
+
+use json_patch::{
+    PatchOperation, RemoveOperation, TestOperation,
+    jsonptr::{PointerBuf, Token},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
+};
+use serde::Serialize;
+
+use super::decide::{Decision, decide};
+use super::{Desired, Live, Marks, Refusal};
+use crate::kind_scope::full_name;
+use portcullis_client::own_sentence;
+
+/// Deadline of one write, admission webhooks of others included (they get at most 30 s).
+const DEADLINE: Duration = Duration::from_secs(40);
+
+/// A write that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The API server refused it or could not be reached; retry with backoff.
+    #[error("cannot {verb} {kind} {}: {}", full_name(namespace, name), own_sentence(&**source))]
+    Refused {
+        /// `apply` or `delete`.
+        verb: &'static str,
+        /// The kind written.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: Box<kube::Error>,
+    },
+    /// No answer within the deadline; retry with backoff.
+    #[error("no answer within {seconds} s to {verb} {kind} {}", full_name(namespace, name))]
+    Deadline {
+        /// `apply` or `delete`.
+        verb: &'static str,
+        /// The kind written.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The deadline, in seconds.
+        seconds: u64,
+    },
+}
+
+/// What became of a delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeleteOutcome {
+    /// The API server accepted it.
+    Accepted,
+    /// It was gone, or another object has its name now.
+    AlreadyGone,
+}
+
+/// What became of a child that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ensured {
+    /// It is as it should be; nothing was written.
+    Kept,
+    /// It was applied; these are the traces of the result.
+    Written(Live),
+    /// The one that exists is being deleted.
+    Waits,
+    /// An object of that name is not ours to change.
+    Refused(Refusal),
+}
+
+/// Writes children under one field manager.
+#[derive(Clone)]
+pub(crate) struct Applier {
+    client: Client,
+    marks: Marks,
+    /// Field manager of the merge that makes way for an apply which others' list elements would make invalid.
+    merge: String,
+}
+
+impl ApplyError {
+    /// The API server says that the object would not be valid.
+    fn is_invalid(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 422))
+    }
+}
+
+impl Debug for Applier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Applier").field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+impl Applier {
+    /// An applier for the children of one controller.
+    pub(crate) fn new(client: Client, marks: Marks) -> Self {
+        let merge = format!("{}-merge", marks.manager);
+        Self { client, marks, merge }
+    }
+
+    /// The marks that it leaves.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Makes `desired`, a child of the object with uid `owner`, what it should be: applies it where it is absent, another
+    /// or taken from us, and otherwise writes nothing. `live` is what the store holds of it.
+    ///
+    /// # Errors
+    /// When the API server does not take it.
+    pub(crate) async fn ensure(
+        &self,
+        live: Option<&Live>,
+        desired: &Desired,
+        owner: &str,
+    ) -> Result<Ensured, ApplyError> {
+        match decide(live, desired, owner, &self.marks.manager) {
+            Decision::Keep => Ok(Ensured::Kept),
+            Decision::Wait => Ok(Ensured::Waits),
+            Decision::Refuse(refusal) => Ok(Ensured::Refused(refusal)),
+            Decision::Apply(reason) => {
+                let (namespace, name, kind) = (desired.namespace(), desired.name(), &desired.resource().kind);
+                tracing::debug!(namespace, name, kind, ?reason, "apply");
+                self.apply(desired, live.is_some()).await.map(Ensured::Written)
+            }
+        }
+    }
+
+    /// Applies `desired` with force (fields that others took come back) and returns the traces of the result.
+    ///
+    /// `over` says that the object exists. Then a result that would be invalid is taken for what others put beside our
+    /// elements in a list (a Service's port under a new number and our name), which an apply cannot remove: a merge,
+    /// which replaces lists, does, and the apply is repeated.
+    ///
+    /// # Errors
+    /// When the API server does not take it.
+    pub(crate) async fn apply(&self, desired: &Desired, over: bool) -> Result<Live, ApplyError> {
+        let metadata = match self.send(desired).await {
+            Err(error) if over && error.is_invalid() => {
+                self.merge(desired).await.map_err(|_| error)?;
+                let metadata = self.send(desired).await?;
+                self.forget_merge(desired, metadata).await?
+            }
+            result => result?,
+        };
+        Ok(self.marks.read(&metadata))
+    }
+
+    async fn send(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
+        let params = PatchParams::apply(&self.marks.manager).force();
+        self.patch(desired, &params, &Patch::Apply(desired.document())).await
+    }
+
+    async fn merge(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
+        self.patch(desired, &self.merging(), &Patch::Merge(desired.document())).await
+    }
+
+    /// Takes the merge's own entry out of `managedFields`: what two entries hold cannot be dropped by one.
+    async fn forget_merge(&self, desired: &Desired, metadata: ObjectMeta) -> Result<ObjectMeta, ApplyError> {
+        let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+        let Some(at) = entries.iter().position(|entry| entry.manager.as_ref() == Some(&self.merge)) else {
+            return Ok(metadata);
+        };
+        let entry = PointerBuf::from_tokens(["metadata".into(), "managedFields".into(), Token::from(at)]);
+        let mut manager = entry.clone();
+        manager.push_back("manager");
+        let patch = json_patch::Patch(vec![
+            PatchOperation::Test(TestOperation { path: manager, value: self.merge.clone().into() }),
+            PatchOperation::Remove(RemoveOperation { path: entry }),
+        ]);
+        self.patch(desired, &self.merging(), &Patch::Json::<()>(patch)).await
+    }
+
+    fn merging(&self) -> PatchParams {
+        PatchParams { field_manager: Some(self.merge.clone()), ..PatchParams::default() }
+    }
+
+    async fn patch<P: Serialize + Debug>(
+        &self,
+        desired: &Desired,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<ObjectMeta, ApplyError> {
+        let resource = desired.resource();
+        let api = self.api(resource, desired.namespace());
+        let write = api.patch_metadata(desired.name(), params, patch);
+        Ok(within("apply", resource, desired.namespace(), desired.name(), write).await?.metadata)
+    }
+
+    /// Deletes exactly the object that `live` was read from: another one of the same name is left alone. `propagation`
+    /// says what becomes of its own children, and whether it stays until they are gone.
+    ///
+    /// # Errors
+    /// When the API server does not do it.
+    pub(crate) async fn delete(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        live: &Live,
+        propagation: PropagationPolicy,
+    ) -> Result<DeleteOutcome, ApplyError> {
+        let api = self.api(resource, namespace);
+        let params = DeleteParams {
+            propagation_policy: Some(propagation),
+            preconditions: Some(Preconditions { uid: Some(live.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match within("delete", resource, namespace, name, api.delete(name, &params)).await {
+            Ok(_) => Ok(DeleteOutcome::Accepted),
+            Err(ApplyError::Refused { source, .. }) if is_gone(&source) => Ok(DeleteOutcome::AlreadyGone),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        if namespace.is_empty() {
+            return Api::all_with(self.client.clone(), resource);
+        }
+        Api::namespaced_with(self.client.clone(), namespace, resource)
+    }
+}
+
+/// 404: gone. 409: the uid in the preconditions is another one's.
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404 || status.code == 409)
+}
+
+async fn within<T>(
+    verb: &'static str,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+    write: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ApplyError> {
+    let (kind, namespace, name) = (resource.kind.clone(), namespace.to_owned(), name.to_owned());
+    match tokio::time::timeout(DEADLINE, write).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(source)) => Err(ApplyError::Refused { verb, kind, namespace, name, source: Box::new(source) }),
+        Err(_) => Err(ApplyError::Deadline { verb, kind, namespace, name, seconds: DEADLINE.as_secs() }),
+    }
+}

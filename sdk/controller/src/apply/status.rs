@@ -1,0 +1,88 @@
+//! Whether a status has to be written. A status is our own type without defaults, so here values are compared.
+
+use serde_json::{Value, json};
+
+use super::fields;
+
+/// What is kept of a live status: its value and the paths our status manager holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StatusState {
+    /// `status` as it is.
+    pub(crate) value: Value,
+    /// The `fieldsV1` of our entry for the status subresource, as compact JSON.
+    pub(crate) held: Option<Box<str>>,
+}
+
+/// True when `desired` (pruned) states a value that differs, or when our entry holds less or more than `desired` states.
+/// What others wrote beside it (an operator that ran here before) is neither seen nor fought.
+pub(crate) fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
+    let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
+    let document = json!({"status": desired});
+    !states(&live.value, desired)
+        || fields::first_missing(&held, &document).is_some()
+        || fields::first_excess(&held, &document).is_some()
+}
+
+/// True when `live` has every value of `desired`. Conditions are found by their type; other lists compare as a whole.
+fn states(live: &Value, desired: &Value) -> bool {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            desired.iter().all(|(key, member)| live.get(key).is_some_and(|live| states(live, member)))
+        }
+        (Value::Array(live), Value::Array(desired)) if desired.iter().any(|element| element.get("type").is_some()) => {
+            desired.iter().all(|element| {
+                live.iter().any(|candidate| candidate.get("type") == element.get("type") && states(candidate, element))
+            })
+        }
+        (live, desired) => live == desired,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(value: Value, held: &Value) -> StatusState {
+        StatusState { value, held: Some(held.to_string().into_boxed_str()) }
+    }
+
+    /// O3: one status write, and only when something of ours differs.
+    #[test]
+    fn a_status_is_written_only_when_something_of_ours_differs() {
+        let held = json!({"f:status": {
+            "f:phase": {},
+            "f:conditions": {"k:{\"type\":\"Ready\"}": {".": {}, "f:type": {}, "f:status": {}}}
+        }});
+        let mut desired = json!({"phase": "Ready", "url": null, "conditions": [{"type": "Ready", "status": "True"}]});
+        crate::apply::prune(&mut desired);
+        let ready = json!({"type": "Ready", "status": "True"});
+        let foreign = json!({"type": "Foreign", "status": "True"});
+        let cases = [
+            ("the same", json!({"phase": "Ready", "conditions": [ready]}), held.clone(), false),
+            ("a foreign condition", json!({"phase": "Ready", "conditions": [foreign, ready]}), held.clone(), false),
+            (
+                "a foreign field",
+                json!({"phase": "Ready", "toolConfigHash": "x", "conditions": [ready]}),
+                held.clone(),
+                false,
+            ),
+            ("another phase", json!({"phase": "Pending", "conditions": [ready]}), held.clone(), true),
+            ("a condition gone", json!({"phase": "Ready", "conditions": [foreign]}), held.clone(), true),
+            ("no status", Value::Null, held.clone(), true),
+            ("not held", json!({"phase": "Ready", "conditions": [ready]}), json!({}), true),
+            (
+                "held too much",
+                json!({"phase": "Ready", "url": "u", "conditions": [ready]}),
+                {
+                    let mut held = held.clone();
+                    held["f:status"]["f:url"] = json!({});
+                    held
+                },
+                true,
+            ),
+        ];
+        for (case, live, held, expected) in cases {
+            assert_eq!(status_needs_apply(&state(live, &held), &desired), expected, "{case}");
+        }
+    }
+}

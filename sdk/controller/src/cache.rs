@@ -1,0 +1,335 @@
+//! Caches: what webhooks know of other objects, without a request for each review.
+//!
+//! A [`Cache`] holds the objects of one kind, as a watch brings them. Make it in `setup`, capture a clone in the handler,
+//! and say that the webhook [reads](portcullis_webhook::Validate::reads) it. The rest follows from that: every replica of
+//! the operator watches the kind, whether it leads or not, and the generated roles have the right to.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use portcullis_controller::cache::Cache;
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use k8s_openapi::api::storage::v1::StorageClass;
+//! use portcullis_webhook::{Context, Validate, Verdict, Webhooks};
+//!
+//! fn webhooks(classes: &Cache<StorageClass>) -> Webhooks {
+//!     let known = classes.clone();
+//!     let judge = move |new: Arc<ConfigMap>, _: Context| {
+//!         let class = new.data.as_ref().and_then(|data| data.get("class")).cloned().unwrap_or_default();
+//!         let verdict = match known.get("", &class) {
+//!             Some(_) => Verdict::allow(),
+//!             None => Verdict::deny(format!("there is no storage class {class:?}")).code(422).cause("data.class", "is unknown"),
+//!         };
+//!         async { verdict }
+//!     };
+//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create(judge))
+//! }
+//!
+//! // In `setup`: webhooks(&Cache::new()). In a test, without a cluster:
+//! let mut class = StorageClass::default();
+//! class.metadata.name = Some("fast".to_owned());
+//! let webhooks = webhooks(&Cache::of([class]));
+//! ```
+//!
+//! Until the first list is complete, everything would look absent. So the webhooks that read a cache answer HTTP 429 until
+//! then, after which the API server asks again within the webhook's timeout; the others are served. A replica is not
+//! ready before its caches are filled, for half a minute at most; and one whose cached kind it converts itself does not wait,
+//! because the list needs its conversion.
+//!
+//! What is in a cache is as old as the watch, commonly some milliseconds: a rule that must hold between two objects that are
+//! written at the same time needs a controller that looks again. An object that does not decode is logged and is not in it.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::Resource;
+use kube::core::DeserializeGuard;
+use portcullis_manifest::{Access, Grant, KnownScope, Scope, Source};
+use portcullis_review::GroupVersionKind;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::apply::version_number;
+use crate::{Feeds, KindScope, Namespaces, Runtime, Store, Stored, paged};
+
+/// Kinds that can be cached: those that webhooks can be registered for.
+pub trait Cached:
+    Resource<DynamicType = (), Scope: KindScope> + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+}
+
+impl<K> Cached for K where
+    K: Resource<DynamicType = (), Scope: KindScope> + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+}
+
+/// The objects of a kind, those of one namespace for an operator that is restricted to it. Cheap to clone: clones hold the
+/// same objects. See the [module](self).
+pub struct Cache<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    kind: GroupVersionKind,
+    plural: Cow<'static, str>,
+    store: Arc<Store<Held<K>>>,
+    filled: watch::Sender<bool>,
+    /// Whether somebody fills it; or else, whether it was said that nobody does.
+    attended: AtomicBool,
+}
+
+/// An object as it was delivered, without `managedFields`; none where it does not decode.
+struct Held<K> {
+    namespace: String,
+    name: String,
+    version: u64,
+    object: Option<Arc<K>>,
+}
+
+impl<K> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K: Cached> Default for Cache<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Cached> Cache<K> {
+    /// An empty cache, which the operator fills when it runs.
+    pub fn new() -> Self {
+        let (group, version) = (K::group(&()).into_owned(), K::version(&()).into_owned());
+        let kind = GroupVersionKind { group, version, kind: K::kind(&()).into_owned() };
+        let (plural, store) = (K::plural(&()), Arc::default());
+        let (filled, attended) = (watch::Sender::new(false), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { kind, plural, store, filled, attended }) }
+    }
+
+    /// A cache that holds these objects and needs no cluster: for tests.
+    pub fn of(objects: impl IntoIterator<Item = K>) -> Self {
+        let cache = Self::new();
+        cache.fill(objects);
+        cache
+    }
+
+    /// The object of this name; `namespace` is empty for kinds that live in none.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.shared.read().get(namespace, name)?.object.clone()
+    }
+
+    /// All objects, in no order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.shared.read().all().into_iter().filter_map(|held| held.object.clone()).collect()
+    }
+
+    /// An object for which this is true, if there is one. It looks at each: by name, [`get`](Self::get) is quicker.
+    pub fn find(&self, predicate: impl Fn(&K) -> bool) -> Option<Arc<K>> {
+        self.list().into_iter().find(|object| predicate(object))
+    }
+
+    /// Whether the first list was complete: before that, what is not in it may exist all the same.
+    pub fn is_filled(&self) -> bool {
+        *self.shared.filled.borrow()
+    }
+
+    fn fill(&self, objects: impl IntoIterator<Item = K>) {
+        self.shared.attended.store(true, Ordering::Relaxed);
+        self.shared.store.fill(objects.into_iter().map(|object| Held::of(DeserializeGuard(Ok(object)))));
+        self.shared.filled.send_replace(true);
+    }
+}
+
+impl<K: Cached> Shared<K> {
+    /// What there is. That nobody fills it is an error of the program, which no test with a [`Cache::of`] shows.
+    fn read(&self) -> &Store<Held<K>> {
+        if !self.attended.swap(true, Ordering::Relaxed) {
+            let resource = self.resource();
+            tracing::error!(
+                resource,
+                "a cache is read that nobody fills: name it where the webhook is registered, with .reads(&cache)"
+            );
+        }
+        &self.store
+    }
+}
+
+impl<K: Cached> Debug for Cache<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&*self.shared, f)
+    }
+}
+
+impl<K> Debug for Shared<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, filled) = (&self.kind.kind, *self.filled.borrow());
+        f.debug_struct("Cache").field("kind", kind).field("filled", &filled).finish_non_exhaustive()
+    }
+}
+
+impl<K: Cached> From<&Cache<K>> for Arc<dyn Source> {
+    fn from(cache: &Cache<K>) -> Self {
+        cache.shared.clone()
+    }
+}
+
+/// What keeps a [`Cache`] filled: the [`Source::filler`] of one.
+#[derive(Clone, Debug)]
+pub struct Filler(Arc<dyn AnyCache>);
+
+impl Filler {
+    /// Waits until the first list is complete.
+    pub async fn until_filled(&self) {
+        self.0.until_filled().await;
+    }
+
+    /// Keeps it filled until the runtime's `stop`.
+    pub async fn watch(self, runtime: Runtime) {
+        self.0.watch(runtime).await;
+    }
+}
+
+/// A cache with its type taken away.
+trait AnyCache: Debug + Send + Sync {
+    fn until_filled(&self) -> BoxFuture<'_, ()>;
+    fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()>;
+}
+
+impl<K: Cached> Source for Shared<K> {
+    fn kind(&self) -> &GroupVersionKind {
+        &self.kind
+    }
+
+    fn resource(&self) -> String {
+        if self.kind.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.kind.group)
+        }
+    }
+
+    fn is_filled(&self) -> bool {
+        *self.filled.borrow()
+    }
+
+    fn fill(self: Arc<Self>, objects: &[Value]) -> Result<(), serde_json::Error> {
+        self.attended.store(true, Ordering::Relaxed);
+        let objects = objects.iter().map(|object| serde_json::from_value(object.clone()));
+        let objects: Vec<K> = objects.collect::<Result<_, _>>()?;
+        Cache { shared: self }.fill(objects);
+        Ok(())
+    }
+
+    fn access(&self) -> Access {
+        let grant = Grant::new(fixed(K::group(&())), &[fixed(K::plural(&()))], &["list", "watch"]);
+        if <K::Scope as KnownScope>::SCOPE == Scope::Cluster {
+            return Access { cluster: vec![grant], ..Access::default() };
+        }
+        Access::from([grant])
+    }
+
+    fn filler(self: Arc<Self>) -> Option<Box<dyn Any + Send + Sync>> {
+        Some(Box::new(Filler(self)))
+    }
+}
+
+impl<K: Cached> AnyCache for Shared<K> {
+    fn until_filled(&self) -> BoxFuture<'_, ()> {
+        let mut filled = self.filled.subscribe();
+        // The sender is in what is shared: it outlives this.
+        async move { _ = filled.wait_for(|filled| *filled).await }.boxed()
+    }
+
+    fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()> {
+        self.attended.store(true, Ordering::Relaxed);
+        let namespaces = Namespaces::of(&runtime.scope);
+        let feeds = Feeds::new(runtime.client, namespaces, runtime.stop).counted_in(&runtime.metrics);
+        async move {
+            feeds.follow(paged(), self.store.clone(), Held::of, |_| {});
+            if feeds.ready().await {
+                self.filled.send_replace(true);
+            }
+            feeds.ended().await;
+        }
+        .boxed()
+    }
+}
+
+impl<K: Cached> Held<K> {
+    fn of(DeserializeGuard(object): DeserializeGuard<K>) -> Self {
+        let metadata = match &object {
+            Ok(object) => object.meta(),
+            Err(invalid) => &invalid.metadata,
+        };
+        let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let version = version_number(metadata);
+        let object = match object {
+            Ok(mut object) => {
+                object.meta_mut().managed_fields = None;
+                Some(Arc::new(object))
+            }
+            Err(invalid) => {
+                let kind = K::kind(&());
+                tracing::warn!(
+                    kind = &*kind,
+                    namespace,
+                    name,
+                    error = invalid.error,
+                    "object is not cached: it does not decode"
+                );
+                None
+            }
+        };
+        Self { namespace, name, version, object }
+    }
+}
+
+impl<K: Send + Sync + 'static> Stored for Held<K> {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// Of kinds that are derived, as of those of k8s-openapi, names are literals; of one that is written by hand they may be
+/// made at run time, a few bytes each time that rights are looked at.
+fn fixed(name: Cow<'static, str>) -> &'static str {
+    match name {
+        Cow::Borrowed(name) => name,
+        Cow::Owned(name) => name.leak(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use portcullis_testing::Log;
+
+    #[test]
+    fn a_cache_that_was_forgotten_where_the_webhook_is_registered_does_not_stay_empty_without_a_word() {
+        let (log, _listening) = Log::listen();
+        let cache = Cache::<ConfigMap>::new();
+        assert!(cache.get("team", "a").is_none() && cache.list().is_empty());
+        let said = log.take();
+        assert!(said.contains("ERROR") && said.contains(".reads(&cache)") && said.contains("configmaps"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(Cache::<ConfigMap>::of([ConfigMap::default()]).list().len() == 1 && log.take().is_empty());
+    }
+}

@@ -1,0 +1,482 @@
+//! Queue, store, watches and workers of one kind, put together.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join, ready};
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Resource;
+use kube::api::PartialObjectMeta;
+use kube::core::{ApiResource, DeserializeGuard};
+use kube::runtime::Predicate;
+use portcullis_manifest::Access;
+
+use super::apply::{Applier, Marks};
+use super::changes::{Changes, filter};
+use super::children::{Child, Children};
+use super::events::Events;
+use super::metrics::{ReconcileFamilies, watch_panics};
+use super::observed::Managers;
+use super::validity::Validators;
+use super::watched::Watchable;
+use super::work::{Farewell, Kit, failed};
+use super::writer::Writer;
+use super::writes::Writes;
+use super::{
+    Backoff, Change, ChildTrace, Cleanup, Feeds, Key, Kind, KindScope, Leaving, MayOwn, Namespaces, Next, Observed,
+    Pass, Queue, Runtime, Store, Stored as _, paged,
+};
+
+/// How many objects are reconciled at once.
+const WORKERS: usize = 8;
+/// Longest reconcile.
+const DEADLINE: Duration = Duration::from_mins(5);
+
+/// Starts the watch of one kind.
+pub(super) type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Woken<K>) + Send + Sync>;
+
+/// The children of one kind.
+pub(super) struct Owned<K> {
+    pub(super) resource: ApiResource,
+    pub(super) children: Children,
+    /// What starts their watch, unless their controller's author does.
+    pub(super) follow: Option<Follow<K>>,
+}
+
+/// Another kind whose changes wake objects.
+pub(super) struct WatchedKind<K> {
+    pub(super) resource: ApiResource,
+    pub(super) namespaced: bool,
+    pub(super) follow: Follow<K>,
+}
+
+/// A controller for a kind: what it watches, and the limits of its work. See the [module](super).
+#[must_use = "a controller does nothing until it runs"]
+pub struct Controller<K> {
+    pub(super) name: String,
+    marks: Marks,
+    changes: Changes<K>,
+    store: Arc<Store<Observed<K>>>,
+    tokens: fn(&K) -> Vec<String>,
+    pub(super) finalizer: Option<(String, Farewell<K>)>,
+    /// By `apiVersion` and `kind`.
+    pub(super) owned: BTreeMap<(String, String), Owned<K>>,
+    pub(super) watched: Vec<WatchedKind<K>>,
+    /// What it may do beside what follows from the rest.
+    pub(super) access: Access,
+    namespaces: Option<Namespaces>,
+    workers: usize,
+    deadline: Duration,
+}
+
+/// What changes of other kinds wake.
+pub(super) struct Woken<K> {
+    queue: Arc<Queue>,
+    pub(super) store: Arc<Store<Observed<K>>>,
+}
+
+impl<K> Clone for Woken<K> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), store: self.store.clone() }
+    }
+}
+
+impl<K> Debug for Controller<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("name", &self.name).field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+impl<K: Kind> Controller<K> {
+    /// A controller under this name. It is the field manager of its children, the reporter of its events, and
+    /// `<name>-status`, `<name>-finalizers` and `<name>-validity` are the field managers of what is written to the object.
+    /// Two controllers never share a name.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            marks: Marks::of(name),
+            changes: Changes::default(),
+            store: Arc::default(),
+            tokens: |_| Vec::new(),
+            finalizer: None,
+            owned: BTreeMap::new(),
+            watched: Vec::new(),
+            access: Access::default(),
+            namespaces: None,
+            workers: WORKERS,
+            deadline: DEADLINE,
+        }
+    }
+
+    /// Other marks on its children than those that follow from its name.
+    pub fn marks(mut self, marks: Marks) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    /// Keeps children of this kind: [`Pass::apply`] can write them, and every change of one wakes its owner, that of a
+    /// Deployment's status too. Of each, the metadata is watched. Kinds that live in no namespace can be owned by those that
+    /// live in none themselves.
+    pub fn owns<C: Watchable>(mut self) -> Self
+    where
+        K::Scope: MayOwn<C::Scope>,
+    {
+        let (store, writes) = (Arc::<Store<Child>>::default(), Arc::<Writes>::default());
+        let children =
+            Children { store: store.clone(), namespaced: C::Scope::NAMESPACED, writes: Some(writes.clone()) };
+        let follow: Follow<K> = Box::new(move |feeds, marks, woken| {
+            let (marks, woken, writes) = (marks.clone(), woken.clone(), writes.clone());
+            let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &marks, &K::kind(&()));
+            feeds.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(&writes, change));
+        });
+        let resource = ApiResource::erase::<C>(&());
+        let kind = (resource.api_version.clone(), resource.kind.clone());
+        self.owned.insert(kind, Owned { resource, children, follow: Some(follow) });
+        self
+    }
+
+    /// Keeps children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that has more of
+    /// each child than the kit needs. Who calls this starts the watch that fills it ([`Feeds::follow`]), and says there
+    /// what a change wakes.
+    pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
+    where
+        C: Resource<DynamicType = (), Scope: KindScope>,
+        T: ChildTrace,
+        K::Scope: MayOwn<C::Scope>,
+    {
+        let children = Children { store, namespaced: C::Scope::NAMESPACED, writes: None };
+        let resource = ApiResource::erase::<C>(&());
+        let kind = (resource.api_version.clone(), resource.kind.clone());
+        self.owned.insert(kind, Owned { resource, children, follow: None });
+        self
+    }
+
+    /// Puts the finalizer `name` on every object before it is reconciled for the first time, and runs `cleanup` when the
+    /// object is being deleted, until it is [`Cleanup::Done`]. Owned children need none: the API server deletes them.
+    pub fn finalizer<F, R, E>(mut self, name: &str, cleanup: F) -> Self
+    where
+        F: Fn(Leaving<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Cleanup, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let farewell: Farewell<K> = Arc::new(move |leaving| {
+            let cleaned = cleanup(leaving);
+            async move { cleaned.await.map_err(failed) }.boxed()
+        });
+        self.finalizer = Some((name.to_owned(), farewell));
+        self
+    }
+
+    /// Keeps objects in this store, which others may read too. Call it before [`store`](Self::store), which answers with
+    /// this one from then on.
+    pub fn stored_in(mut self, store: Arc<Store<Observed<K>>>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Objects can be found in the store by what this says of them ([`Store::find`]).
+    pub fn found_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Tells `listener` of changes to the objects, whatever the [predicate](Self::predicate) says: those of our own writes
+    /// too, and not those that leave everything but the version as it was.
+    pub fn on_change(mut self, listener: impl Fn(&Change<Observed<K>>) + Send + Sync + 'static) -> Self {
+        self.changes.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Lets a change of an object wake it only where this property differs: one of [`kube::runtime::predicates`]
+    /// (`generation`, `labels`, `annotations`, and what they are combined to), or a function to a hash.
+    ///
+    /// An object that comes, goes, is about to go or gets another finalizer is looked at in any case. With `generation`
+    /// alone, nobody puts back what others do to the status.
+    ///
+    /// ```
+    /// use kube::runtime::{Predicate as _, predicates};
+    /// use portcullis_controller::Controller;
+    /// use k8s_openapi::api::core::v1::Service;
+    ///
+    /// let services = Controller::<Service>::named("services").predicate(predicates::generation.combine(predicates::labels));
+    /// # drop(services);
+    /// ```
+    pub fn predicate(mut self, predicate: impl Predicate<K> + Send + Sync + 'static) -> Self {
+        self.changes.filter = Some(filter(predicate));
+        self
+    }
+
+    /// Grants more than what follows from the kinds that it is for, owns and watches ([`Parts::controller`]): what its
+    /// reconcile does with a client of its own, say.
+    ///
+    /// [`Parts::controller`]: portcullis_operator::Parts::controller
+    pub fn rbac(mut self, access: impl Into<Access>) -> Self {
+        self.access = self.access.and(access);
+        self
+    }
+
+    /// Watches these namespaces; otherwise those that the operator serves.
+    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
+        self.namespaces = Some(namespaces);
+        self
+    }
+
+    /// Reconciles so many objects at once, 8 unless said. One object is never reconciled twice at a time.
+    pub fn concurrency(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Gives up a reconcile after so long, 5 minutes unless said; that counts as a failure.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Waits so long after failures.
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.changes.queue.back_off(backoff);
+        self
+    }
+
+    /// Where other watches ask for objects.
+    pub fn queue(&self) -> Arc<Queue> {
+        self.changes.queue.clone()
+    }
+
+    /// The objects.
+    pub fn store(&self) -> Arc<Store<Observed<K>>> {
+        self.store.clone()
+    }
+
+    /// Watches, and reconciles until [`Runtime::stop`]; then waits for the reconciles under way. What fails is tried
+    /// again.
+    pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F)
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        self.term(runtime, reconcile).await;
+    }
+
+    /// The same for a replica that may lead again: nothing is kept from one time to the next.
+    pub async fn term<F, R, E>(&self, runtime: Runtime, reconcile: F)
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
+        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+        // The last time may have been cut off.
+        self.forget();
+        self.follow(&feeds);
+        self.work(&feeds, runtime, reconcile).await;
+        feeds.ended().await;
+        self.forget();
+    }
+
+    /// Forgets what the watches brought.
+    fn forget(&self) {
+        self.store.clear();
+        self.changes.writes.clear();
+        for Owned { children, .. } in self.owned.values().filter(|owned| owned.follow.is_some()) {
+            children.store.clear();
+            if let Some(writes) = &children.writes {
+                writes.clear();
+            }
+        }
+    }
+
+    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `feeds` have
+    /// delivered their first lists, until [`Runtime::stop`]. It may be called again, once the last call has ended.
+    pub fn work<F, R, E>(&self, feeds: &Feeds, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        let kit = Arc::new(self.kit(&runtime));
+        let Self { changes: Changes { queue, .. }, store, workers, .. } = self;
+        let waiting = Arc::downgrade(queue);
+        let families = runtime.metrics.families::<ReconcileFamilies>();
+        queue.count_in(families.of(&self.name, Box::new(move || Some(waiting.upgrade()?.depth()))));
+        let Runtime { scope, stop, .. } = runtime;
+        let workers = *workers;
+        async move {
+            if stop.run_until_cancelled(feeds.ready()).await != Some(true) {
+                return;
+            }
+            let _opened = queue.open();
+            // Before the first look at who owns what: a change in between is told.
+            let handovers = scope.changes();
+            let ask = |wanted: &dyn Fn(&str) -> bool| {
+                for (namespace, name) in store.keys() {
+                    if wanted(&namespace) {
+                        queue.add(Key::new(namespace, name));
+                    }
+                }
+            };
+            ask(&|_| true);
+            let handed_over = stop.run_until_cancelled(handovers.for_each(|change| {
+                match change {
+                    portcullis_lease::Change::Everywhere => ask(&|_| true),
+                    portcullis_lease::Change::Namespace(changed) => ask(&|namespace| namespace == changed),
+                }
+                ready(())
+            }));
+            let reconcile = &reconcile;
+            let work = queue.run(workers, &stop, |key| {
+                let pass = kit.clone();
+                async move { pass.reconcile(key, reconcile).await }
+            });
+            join(work, handed_over).await;
+        }
+    }
+
+    pub(super) fn kit(&self, runtime: &Runtime) -> Kit<K> {
+        let (client, marks) = (runtime.client.clone(), self.marks.clone());
+        Kit {
+            writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens: self.tokens },
+            applier: Applier::new(client.clone(), marks),
+            events: Events::new(client, self.name.as_str()),
+            children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
+            validators: runtime.offline().map(Validators::new),
+            scope: runtime.scope.clone(),
+            store: self.store.clone(),
+            changes: self.changes.clone(),
+            panics: watch_panics(&runtime.metrics, &K::kind(&())),
+            finalizer: self.finalizer.clone(),
+            deadline: self.deadline,
+        }
+    }
+
+    /// The first half of [`run`](Self::run): starts the watches, and nothing else. Who has more watches than these, and
+    /// who reads the stores in webhooks, which every replica serves, takes the halves apart: `follow` in
+    /// [`Parts::on_every_replica`](portcullis_operator::Parts::on_every_replica), [`work`](Self::work) in
+    /// [`Parts::while_leading`](portcullis_operator::Parts::while_leading).
+    pub fn follow(&self, feeds: &Feeds) {
+        // Until work begins, which asks for every object.
+        self.changes.queue.rest();
+        let (managers, tokens) = (Managers::of(&self.marks.manager), self.tokens);
+        let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
+        let changes = self.changes.clone();
+        feeds.follow(paged(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
+        let woken = Woken { queue: self.changes.queue.clone(), store: self.store.clone() };
+        let owned = self.owned.values().filter_map(|owned| owned.follow.as_ref());
+        for follow in owned.chain(self.watched.iter().map(|watched| &watched.follow)) {
+            follow(feeds, &self.marks, &woken);
+        }
+    }
+}
+
+impl<K: Kind> Woken<K> {
+    /// Asks for an object, if there is one of this name.
+    pub(super) fn wake(&self, key: Key) {
+        if self.store.get(&key.namespace, &key.name).is_some() {
+            self.queue.add(key);
+        }
+    }
+
+    /// A child wakes its owner, and the one that it had before.
+    fn by_child(&self, writes: &Writes, change: &Change<Child>) {
+        let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|child| child.version()));
+        // What came before our own write is no step of the store any more, and may be somebody else's.
+        let news = old != new || new.is_some_and(|new| new > change.delivered);
+        let owners = [&change.old, &change.new].into_iter().flatten().filter_map(|child| {
+            let namespace = if K::Scope::NAMESPACED { child.namespace() } else { "" };
+            Some(Key::new(namespace, child.owner()?))
+        });
+        for owner in writes.takes(&Key::of(&**any), change.delivered, owners.collect(), news) {
+            self.wake(owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use portcullis_manifest::Switch;
+
+    /// Somebody who makes and deletes invalid objects all day must not fill our memory. Without a finalizer, nobody sees
+    /// such an object while it is going.
+    #[tokio::test]
+    async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
+        let nowhere = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
+        let stop = CancellationToken::new();
+        let mut runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
+        runtime.webhooks = Switch::Off;
+        let controller = Controller::<ConfigMap>::named("maps");
+        let kit = Arc::new(controller.kit(&runtime));
+        let validators = kit.validators.as_ref().unwrap();
+        let mut map = ConfigMap::default();
+        (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("odd".into()));
+        let old = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
+        let key = Key::new("team", "odd");
+        assert!(validators.is_news(&key, "1", Some("odd")));
+        assert!(!validators.is_news(&key, "1", Some("odd")), "it was said");
+        assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
+
+        controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None, delivered: u64::MAX });
+        let work = controller.changes.queue.run(1, &stop, |asked| {
+            let (kit, stop) = (kit.clone(), stop.clone());
+            async move {
+                stop.cancel();
+                kit.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Next::Wait))).await
+            }
+        });
+        tokio::time::timeout(Duration::from_secs(30), work).await.expect("a deletion is asked for");
+        assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
+    }
+
+    /// What such a reconcile makes outside of the cluster, no cleanup would ever take away.
+    #[tokio::test]
+    async fn an_object_that_went_before_its_finalizer_was_on_is_not_reconciled() {
+        let (asked, mut patches) = tokio::sync::mpsc::unbounded_channel();
+        let gone = tower::service_fn(move |request: Request<Body>| {
+            let asked = asked.clone();
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let _ = asked.send(serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default());
+                let status =
+                    serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
+                Ok::<_, Infallible>(
+                    Response::builder().status(404).body(Body::from(status.to_string().into_bytes())).unwrap(),
+                )
+            }
+        });
+        let runtime = Runtime::new(kube::Client::new(gone, "default"), "default", CancellationToken::new());
+        let controller = Controller::<ConfigMap>::named("maps")
+            .finalizer("maps.example/hold", |_| ready(Ok::<_, Infallible>(Cleanup::Done)));
+        let mut map = ConfigMap::default();
+        (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("brief".into()));
+        (map.metadata.uid, map.metadata.resource_version) = (Some("first".into()), Some("7".into()));
+        let known = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
+        controller.store.written(known, controller.store.begin());
+        let kit = Arc::new(controller.kit(&runtime));
+        let key = Key::new("team", "brief");
+        let reconciled = std::sync::atomic::AtomicBool::new(false);
+        let reconcile = |_: Pass<ConfigMap>| {
+            reconciled.store(true, std::sync::atomic::Ordering::SeqCst);
+            ready(Ok::<_, Infallible>(Next::Wait))
+        };
+        let next = kit.reconcile(key, &reconcile).await.map_err(|error| error.to_string());
+        assert_eq!(next, Ok(Next::Wait));
+        assert!(!reconciled.into_inner(), "it has no finalizer");
+        let patch = patches.recv().await.unwrap();
+        let uid = serde_json::json!({"op": "test", "path": "/metadata/uid", "value": "first"});
+        assert!(patch.as_array().unwrap().contains(&uid), "a successor of its name is left alone: {patch}");
+    }
+}

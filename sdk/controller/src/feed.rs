@@ -1,0 +1,406 @@
+//! Watches that fill the stores.
+
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt as _};
+use kube::{
+    Client, Resource, ResourceExt as _,
+    runtime::watcher::{self, Event},
+};
+use prometheus_client::metrics::counter::Counter;
+use serde::de::DeserializeOwned;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+use tracing::{Dispatch, Level, dispatcher::get_default, instrument::WithSubscriber as _};
+
+use super::retries::Retries;
+use super::{Change, KindScope, Store, Stored};
+use portcullis_metrics::Metrics;
+
+use super::metrics::watch_panics;
+use portcullis_client;
+use portcullis_lease::Scope;
+
+/// Objects per page of a list: what is held in full at any time.
+const PAGE: u32 = 200;
+/// A watch that failed works again when it has not failed for this long after its list, or has brought a change: that
+/// objects may be listed says nothing of whether they may be watched.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// Which namespaces are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespaces(Vec<String>);
+
+/// The watches of a controller, or of several that share their stores: starts them, and says when every one has
+/// delivered its first list.
+pub struct Feeds {
+    client: Client,
+    namespaces: Namespaces,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// No watch outlives these.
+    _end: DropGuard,
+    /// How many watches have not delivered their first list.
+    waiting: watch::Sender<usize>,
+    metrics: Metrics,
+}
+
+/// One watch, and what is done with what it delivers.
+struct Watched<T, R, C> {
+    /// The namespace; empty for all.
+    watch: String,
+    retries: Retries,
+    store: Arc<Store<T>>,
+    reduce: R,
+    changed: C,
+    panics: Counter,
+}
+
+impl Namespaces {
+    /// The namespaces of a comma-separated list; an empty one means all of them.
+    pub fn parse(list: &str) -> Self {
+        let mut namespaces: Vec<String> =
+            list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        Self(namespaces)
+    }
+
+    /// Those that an operator with this scope looks after: the one that it is restricted to, those of a development
+    /// session with `--only-namespace`, or all.
+    pub fn of(scope: &Scope) -> Self {
+        Self(scope.namespaces())
+    }
+
+    /// The watches that cover them: a namespace each, or one for all (""). A kind that lives in no namespace has one watch.
+    fn watches<S: KindScope>(&self) -> Vec<String> {
+        if self.0.is_empty() || !S::NAMESPACED { vec![String::new()] } else { self.0.clone() }
+    }
+}
+
+impl Debug for Feeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feeds").field("namespaces", &self.namespaces).finish_non_exhaustive()
+    }
+}
+
+impl Feeds {
+    /// No watch yet. All of them end with `stop`, or when this is dropped.
+    pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
+        let (tasks, waiting, stop) = (TaskTracker::new(), watch::Sender::new(0), stop.child_token());
+        Self { client, namespaces, tasks, _end: stop.clone().drop_guard(), stop, waiting, metrics: Metrics::new() }
+    }
+
+    /// Counts its panics there.
+    #[must_use]
+    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+        self.metrics = metrics.clone();
+        self
+    }
+
+    /// Watches a kind, in the namespaces of these watches or without any: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
+    /// `DeserializeGuard<K>` for a kind of ours, where one object that does not decode is stored as such and stops nothing.
+    ///
+    /// Nor does one on which `reduce` or `changed` panics: that is logged and counted
+    /// (`portcullis_watch_panics_total`), and the watch goes on. Anybody may be able to make such an object, and nobody
+    /// may take the process with it, whose webhooks the cluster depends on. Where `reduce` panics, the store keeps what
+    /// it knew of the object until the next list.
+    ///
+    /// A watch that fails is tried again: after pauses of up to half a minute, and of up to two minutes where the API server
+    /// refuses it. That it fails, with the right to grant, and that it works again is a line in the log.
+    pub fn follow<K, T>(
+        &self,
+        config: watcher::Config,
+        store: Arc<Store<T>>,
+        reduce: impl Fn(K) -> T + Clone + Send + 'static,
+        changed: impl Fn(&Change<T>) + Clone + Send + 'static,
+    ) where
+        K: Resource<DynamicType = (), Scope: KindScope> + DeserializeOwned + Clone + Debug + Send + 'static,
+        T: Stored,
+    {
+        for watch in self.namespaces.watches::<K::Scope>() {
+            let api = K::Scope::api::<K>(self.client.clone(), &watch);
+            let stream = portcullis_client::watched(api, config.clone());
+            let kind = K::kind(&()).into_owned();
+            let panics = watch_panics(&self.metrics, &kind);
+            let resource = [K::plural(&()), K::group(&())].join(".").trim_end_matches('.').to_owned();
+            let retries = Retries::new(kind, resource, watch.clone());
+            let (store, reduce, changed) = (store.clone(), reduce.clone(), changed.clone());
+            self.start(stream, Watched { watch, retries, store, reduce, changed, panics });
+        }
+    }
+
+    /// Returns once every watch started so far has delivered its first list; without that, everything looks absent.
+    /// Returns `false` on shutdown.
+    pub async fn ready(&self) -> bool {
+        let mut waiting = self.waiting.subscribe();
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            result = waiting.wait_for(|waiting| *waiting == 0) => result.is_ok(),
+        }
+    }
+
+    /// Returns once every watch has ended, after `stop`.
+    pub async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn start<K, T, R, C>(
+        &self,
+        stream: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+        mut watched: Watched<T, R, C>,
+    ) where
+        K: Resource<DynamicType = ()> + Send + 'static,
+        T: Stored,
+        R: Fn(K) -> T + Send + 'static,
+        C: Fn(&Change<T>) + Send + 'static,
+    {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
+        self.tasks.spawn(async move {
+            let mut stream = std::pin::pin!(stream);
+            let (mut first, mut listed) = (true, false);
+            loop {
+                let next = stream.next().with_subscriber(log_of_watches());
+                let next = async {
+                    if watched.retries.fails() { timeout(SETTLED, next).await.ok() } else { Some(next.await) }
+                };
+                let event = match stop.run_until_cancelled(next).await {
+                    Some(Some(Some(event))) => event,
+                    // Of a list that is not answered yet, nothing is known.
+                    Some(None) => {
+                        if listed {
+                            watched.retries.works();
+                        }
+                        continue;
+                    }
+                    _ => return,
+                };
+                match event {
+                    Err(error) => {
+                        listed = false;
+                        let pause = watched.retries.failed(&error);
+                        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                            return;
+                        }
+                    }
+                    Ok(event) => {
+                        if matches!(event, Event::Apply(_) | Event::Delete(_)) {
+                            watched.retries.works();
+                        }
+                        listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
+                        watched.take(event);
+                        if listed && std::mem::take(&mut first) {
+                            waiting.send_modify(|waiting| *waiting -= 1);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
+    fn take<K: Resource>(&self, event: Event<K>)
+    where
+        R: Fn(K) -> T,
+    {
+        let Self { watch, store, .. } = self;
+        match event {
+            Event::Init => store.list_begins(watch),
+            Event::InitApply(object) => {
+                if let Ok(object) = self.reduced(object) {
+                    store.listed(watch, object);
+                }
+            }
+            Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.tell(change)),
+            Event::Apply(object) => {
+                if let Ok(object) = self.reduced(object) {
+                    self.tell(&store.delivered(watch, object));
+                }
+            }
+            Event::Delete(object) => {
+                let change = match self.reduced(object) {
+                    Ok(object) => store.deleted(watch, &object),
+                    Err((namespace, name)) => {
+                        store.get(&namespace, &name).and_then(|known| store.deleted(watch, &known))
+                    }
+                };
+                if let Some(change) = change {
+                    self.tell(&change);
+                }
+            }
+        }
+    }
+
+    /// What is stored of it; where that panics, which object it was.
+    fn reduced<K: Resource>(&self, object: K) -> Result<T, (String, String)>
+    where
+        R: Fn(K) -> T,
+    {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let reduced = catch_unwind(AssertUnwindSafe(|| (self.reduce)(object)));
+        reduced.map_err(|_| {
+            self.panicked(&namespace, &name);
+            (namespace, name)
+        })
+    }
+
+    fn tell(&self, change: &Change<T>) {
+        if catch_unwind(AssertUnwindSafe(|| (self.changed)(change))).is_err() {
+            let about = change.new.as_ref().or(change.old.as_ref());
+            let (namespace, name) = about.map_or(("", ""), |about| (about.namespace(), about.name()));
+            self.panicked(namespace, name);
+        }
+    }
+
+    /// What panicked has said so itself, by the panic hook; the message may hold anything.
+    fn panicked(&self, namespace: &str, name: &str) {
+        self.panics.inc();
+        let kind = &self.retries.kind;
+        tracing::error!(kind, namespace, name, "a callback of this watch panicked; the watch goes on");
+    }
+}
+
+/// Where kube's watcher logs: nowhere, unless somebody asked for its details. It tells of each try that is refused, which
+/// is told here once.
+fn log_of_watches() -> Dispatch {
+    if tracing::enabled!(target: "kube_runtime::watcher", Level::DEBUG) {
+        get_default(Clone::clone)
+    } else {
+        Dispatch::none()
+    }
+}
+
+/// How kinds are listed and watched: in pages, so that memory does not follow the size of the cluster.
+pub fn paged() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use portcullis_testing::Log;
+    use crate::retries::LONGEST_REFUSED;
+
+    #[test]
+    fn a_list_of_namespaces_is_trimmed_and_an_empty_one_means_all() {
+        for (list, watches) in [("", vec![""]), (" , ", vec![""]), ("b, a,b,", vec!["a", "b"]), ("team", vec!["team"])]
+        {
+            assert_eq!(Namespaces::parse(list).watches::<NamespaceResourceScope>(), watches, "{list:?}");
+            assert_eq!(Namespaces::parse(list).watches::<ClusterResourceScope>(), [""], "{list:?}");
+        }
+    }
+
+    /// An API server that refuses everything, or watches alone, before `granted`, and has no object.
+    fn refused_until(granted: Instant, watches_alone: bool) -> Client {
+        let answer = move |request: Request<Body>| {
+            let watches = request.uri().query().unwrap_or_default().contains("watch=");
+            let refuses = Instant::now() < granted && (watches || !watches_alone);
+            if watches && !refuses {
+                return pending().boxed();
+            }
+            let status =
+                json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"});
+            let list =
+                json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []});
+            let (code, answer) = if refuses { (403, status) } else { (200, list) };
+            let answer = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap();
+            ready(Ok::<_, Infallible>(answer)).boxed()
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Stored for Nothing {
+        fn namespace(&self) -> &'static str {
+            ""
+        }
+        fn name(&self) -> &'static str {
+            ""
+        }
+        fn version(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_watch_outlives_what_it_was_started_by() {
+        let client = refused_until(Instant::now(), false);
+        let feeds = Feeds::new(client, Namespaces::parse("team"), CancellationToken::new());
+        feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        assert!(feeds.ready().await);
+        let tasks = feeds.tasks.clone();
+        tasks.close();
+        assert!(timeout(SETTLED, tasks.wait()).await.is_err(), "it watches");
+        drop(feeds);
+        timeout(SETTLED, tasks.wait()).await.expect("it has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_says_so_once_and_is_tried_less_and_less_often() {
+        for (watches_alone, verb) in [(false, r#"verb="list""#), (true, r#"verb="watch""#)] {
+            refused_for_two_hours(watches_alone, verb).await;
+        }
+    }
+
+    async fn refused_for_two_hours(watches_alone: bool, verb: &str) {
+        let (log, _listening) = Log::listen();
+        let (begun, refused_for) = (Instant::now(), Duration::from_hours(2));
+        let (client, stop) = (refused_until(begun + refused_for, watches_alone), CancellationToken::new());
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = tries.clone();
+        let client = Client::new(
+            tower::service_fn(move |request: Request<Body>| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let client = client.clone();
+                async move { client.send(request).await }
+            }),
+            "default",
+        );
+        let feeds = Feeds::new(client, Namespaces::parse("team"), stop.clone());
+        feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        assert!(feeds.ready().await);
+        sleep((begun + refused_for).saturating_duration_since(Instant::now())).await;
+        // Two minutes at most between two tries, and a minute on the average; one is a list and a watch where that is asked for.
+        let tries = tries.load(Ordering::Relaxed) / if watches_alone { 2 } else { 1 };
+        assert!((60..150).contains(&tries), "{tries} tries in two hours");
+        sleep(LONGEST_REFUSED * 2 + SETTLED * 2).await;
+        stop.cancel();
+        feeds.ended().await;
+        let said = log.take();
+        let lines: Vec<&str> = said.lines().collect();
+        let [refused, works] = lines[..] else { panic!("two lines: {said}") };
+        for part in ["WARN", "watch refused: grant", verb, r#"resource="configmaps""#, r#"namespace="team""#] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        assert!(works.contains("the watch works again"), "{works}");
+    }
+}

@@ -1,0 +1,475 @@
+//! The work queue of a controller: keys, each at most once, each worked on by at most one worker.
+//!
+//! A key that is added while it is being worked on is worked on again afterwards. Its size is bounded by the number of
+//! objects, because a key is never queued twice.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    panic::AssertUnwindSafe,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::Stored;
+use super::kind_scope::full_name;
+use super::metrics::{ReconcileMetrics, Reconciled};
+
+/// Delays after failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure; it doubles with each further one.
+    pub first: Duration,
+    /// The longest one.
+    pub last: Duration,
+    /// The longest one after a failure during which the object, or something it refers to, changed.
+    pub after_change: Duration,
+}
+
+/// Namespace and name of an object to reconcile. The namespace is empty for a kind that lives in none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+/// What a reconcile asks for next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A change wakes it.
+    Wait,
+    /// It also has to run again after this long.
+    After(Duration),
+}
+
+/// Keys and when they are due.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+    backoff: Mutex<Backoff>,
+    counted: OnceLock<ReconcileMetrics>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Nobody works and nobody will before everything is asked for anew: nothing is kept.
+    resting: bool,
+    due: BTreeMap<(Instant, u64), Key>,
+    at: HashMap<Key, (Instant, u64)>,
+    running: HashSet<Key>,
+    /// Asked for while running: when it is due afterwards.
+    again: HashMap<Key, Instant>,
+    failures: HashMap<Key, u32>,
+    sequence: u64,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// A key.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of a stored object.
+    pub fn of(object: &impl Stored) -> Self {
+        Self::new(object.namespace(), object.name())
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&full_name(&self.namespace, &self.name))
+    }
+}
+
+// === impl Backoff ===
+
+impl Default for Backoff {
+    /// From half a second to five minutes; five seconds after a change.
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
+    }
+}
+
+impl Backoff {
+    fn delay(&self, failures: u32) -> Duration {
+        self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.last)
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// An empty queue with these delays after failures.
+    pub fn new(backoff: Backoff) -> Self {
+        Self { backoff: Mutex::new(backoff), ..Self::default() }
+    }
+
+    /// Other delays after failures, from now on.
+    pub(super) fn back_off(&self, backoff: Backoff) {
+        *self.backoff.lock().unwrap_or_else(PoisonError::into_inner) = backoff;
+    }
+
+    /// Counts the reconciles of [`run`](Self::run) there.
+    pub(super) fn count_in(&self, metrics: ReconcileMetrics) {
+        // Of a controller that runs again, they are the same.
+        _ = self.counted.set(metrics);
+    }
+
+    /// How many keys are due and wait for a worker.
+    pub(super) fn depth(&self) -> usize {
+        self.with(|state| state.due.range(..=(Instant::now(), u64::MAX)).count())
+    }
+
+    /// Asks for `key` as soon as a worker is free.
+    pub fn add(&self, key: Key) {
+        self.add_after(key, Duration::ZERO);
+    }
+
+    /// Asks for `key` after `delay`, or earlier if somebody else asked for that.
+    pub(super) fn add_after(&self, key: Key, delay: Duration) {
+        self.with(|state| state.add(key, Instant::now() + delay));
+        self.changed.notify_one();
+    }
+
+    /// Forgets everything, and takes nothing more until [`open`](Self::open): otherwise a replica that never works would
+    /// keep the name of every object that ever was.
+    pub(super) fn rest(&self) {
+        self.with(|state| *state = State { resting: true, ..State::default() });
+    }
+
+    /// Takes keys again, as long as the answer is kept. What was dropped at work is not taken for running any more.
+    pub(super) fn open(&self) -> Opened<'_> {
+        self.with(|state| *state = State::default());
+        Opened(self)
+    }
+
+    /// What was asked for and is not begun.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> Vec<Key> {
+        self.with(|state| state.due.values().cloned().collect())
+    }
+
+    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.
+    pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
+    where
+        F: Future<Output = Result<Next, E>>,
+        E: std::fmt::Display,
+    {
+        let worker = || async {
+            while let Some(key) = self.next(shutdown).await {
+                let (namespace, name) = (&key.namespace, &key.name);
+                let began = Instant::now();
+                // What panics fails: the other keys are not its business.
+                let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
+                    Ok(Ok(Next::Wait)) => (Some(Next::Wait), Reconciled::Success),
+                    Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
+                    Ok(Err(error)) => {
+                        tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
+                        (None, Reconciled::Error)
+                    }
+                    Err(_) => {
+                        tracing::error!(namespace, name, "reconcile panicked; retrying");
+                        (None, Reconciled::Panic)
+                    }
+                };
+                if let Some(counted) = self.counted.get() {
+                    counted.count(result, began.elapsed());
+                }
+                self.done(&key, next);
+            }
+        };
+        futures::future::join_all((0..workers).map(|_| worker())).await;
+    }
+
+    /// The next key that is due; `None` on shutdown.
+    async fn next(&self, shutdown: &CancellationToken) -> Option<Key> {
+        loop {
+            let (key, wake) = self.with(State::take);
+            if shutdown.is_cancelled() {
+                return None;
+            }
+            if let Some(key) = key {
+                // There may be more for another worker.
+                self.changed.notify_one();
+                return Some(key);
+            }
+            let timer = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return None,
+                () = self.changed.notified() => {}
+                () = timer => {}
+            }
+        }
+    }
+
+    fn done(&self, key: &Key, next: Option<Next>) {
+        let backoff = *self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|state| {
+            state.running.remove(key);
+            let mut due = state.again.remove(key);
+            let delay = match next {
+                Some(Next::Wait) => {
+                    state.failures.remove(key);
+                    None
+                }
+                Some(Next::After(delay)) => {
+                    state.failures.remove(key);
+                    Some(delay)
+                }
+                None => {
+                    let failures = state.failures.entry(key.clone()).or_default();
+                    *failures = failures.saturating_add(1);
+                    // A change while it ran may be the one that mends it: it shortens a long backoff, but not to nothing,
+                    // for a failing reconcile may cause such changes itself.
+                    let delay = backoff.delay(*failures);
+                    let delay = if due.take().is_some() { delay.min(backoff.after_change) } else { delay };
+                    Some(delay)
+                }
+            };
+            let asked = delay.map(|delay| Instant::now() + delay);
+            if let Some(at) = [due, asked].into_iter().flatten().min() {
+                state.add(key.clone(), at);
+            }
+        });
+        self.changed.notify_one();
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        body(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+// === impl Opened ===
+
+/// While it is kept, a queue takes keys.
+pub(super) struct Opened<'a>(&'a Queue);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn add(&mut self, key: Key, at: Instant) {
+        if self.resting {
+            return;
+        }
+        if self.running.contains(&key) {
+            let due = self.again.entry(key).or_insert(at);
+            *due = (*due).min(at);
+            return;
+        }
+        if let Some(current) = self.at.get(&key) {
+            if current.0 <= at {
+                return;
+            }
+            self.due.remove(&current.clone());
+        }
+        self.sequence += 1;
+        self.due.insert((at, self.sequence), key.clone());
+        self.at.insert(key, (at, self.sequence));
+    }
+
+    /// The first key that is due, marked as running; otherwise when the next one will be.
+    fn take(&mut self) -> (Option<Key>, Option<Instant>) {
+        let Some(first) = self.due.first_entry() else {
+            return (None, None);
+        };
+        let at = first.key().0;
+        if at > Instant::now() {
+            return (None, Some(at));
+        }
+        let key = first.remove();
+        self.at.remove(&key);
+        self.running.insert(key.clone());
+        (Some(key), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::metrics::ReconcileFamilies;
+    use portcullis_metrics::Metrics;
+
+    fn key(name: &str) -> Key {
+        Key::new("ns", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_queued_once_and_the_earliest_wish_counts() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let start = Instant::now();
+        queue.add_after(key("a"), Duration::from_secs(9));
+        queue.add_after(key("a"), Duration::from_secs(3));
+        queue.add_after(key("a"), Duration::from_secs(6));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        assert_eq!(start.elapsed().as_secs(), 3);
+        queue.done(&key("a"), Some(Next::Wait));
+        assert_eq!(queue.with(|state| state.due.len() + state.at.len() + state.running.len()), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_can_be_said_after_the_queue_was_handed_out() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.back_off(Backoff { first: Duration::from_secs(40), ..Backoff::default() });
+        queue.add(key("a"));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        let start = Instant::now();
+        queue.done(&key("a"), None);
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        assert_eq!(start.elapsed().as_secs(), 40);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resting_queue_keeps_nothing_and_forgets_what_was_dropped_at_work() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.rest();
+        queue.add(key("a"));
+        assert_eq!(queue.with(|state| state.due.len() + state.at.len()), 0);
+        let opened = queue.open();
+        queue.add(key("a"));
+        // A worker that is dropped with its key in hand says nothing of it.
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        drop(opened);
+        let _opened = queue.open();
+        queue.add(key("a"));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_while_it_runs_runs_again_afterwards_and_never_twice_at_once() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add(key("a"));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        queue.add(key("a"));
+        let nothing = tokio::time::timeout(Duration::from_secs(1), queue.next(&stop)).await;
+        assert!(nothing.is_err(), "it is running");
+        queue.done(&key("a"), Some(Next::Wait));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_up_to_five_minutes_and_a_success_forgets_them() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add(key("a"));
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            let start = Instant::now();
+            queue.next(&stop).await;
+            waits.push(start.elapsed().as_millis());
+            queue.done(&key("a"), None);
+        }
+        assert_eq!(waits[..5], [0, 500, 1000, 2000, 4000]);
+        assert_eq!(waits[11], 300_000);
+        queue.next(&stop).await;
+        queue.done(&key("a"), Some(Next::After(Duration::from_secs(7))));
+        let start = Instant::now();
+        queue.next(&stop).await;
+        assert_eq!(start.elapsed().as_secs(), 7);
+        queue.done(&key("a"), None);
+        let start = Instant::now();
+        queue.next(&stop).await;
+        assert_eq!(start.elapsed().as_millis(), 500);
+    }
+
+    /// It may be the change that mends what failed; it may also come of the failing reconcile itself.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_during_a_failing_reconcile_shortens_the_backoff_to_seconds_and_never_to_nothing() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add(key("a"));
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            let start = Instant::now();
+            queue.next(&stop).await;
+            waits.push(start.elapsed().as_millis());
+            queue.add(key("a"));
+            queue.done(&key("a"), None);
+        }
+        assert_eq!(waits[..7], [0, 500, 1000, 2000, 4000, 5000, 5000]);
+        // One that comes afterwards does not wait at all.
+        let start = Instant::now();
+        queue.add(key("a"));
+        queue.next(&stop).await;
+        assert_eq!(start.elapsed().as_millis(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reconcile_is_counted_by_its_result_and_what_is_not_due_yet_is_not_waiting() {
+        let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
+        queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
+        let depth = Arc::downgrade(&queue);
+        let families = metrics.families::<ReconcileFamilies>();
+        queue.count_in(families.of("orders", Box::new(move || Some(depth.upgrade()?.depth()))));
+        for name in ["waits", "asks", "fails", "panics"] {
+            queue.add(key(name));
+        }
+        queue.add_after(key("later"), Duration::from_mins(1));
+        let line = |what: &str| metrics.encode().lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
+        let depth = r#"portcullis_reconcile_queue_depth{controller="orders"} "#;
+        assert_eq!(line(depth).as_deref(), Some("4"));
+        let count = AtomicUsize::new(0);
+        let run = queue.run(1, &stop, |key| {
+            if count.fetch_add(1, Ordering::SeqCst) == 3 {
+                stop.cancel();
+            }
+            async move {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                match key.name.as_str() {
+                    "waits" => Ok(Next::Wait),
+                    "asks" => Ok(Next::After(Duration::from_mins(1))),
+                    "fails" => Err("no luck"),
+                    _ => panic!("no luck at all"),
+                }
+            }
+        });
+        run.await;
+        for result in ["success", "requeue", "error", "panic"] {
+            let counted = format!(r#"portcullis_reconciles_total{{controller="orders",result="{result}"}} "#);
+            assert_eq!(line(&counted).as_deref(), Some("1"), "{result}");
+        }
+        assert_eq!(line(r#"portcullis_reconcile_duration_seconds_sum{controller="orders"} "#).as_deref(), Some("8.0"));
+        assert_eq!(line(depth).as_deref(), Some("0"), "a backoff and a wish for later are not due");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_share_the_queue_and_stop_when_told() {
+        let (queue, stop) = (Arc::new(Queue::default()), CancellationToken::new());
+        for name in ["a", "b", "c", "d", "e"] {
+            queue.add(key(name));
+        }
+        let (now, most, total) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let run = queue.run(2, &stop, |_| async {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            if total.fetch_add(1, Ordering::SeqCst) == 4 {
+                stop.cancel();
+            }
+            Ok::<_, std::fmt::Error>(Next::Wait)
+        });
+        tokio::time::timeout(Duration::from_mins(1), run).await.unwrap();
+        assert_eq!((most.into_inner(), total.into_inner()), (2, 5));
+    }
+}

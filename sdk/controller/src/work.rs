@@ -1,0 +1,165 @@
+//! One reconcile from the queue to its end: whose namespace it is, finalizers, validators, and then what the
+//! controller's author wrote.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use prometheus_client::metrics::counter::Counter;
+use tracing::warn;
+
+use super::apply::Applier;
+use super::changes::Changes;
+use super::children::Children;
+use super::events::Events;
+use super::validity::Validators;
+use super::writer::Writer;
+use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Store, Stored as _};
+use portcullis_lease::{Ownership, Scope};
+
+/// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
+/// owner.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Why a reconcile failed: for the log.
+pub(super) type Failure = Box<dyn Display + Send>;
+
+/// What is done before an object with our finalizer may go.
+pub(super) type Farewell<K> = Arc<dyn Fn(Leaving<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
+
+/// Everything that passes of one controller share.
+pub(super) struct Kit<K> {
+    /// Which namespaces are ours.
+    pub(super) scope: Scope,
+    pub(super) store: Arc<Store<Observed<K>>>,
+    pub(super) changes: Changes<K>,
+    /// Of what is called for changes.
+    pub(super) panics: Counter,
+    /// By `apiVersion` and `kind`.
+    pub(super) children: BTreeMap<(String, String), Children>,
+    pub(super) writer: Writer<K>,
+    pub(super) applier: Applier,
+    pub(super) events: Events,
+    pub(super) finalizer: Option<(String, Farewell<K>)>,
+    /// Present while webhooks are off.
+    pub(super) validators: Option<Validators>,
+    pub(super) deadline: Duration,
+}
+
+impl<K: Kind> Kit<K> {
+    /// Reconciles the object of this name.
+    pub(super) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Next, Failure>
+    where
+        F: Fn(Pass<K>) -> R,
+        R: Future<Output = Result<Next, E>>,
+        E: Display + Send + 'static,
+    {
+        let Some(live) = self.store.get(&key.namespace, &key.name) else {
+            self.forget(&key);
+            return Ok(Next::Wait);
+        };
+        match self.scope.owns(&key.namespace) {
+            owner if owner.may_write() => {}
+            // It will be known in a moment, or is told when it is.
+            Ownership::Unknown => return Ok(Next::After(LOOK_AGAIN)),
+            // The one who has it does this; that it comes back is told.
+            _ => return Ok(Next::Wait),
+        }
+        if live.deleting {
+            return self.leave(key, live).await;
+        }
+        if live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)).is_err() {
+            return Ok(Next::Wait);
+        }
+        // What is not there any more, or is another now, is brought by the watch.
+        let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Next::Wait) };
+        let Ok(object) = live.object.clone() else { return Ok(Next::Wait) };
+        if !self.is_valid(&key, &live, &object).await.map_err(failed)? {
+            return Ok(Next::Wait);
+        }
+        let pass = Pass { key, object, observed: live, kit: Arc::clone(self) };
+        match tokio::time::timeout(self.deadline, reconcile(pass)).await {
+            Ok(result) => result.map_err(failed),
+            Err(_) => Err(self.too_slow()),
+        }
+    }
+
+    /// Puts the finalizer on, before there is anything that it is for. Returns the object with it: none when it is gone
+    /// or going, for what would be made for that nobody would ever clean up.
+    async fn hold(&self, live: Arc<Observed<K>>) -> Result<Option<Arc<Observed<K>>>, ControllerError> {
+        let Some((name, _)) = &self.finalizer else { return Ok(Some(live)) };
+        if live.finalizers.contains(name) {
+            return Ok(Some(live));
+        }
+        if !self.written(&live, Some(name), self.writer.finalizer(&live, name, true)).await? {
+            return Ok(None);
+        }
+        let held = self.store.get(live.namespace(), live.name());
+        Ok(held.filter(|held| held.uid == live.uid && !held.deleting && held.finalizers.contains(name)))
+    }
+
+    /// An object that is being deleted is not judged and not reconciled: nothing may keep it from going but its cleanup.
+    async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Next, Failure> {
+        self.forget(&key);
+        let Some((name, cleanup)) = &self.finalizer else { return Ok(Next::Wait) };
+        if !live.finalizers.contains(name) {
+            return Ok(Next::Wait);
+        }
+        let pass = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error));
+        let pass = pass.map(|object| Pass { key: key.clone(), object, observed: live.clone(), kit: Arc::clone(self) });
+        let cleaned = tokio::time::timeout(self.deadline, cleanup(Leaving { key, pass })).await;
+        match cleaned.map_err(|_| self.too_slow())?? {
+            Cleanup::Waits(next) => Ok(next),
+            Cleanup::Done => {
+                self.may_write(&live).map_err(failed)?;
+                let write = self.writer.finalizer(&live, name, false);
+                self.written(&live, Some(name), write).await.map_err(failed)?;
+                Ok(Next::Wait)
+            }
+        }
+    }
+
+    /// Waits for the answer to a write to `live`, to this finalizer or to the status, and takes it. Returns whether anything
+    /// was written.
+    pub(super) async fn written(
+        &self,
+        live: &Observed<K>,
+        finalizer: Option<&str>,
+        write: impl Future<Output = Result<Option<Observed<K>>, ControllerError>>,
+    ) -> Result<bool, ControllerError> {
+        let key = Key::of(live);
+        let (under_way, begun) = (self.changes.begin(&key), self.store.begin());
+        let Some(answer) = write.await? else { return Ok(false) };
+        self.changes.answered(under_way, live, (answer, begun), finalizer, &self.store, &self.panics);
+        Ok(true)
+    }
+
+    /// Nothing is kept of what is gone: what comes and goes is as many as somebody likes.
+    fn forget(&self, key: &Key) {
+        if let Some(validators) = &self.validators {
+            validators.forget(key);
+        }
+    }
+
+    /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
+    pub(super) fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
+        match self.scope.owns(live.namespace()) {
+            owner if owner.may_write() => Ok(()),
+            _ => Err(ControllerError::HandedOver { object: live.describe() }),
+        }
+    }
+
+    fn too_slow(&self) -> Failure {
+        Box::new(format!("it did not finish within {} s", self.deadline.as_secs()))
+    }
+}
+
+fn undecoded<K: Kind>(key: &Key, error: &str) {
+    warn!(namespace = key.namespace, name = key.name, error, "{} does not decode", K::kind(&()));
+}
+
+pub(super) fn failed(error: impl Display + Send + 'static) -> Failure {
+    Box::new(error)
+}

@@ -1,0 +1,224 @@
+//! Webhook configurations of both kinds as one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta};
+use kube::ResourceExt as _;
+use portcullis_manifest::{NAMESPACE_NAME, WebhookKind, exempts_finalizer_removal};
+use serde_json::Value;
+
+use portcullis_manifest::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
+
+const DEFAULT_PORT: i32 = 443;
+const DEFAULT_TIMEOUT: i32 = 10;
+/// What stands for the name of a webhook where a CRD has no more than one.
+const CONVERSION: &str = "conversion";
+
+/// A webhook configuration.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// Which of the two.
+    pub kind: WebhookKind,
+    /// Name, labels, annotations, who wrote what.
+    pub metadata: ObjectMeta,
+    /// Its webhooks.
+    pub entries: Vec<Entry>,
+}
+
+/// One webhook of a configuration, or the conversion of a CRD.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// The webhook's name.
+    pub name: String,
+    /// Whom the API server calls, and whom it trusts there.
+    pub client: WebhookClientConfig,
+    /// What for.
+    pub rules: Vec<RuleWithOperations>,
+    /// Whether a call that fails refuses the request.
+    pub fails_closed: bool,
+    /// Whether it leaves alone what takes finalizers off objects that are being deleted.
+    pub exempts_finalizers: bool,
+    /// Whether other versions of a resource are left out.
+    pub exact: bool,
+    /// Which namespaces.
+    pub namespaces: Option<LabelSelector>,
+    /// Which objects.
+    pub objects: Option<LabelSelector>,
+    /// How long the API server waits, in seconds.
+    pub timeout_seconds: i32,
+}
+
+macro_rules! from {
+    ($configuration:ty, $kind:expr) => {
+        impl From<$configuration> for Configuration {
+            fn from(read: $configuration) -> Self {
+                let entries = read.webhooks.into_iter().flatten().map(|webhook| Entry {
+                    name: webhook.name,
+                    client: webhook.client_config,
+                    rules: webhook.rules.unwrap_or_default(),
+                    fails_closed: webhook.failure_policy.as_deref() != Some("Ignore"),
+                    exempts_finalizers: webhook
+                        .match_conditions
+                        .iter()
+                        .flatten()
+                        .any(|condition| exempts_finalizer_removal(&condition.name, &condition.expression)),
+                    exact: webhook.match_policy.as_deref() == Some("Exact"),
+                    namespaces: webhook.namespace_selector,
+                    objects: webhook.object_selector,
+                    timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT),
+                });
+                Self { kind: $kind, entries: entries.collect(), metadata: read.metadata }
+            }
+        }
+    };
+}
+from!(ValidatingWebhookConfiguration, WebhookKind::Validating);
+from!(MutatingWebhookConfiguration, WebhookKind::Mutating);
+
+impl Configuration {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a development session put it there: that claims no namespace, and takes it away again.
+    pub(super) fn is_development(&self) -> bool {
+        self.metadata.labels.iter().flatten().any(|(key, _)| key == DEV_OF)
+    }
+
+    /// The word for it on a command line.
+    pub(super) fn resource(&self) -> &'static str {
+        match self.kind {
+            WebhookKind::Validating => "validatingwebhookconfiguration",
+            WebhookKind::Mutating => "mutatingwebhookconfiguration",
+        }
+    }
+
+    /// Who wrote the bundle of the webhook with this name.
+    pub(super) fn bundle_writers(&self, webhook: &str) -> BTreeSet<String> {
+        let key = format!("k:{{\"name\":{}}}", Value::from(webhook));
+        writers(&self.metadata, &["f:webhooks", &key, "f:clientConfig", "f:caBundle"])
+    }
+}
+
+/// The conversion of a CRD, where it has one by webhook.
+pub(super) fn conversion(crd: &CustomResourceDefinition) -> Option<Entry> {
+    let conversion = crd.spec.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook")?;
+    let client = conversion.webhook.as_ref()?.client_config.as_ref()?;
+    let convert = |value| serde_json::from_value(serde_json::to_value(value).ok()?).ok();
+    // The two kinds have the same members under two names.
+    let client: WebhookClientConfig = convert(client)?;
+    Some(Entry { name: CONVERSION.to_owned(), client, fails_closed: true, timeout_seconds: 30, ..Entry::default() })
+}
+
+/// A development session that has borrowed the conversion of a CRD.
+#[derive(Clone, Debug)]
+pub(super) struct Borrower {
+    /// Whose session it is.
+    pub(super) owner: String,
+    /// When it ends at the latest, where that reads.
+    pub(super) expires: Option<Timestamp>,
+    /// Where the objects are converted meanwhile.
+    pub(super) url: String,
+}
+
+impl Borrower {
+    /// Who has borrowed the conversion of this CRD. A session calls a URL: whoever put a Service there since has taken
+    /// the conversion back.
+    pub(super) fn of(crd: &CustomResourceDefinition) -> Option<Self> {
+        let annotations = crd.annotations();
+        annotations.get(DEV_SESSION)?;
+        let url = conversion(crd)?.client.url?;
+        let owner = annotations.get(DEV_OWNER).cloned().unwrap_or_else(|| "somebody".to_owned());
+        Some(Self { owner, expires: annotations.get(DEV_EXPIRES).and_then(|time| time.parse().ok()), url })
+    }
+
+    /// Whether the session is over, however wrong its clock is.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| now.duration_since(expires) > SignedDuration::from_secs(DEV_SKEW_SECONDS))
+    }
+}
+
+/// Who owns the field at this path.
+pub(super) fn writers(metadata: &ObjectMeta, path: &[&str]) -> BTreeSet<String> {
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| path.iter().try_fold(fields, |fields, step| fields.get(step)).is_some())
+    };
+    let entries = metadata.managed_fields.iter().flatten();
+    entries.filter(owns).filter_map(|entry| entry.manager.clone()).collect()
+}
+
+impl Entry {
+    /// Whether it is the conversion of a CRD: names of webhooks have dots.
+    pub(super) fn is_conversion(&self) -> bool {
+        self.name == CONVERSION
+    }
+
+    /// The bundle, when it holds anything.
+    pub(super) fn bundle(&self) -> Option<&[u8]> {
+        self.client.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).filter(|bundle| !bundle.is_empty())
+    }
+
+    /// Namespace and name of the Service that it calls.
+    pub(super) fn service(&self) -> Option<(String, String)> {
+        self.client.service.as_ref().map(|service| (service.namespace.clone(), service.name.clone()))
+    }
+
+    /// The port of that Service.
+    pub(super) fn port(&self) -> i32 {
+        self.client.service.as_ref().and_then(|service| service.port).unwrap_or(DEFAULT_PORT)
+    }
+
+    /// The path that it calls.
+    pub(super) fn path(&self) -> &str {
+        self.client.service.as_ref().and_then(|service| service.path.as_deref()).unwrap_or("/")
+    }
+
+    /// The namespace that it is restricted to, when its selector names exactly one.
+    pub(super) fn restricted_to(&self) -> Option<&str> {
+        let selector = self.namespaces.as_ref()?;
+        let label = selector.match_labels.as_ref().and_then(|labels| labels.get(NAMESPACE_NAME));
+        let expression = selector.match_expressions.iter().flatten().find_map(|expression| {
+            let only = expression.key == NAMESPACE_NAME && expression.operator == "In";
+            only.then_some(expression.values.as_deref().unwrap_or_default()).filter(|values| values.len() == 1)?.first()
+        });
+        label.or(expression).map(String::as_str)
+    }
+}
+
+/// Whether an object with these labels is selected. No selector selects everything.
+pub(super) fn selects(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> bool {
+    let Some(selector) = selector else { return true };
+    let equal = |(key, value): (&String, &String)| labels.get(key) == Some(value);
+    selector.match_labels.iter().flatten().all(equal)
+        && selector.match_expressions.iter().flatten().all(|expression| {
+            let value = labels.get(&expression.key);
+            let among = value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
+            match expression.operator.as_str() {
+                "In" => among,
+                "NotIn" => !among,
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => false,
+            }
+        })
+}
+
+/// A selector the way that people write it.
+pub(super) fn shown(selector: Option<&LabelSelector>) -> String {
+    let Some(selector) = selector else { return "everything".to_owned() };
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    let expressions = selector.match_expressions.iter().flatten().map(|expression| {
+        let values = expression.values.as_deref().unwrap_or_default().join(", ");
+        let values = if values.is_empty() { values } else { format!(" ({values})") };
+        format!("{} {}{values}", expression.key, expression.operator)
+    });
+    let parts: Vec<_> = labels.chain(expressions).collect();
+    if parts.is_empty() { "everything".to_owned() } else { parts.join(", ") }
+}

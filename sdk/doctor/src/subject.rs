@@ -1,0 +1,145 @@
+//! Which installation is looked at, and what should be there.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use portcullis_manifest::{Webhook, WebhookKind, admission_policies};
+
+use super::configuration::Entry;
+use portcullis_manifest::CertificateMode;
+use portcullis_manifest::{Installation, Rights, ServiceRef};
+
+/// An installation of an operator, and what its registration says should be there.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The names of its objects.
+    pub installation: Installation,
+    /// The flags by which a command of the operator's binary means this installation: empty, or a space before each.
+    pub flags: String,
+    /// The entries of its webhook configurations, before the namespaces are left out in which they could lock the cluster.
+    pub webhooks: Vec<Webhook>,
+    /// CRDs whose objects it converts, each with the path that is called for that.
+    pub conversions: Vec<(String, String)>,
+    /// The kinds that it brings.
+    pub kinds: Vec<Kind>,
+    /// What its accounts need to be allowed.
+    pub rights: Rights,
+    /// Names of Leases by which restricted operators claim namespaces; the first is its own.
+    pub scope_leases: Vec<String>,
+}
+
+/// A kind that the operator brings.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Name of the CRD.
+    pub crd: String,
+    /// API group.
+    pub group: String,
+    /// The version in which it is looked at.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural name.
+    pub plural: String,
+    /// Whether it lives in namespaces.
+    pub namespaced: bool,
+    /// `status` and `scale`, where it has them.
+    pub subresources: Vec<&'static str>,
+}
+
+impl Subject {
+    /// The entries of the configuration of this kind.
+    pub(super) fn webhooks_of(&self, kind: WebhookKind) -> impl Iterator<Item = &Webhook> {
+        self.webhooks.iter().filter(move |webhook| webhook.kind == kind)
+    }
+
+    /// The entries as they are generated. One that could lock the cluster is not.
+    pub(super) fn as_generated(&self) -> Vec<Webhook> {
+        self.webhooks.iter().cloned().filter_map(|webhook| webhook.guarded(self.namespace()).ok()).collect()
+    }
+
+    /// The policies with the webhooks' CEL rules, each with its binding, as they are generated.
+    pub(super) fn policies(&self) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
+        admission_policies(&self.installation.validating(), &self.as_generated())
+    }
+
+    /// Name of the configuration of this kind.
+    pub(super) fn configuration(&self, kind: WebhookKind) -> String {
+        match kind {
+            WebhookKind::Validating => self.installation.validating(),
+            WebhookKind::Mutating => self.installation.mutating(),
+        }
+    }
+
+    /// Whether anybody is to call it.
+    pub(super) fn is_called(&self) -> bool {
+        self.installation.webhooks.is_on() && !(self.webhooks.is_empty() && self.conversions.is_empty())
+    }
+
+    /// All paths that are served.
+    pub(super) fn paths(&self) -> Vec<&str> {
+        let conversions = self.conversions.iter().map(|(_, path)| path.as_str());
+        self.webhooks.iter().map(|webhook| webhook.path.as_str()).chain(conversions).collect()
+    }
+
+    /// A command of the operator's own binary, for this installation.
+    pub(super) fn command(&self, words: &str) -> String {
+        format!("{} {words}{}", self.installation.operator, self.flags)
+    }
+
+    /// The command that generates manifests of this sort and applies them, over what others wrote into their fields.
+    pub(super) fn apply(&self, what: &str) -> String {
+        const APPLY: &str = "| kubectl apply --server-side --force-conflicts -f -";
+        let Installation { operator, restricted_to, .. } = &self.installation;
+        // A CRD serves the whole cluster: for a restricted installation none is generated.
+        if what == "crds" && restricted_to.is_some() {
+            return format!("it is the cluster-wide installation's: {operator} generate crds {APPLY}");
+        }
+        let mut words = format!("generate {what}");
+        if what == "operator" {
+            words.push_str(" --image IMAGE");
+        }
+        if self.installation.certificates == CertificateMode::External
+            && !matches!(what, "rbac" | "certificates" | "policies")
+        {
+            words.push_str(" --ca-bundle ca.crt");
+        }
+        format!("{} {APPLY}", self.command(&words))
+    }
+
+    /// The command that puts an entry back as it is generated: in its configuration, or in its CRD.
+    pub(super) fn restore(&self, entry: &Entry) -> String {
+        self.apply(if entry.is_conversion() { "crds" } else { "webhooks" })
+    }
+
+    /// The same installation, whose operator makes the certificates.
+    pub(super) fn automatic(&self) -> Self {
+        let mut other = self.clone();
+        let before = std::mem::take(&mut other.installation.certificates);
+        other.flags = other.flags.replace(&format!(" --certificates={before}"), "");
+        other
+    }
+
+    /// The same installation, whose Service is called on this port.
+    pub(super) fn called_on(&self, port: u16) -> Self {
+        let mut other = self.clone();
+        let before = std::mem::replace(&mut other.installation.service.port, port);
+        other.flags = other.flags.replace(&format!(" --service-port={before}"), "");
+        if port != ServiceRef::PORT {
+            // Nothing fails to be written into a text.
+            let _ = write!(other.flags, " --service-port={port}");
+        }
+        other
+    }
+
+    /// Namespace and name of its Service.
+    pub(super) fn place(&self) -> (String, String) {
+        let service = &self.installation.service;
+        (service.namespace.clone(), service.name.clone())
+    }
+
+    /// The operator's own namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.installation.namespace
+    }
+}

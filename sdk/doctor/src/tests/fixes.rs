@@ -1,0 +1,285 @@
+//! What `doctor` says is to be done: lines that the operator's binary takes, and that are about what was found.
+
+use portcullis_manifest::{Access, INJECT_CA_FROM};
+
+use super::super::Finding;
+use super::super::snapshot::{Issuance, Right};
+use super::*;
+use portcullis::operator::{NoArgs, Operator};
+
+/// The command lines of the operator's own binary in a text, each up to a pipe or a further command.
+fn lines(text: &str) -> Vec<Vec<&str>> {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let starts = (0..words.len()).filter(|at| {
+        let next = words.get(at + 1).copied().unwrap_or_default();
+        words[*at] == "shop" && ["run", "generate", "certs", "dev", "doctor", "migrate-storage"].contains(&next)
+    });
+    let ends = |word: &str| word == "|" || word.ends_with([';', ')', ',']);
+    let line = |from: usize| {
+        let rest = &words[from..];
+        let end = rest.iter().position(|word| ends(word)).unwrap_or(rest.len());
+        let last =
+            rest.get(end).map(|word| word.trim_end_matches([';', ')', ',', '|'])).filter(|word| !word.is_empty());
+        rest[..end].iter().copied().chain(last).collect()
+    };
+    starts.map(line).collect()
+}
+
+/// Installations with other names, certificates and reach, each with the flags that mean it.
+fn subjects() -> Vec<Subject> {
+    let of = |certificates, restricted_to: Option<&str>, flags: &str| {
+        let mut subject = subject();
+        subject.installation.certificates = certificates;
+        subject.installation.restricted_to = restricted_to.map(str::to_owned);
+        subject.flags = flags.to_owned();
+        if restricted_to.is_none() {
+            subject.conversions = vec![("orders.shop.example".to_owned(), "/convert/orders".to_owned())];
+        }
+        subject
+    };
+    let off = {
+        let mut subject = of(CertificateMode::Automatic, None, " --webhooks=off");
+        subject.installation.webhooks = Switch::Off;
+        subject
+    };
+    vec![
+        of(CertificateMode::Automatic, None, " --namespace=here --service-port=9443"),
+        of(CertificateMode::CertManager, None, " --certificates=cert-manager"),
+        of(CertificateMode::External, None, " --certificates=external --certificate-secret=pair"),
+        of(CertificateMode::Automatic, Some("team"), " --release=blue --restrict-to-namespace=team"),
+        of(CertificateMode::External, Some("team"), " --restrict-to-namespace=team --certificates=external"),
+        off,
+    ]
+}
+
+/// A CRD that is converted by a webhook, in the state that all the entries are in.
+fn converted(snapshot: &mut Snapshot) {
+    let Look::Seen(configurations) = &snapshot.configurations else { panic!("they are there") };
+    let mut client = serde_json::to_value(&configurations.items[0].entries[0].client).unwrap();
+    client["service"]["path"] = json!("/convert/orders");
+    let Some(Look::Seen(Some(crd))) = snapshot.crds.get_mut("orders.shop.example") else { panic!("it is there") };
+    crd.spec.conversion = Some(of(json!({
+        "strategy": "Webhook", "webhook": { "clientConfig": client, "conversionReviewVersions": ["v1"] },
+    })));
+}
+
+/// Further states than those of the table, most of them of everything at once.
+fn further() -> Vec<Snapshot> {
+    type All = fn(&mut super::super::Entry);
+    let of_all: &[All] = &[
+        |entry| entry.client.ca_bundle = None,
+        |entry| entry.client.ca_bundle = Some(ByteString(b"garbage".to_vec())),
+        |entry| {
+            let other = Ca::generate("other", now(), now() + SignedDuration::from_hours(9_000)).unwrap();
+            entry.client.ca_bundle = Some(ByteString(other.cert_pem().as_bytes().to_vec()));
+        },
+        |entry| entry.client.service.as_mut().unwrap().name = "other".to_owned(),
+        |entry| entry.client.service.as_mut().unwrap().path = Some("/nothing".to_owned()),
+        |entry| {
+            entry.client.service = None;
+            entry.client.url = Some("https://elsewhere".to_owned());
+        },
+        |entry| entry.fails_closed = false,
+        |entry| entry.rules.clear(),
+    ];
+    let mut all: Vec<_> = of_all
+        .iter()
+        .map(|spoil| {
+            let mut snapshot = well();
+            change(&mut snapshot.configurations, |all| all.iter_mut().flat_map(|one| &mut one.entries).for_each(spoil));
+            snapshot
+        })
+        .collect();
+    all.iter_mut().for_each(converted);
+    let annotated = |certificate: &str| {
+        let mut snapshot = well();
+        let annotations = || Some([(INJECT_CA_FROM.to_owned(), certificate.to_owned())].into());
+        change(&mut snapshot.configurations, |all| {
+            for one in all {
+                one.metadata.annotations = annotations();
+            }
+        });
+        snapshot.issuance = Look::Seen(Issuance { installed: true, ..Issuance::default() });
+        converted(&mut snapshot);
+        snapshot
+    };
+    all.extend([annotated("shop-system/shop-webhook-tls"), annotated("shop-system/other")]);
+    let issuance = |installed| Look::Seen(Issuance { installed, ..Issuance::default() });
+    let mut bare = well();
+    converted(&mut bare);
+    bare.issuance = issuance(true);
+    bare.secret = Look::Seen(None);
+    bare.ca_secret = Look::Seen(None);
+    bare.pods = list(&[]);
+    bare.accounts = list(&[]);
+    bare.cluster_binding = Look::Seen(None);
+    bare.role_bindings = list(&[]);
+    bare.services = [(subject().place(), Look::Seen(None))].into();
+    let mut empty = Snapshot { now: now(), issuance: issuance(false), ..Snapshot::default() };
+    empty.configurations = Look::Seen(Vec::new().into());
+    empty.crds = [("orders.shop.example".to_owned(), Look::Seen(None))].into();
+    all.extend([well(), bare, empty]);
+    all
+}
+
+#[test]
+fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
+    let operator: Operator<NoArgs> = Operator::named("shop");
+    let mut command = operator.command();
+    command.build();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let snapshots = cases().iter().map(|(.., change)| {
+        let mut snapshot = well();
+        change(&mut snapshot);
+        snapshot
+            .denial
+            .get_or_insert_with(|| "admission webhook \"sober.orders.shop.example\" denied the request".to_owned());
+        snapshot
+    });
+    let snapshots: Vec<_> = snapshots.chain(further()).collect();
+    let mut taken = std::collections::BTreeSet::new();
+    for subject in subjects() {
+        for snapshot in &snapshots {
+            for Finding { id, message, fix, .. } in examine(&subject, snapshot, &provider).findings {
+                for line in lines(&message).into_iter().chain(lines(fix.as_deref().unwrap_or_default())) {
+                    if taken.contains(&line.join(" ")) {
+                        continue;
+                    }
+                    let matches = command.clone().try_get_matches_from(&line);
+                    assert!(matches.is_ok(), "{id} says {}:\n{}", line.join(" "), matches.unwrap_err());
+                    // For a part of the cluster no CRD is generated: nothing would be applied.
+                    let nothing =
+                        line[1..].starts_with(&["generate", "crds"]) && line.join(" ").contains("--restrict-to");
+                    assert!(!nothing, "{id} says {}", line.join(" "));
+                    taken.insert(line.join(" "));
+                }
+            }
+        }
+    }
+    for part in [
+        "generate crds",
+        "generate webhooks",
+        "generate rbac",
+        "generate operator",
+        "generate certificates",
+        "certs ensure",
+        "certs publish",
+        "certs show",
+        "doctor explain",
+    ] {
+        assert!(taken.iter().any(|line| line.starts_with(&format!("shop {part}"))), "{part} is nowhere: {taken:#?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_conversion_of_a_crd_is_mended_in_the_crd() {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut mended = 0;
+    for subject in subjects().into_iter().filter(|one| one.installation.webhooks.is_on() && !one.conversions.is_empty())
+    {
+        for snapshot in further() {
+            for Finding { id, message, fix, .. } in examine(&subject, &snapshot, &provider).findings {
+                let Some(fix) = fix.filter(|fix| message.contains("orders.shop.example") && fix.contains("generate"))
+                else {
+                    continue;
+                };
+                let of_crd = message.starts_with("orders.shop.example") || message.contains("the CRD ");
+                if of_crd && !fix.contains("generate operator") {
+                    assert!(
+                        fix.contains("generate crds") || fix.contains("generate certificates"),
+                        "{id} {message}: {fix}"
+                    );
+                    mended += usize::from(id == "X5" || id == "X12" || id == "X11");
+                }
+            }
+        }
+    }
+    assert!(mended >= 3, "{mended}");
+}
+
+#[test]
+fn without_cert_manager_the_fix_is_a_line_that_has_the_operator_make_the_certificates() {
+    let mut subject = subject();
+    subject.installation.certificates = CertificateMode::CertManager;
+    subject.flags = " --release=blue --certificates=cert-manager".to_owned();
+    let snapshot = Snapshot { issuance: Look::Seen(Issuance::default()), ..well() };
+    let report = examine(&subject, &snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    let fix = report.findings.into_iter().find(|one| one.id == "X11").and_then(|one| one.fix).unwrap();
+    assert!(
+        fix.ends_with(
+            "shop generate operator --image IMAGE --release=blue | kubectl apply --server-side --force-conflicts -f -"
+        ),
+        "{fix}"
+    );
+}
+
+#[test]
+fn conversions_that_are_left_when_webhooks_are_off_are_named_with_the_command_that_ends_them() {
+    let mut subject = subject();
+    subject.installation.webhooks = Switch::Off;
+    subject.conversions = vec![("orders.shop.example".to_owned(), "/convert/orders".to_owned())];
+    let mut snapshot = well();
+    converted(&mut snapshot);
+    let report =
+        |snapshot: &Snapshot| examine(&subject, snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    let fix = |report: Report| report.findings.into_iter().find(|one| one.id == "W9").and_then(|one| one.fix).unwrap();
+    let ends = "kubectl patch crd orders.shop.example --type=json -p \
+                '[{\"op\":\"replace\",\"path\":\"/spec/conversion\",\"value\":{\"strategy\":\"None\"}}]'";
+    assert!(fix(report(&snapshot)).ends_with(ends));
+    // Another installation's goes on.
+    let Some(Look::Seen(Some(crd))) = snapshot.crds.get_mut("orders.shop.example") else { panic!("it is there") };
+    let webhook = crd.spec.conversion.as_mut().and_then(|one| one.webhook.as_mut()).unwrap();
+    webhook.client_config.as_mut().and_then(|one| one.service.as_mut()).unwrap().name = "other".to_owned();
+    assert!(!fix(report(&snapshot)).contains("kubectl patch"));
+}
+
+#[test]
+fn of_a_process_outside_of_the_cluster_no_pods_are_to_be_looked_at() {
+    let mut snapshot = well();
+    snapshot.services = [(
+        subject().place(),
+        Look::Seen(Some(of(json!({
+            "spec": { "type": "ExternalName", "externalName": "host.example" },
+        })))),
+    )]
+    .into();
+    for reached in [Reached::Refused, Reached::Unreachable("no route".to_owned()), Reached::NoTls("no".to_owned())] {
+        snapshot.listeners[0].reached = reached;
+        let findings = examined(&snapshot).findings;
+        let fix = findings.iter().find(|one| one.id == "C4").and_then(|one| one.fix.clone()).unwrap();
+        assert!(!fix.contains("pods") && !fix.contains("deployment") && !fix.contains("port-forward"), "{fix}");
+    }
+}
+
+// They come from one manifest.
+#[test]
+fn however_many_rights_are_missing_it_is_one_finding() {
+    let refused = |account: &str, on: &str| {
+        let [account, verb, on] = [account, "list", on].map(str::to_owned);
+        Right { account, verb, on, allowed: false }
+    };
+    let mut snapshot = well();
+    snapshot.rights = Look::Seen(vec![refused("shop", "a"), refused("shop", "b"), refused("shop-till", "b")].into());
+    let said: Vec<_> = examined(&snapshot).findings.into_iter().filter(|one| one.id == "H4").collect();
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert_eq!(
+        said[0].message,
+        "ServiceAccount shop cannot list a\ncannot list b\nServiceAccount shop-till cannot list b"
+    );
+}
+
+#[test]
+fn each_controller_that_waits_for_a_missing_account_is_named() {
+    let mut subject = subject();
+    subject.rights.controllers = [("orders".to_owned(), Access::default())].into();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let of = |snapshot: &Snapshot| -> Vec<_> {
+        let findings = examine(&subject, snapshot, &provider).findings;
+        findings.into_iter().filter(|one| one.id == "H3").map(|one| one.message).collect()
+    };
+    let mut snapshot = well();
+    assert_eq!(of(&snapshot), ["ServiceAccount shop-system/shop-orders not found: controller orders waits for it"]);
+    snapshot.accounts =
+        list(&[json!({ "metadata": { "name": "shop" } }), json!({ "metadata": { "name": "shop-orders" } })]);
+    assert!(!of(&snapshot).iter().any(|said| said.contains("not found")), "{:?}", of(&snapshot));
+}

@@ -1,0 +1,131 @@
+use std::sync::Arc;
+
+use crate::{Changes, Epoch, LeaseHandle, Moment, Ownership, Scopes};
+
+use crate::Leadership;
+
+/// What of the cluster this operator owns now. Cheap to clone; every answer is as of now.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    extent: Extent,
+    /// Of that, these namespaces and nothing else; all when empty.
+    only: Arc<[String]>,
+    leadership: Leadership,
+}
+
+#[derive(Clone, Debug)]
+enum Extent {
+    Everything,
+    Restricted { namespace: String, lease: LeaseHandle },
+    ClusterWide(Scopes),
+}
+
+impl Scope {
+    /// All of the cluster, always: there is no other operator of this kind.
+    pub fn everything() -> Self {
+        Self::of(Extent::Everything)
+    }
+
+    /// One namespace, while the lease in it is held.
+    pub fn restricted(namespace: &str, lease: LeaseHandle) -> Self {
+        let extent = Extent::Restricted { namespace: namespace.to_owned(), lease };
+        Self::of(extent)
+    }
+
+    /// All namespaces but those that others hold. `run` makes it for an operator; this is for processes of your own.
+    pub fn cluster_wide(scopes: Scopes) -> Self {
+        Self::of(Extent::ClusterWide(scopes))
+    }
+
+    fn of(extent: Extent) -> Self {
+        Self { extent, only: Arc::default(), leadership: Leadership::alone() }
+    }
+
+    /// Of this, these namespaces and nothing else; all of it when none is given. What is left out, whoever else there is
+    /// looks after.
+    pub fn only(&self, namespaces: &[String]) -> Self {
+        Self { only: namespaces.into(), ..self.clone() }
+    }
+
+    /// The same for who writes only while it leads.
+    pub fn led_by(&self, leadership: Leadership) -> Self {
+        Self { leadership, ..self.clone() }
+    }
+
+    /// Who owns this namespace now; the empty one is that of objects without a namespace, which are the cluster-wide
+    /// operator's. Ask it at the entry of every reconcile.
+    pub fn owns(&self, namespace: &str) -> Ownership {
+        if !self.only.is_empty() && !self.only.iter().any(|only| only == namespace) {
+            let (holder, epoch, since) = (String::new(), Epoch::default(), Moment::default());
+            return Ownership::Theirs { holder, epoch, since, until: None };
+        }
+        let ownership = match &self.extent {
+            Extent::Restricted { namespace: own, lease } => match lease.owns(namespace) {
+                // It is this operator's namespace; another replica writes.
+                Ownership::Theirs { .. } if namespace == own => Ownership::Unknown,
+                ownership => ownership,
+            },
+            Extent::ClusterWide(scopes) => scopes.owns(namespace),
+            Extent::Everything => Ownership::Mine { epoch: Epoch::default(), since: Moment::default() },
+        };
+        if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
+    }
+
+    /// Tells what has to be looked at again because its owner changed. It ends with the process.
+    pub fn changes(&self) -> Changes {
+        match &self.extent {
+            Extent::Everything => Changes::never(),
+            Extent::Restricted { lease, .. } => lease.changes(),
+            Extent::ClusterWide(scopes) => scopes.changes(),
+        }
+    }
+
+    /// Why a review of an object in this namespace is let pass unchecked; nothing where it is this operator's to check.
+    pub fn passes(&self, namespace: &str) -> Option<String> {
+        (!self.owns(namespace).must_check()).then(|| self.skips())
+    }
+
+    fn skips(&self) -> String {
+        match &self.extent {
+            Extent::Restricted { namespace, .. } => format!("this operator is restricted to namespace {namespace}"),
+            Extent::Everything | Extent::ClusterWide(_) => "namespace has namespace-restricted operator".to_owned(),
+        }
+    }
+
+    /// The one namespace of a restricted operator: watch that, and no other.
+    pub fn restricted_to(&self) -> Option<&str> {
+        if let Extent::Restricted { namespace, .. } = &self.extent { Some(namespace) } else { None }
+    }
+
+    /// The namespaces to watch; all when there are none.
+    pub fn namespaces(&self) -> Vec<String> {
+        let restricted = self.restricted_to().map(|namespace| vec![namespace.to_owned()]);
+        restricted.unwrap_or_else(|| self.only.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_others_beside_it_owns_everything_while_it_leads() {
+        let scope = Scope::everything();
+        assert!(scope.owns("team-a").may_write() && scope.owns("").may_write());
+        assert_eq!(scope.restricted_to(), None);
+        let follower = scope.led_by(Leadership::follower());
+        assert!(!follower.owns("team-a").may_write());
+        assert!(follower.owns("team-a").must_check());
+    }
+
+    #[test]
+    fn what_is_narrowed_to_some_namespaces_writes_in_no_other_and_not_without_one() {
+        let narrow = Scope::everything().only(&["team-a".to_owned()]);
+        assert!(narrow.owns("team-a").may_write());
+        assert!(!narrow.owns("team-b").may_write() && !narrow.owns("").may_write());
+        assert!(!narrow.led_by(Leadership::follower()).owns("team-a").may_write());
+        assert_eq!(narrow.namespaces(), ["team-a"]);
+        let all = Scope::everything().only(&[]);
+        assert!(all.owns("team-b").may_write() && all.namespaces().is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! One installation of an operator, and the names that follow from it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::names::LEADER;
+use crate::{Access, Account, Overrides, ServiceRef, Webhook, WebhookKind, scope_policy_name};
+
+/// A feature that is on unless it is switched off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Switch {
+    /// It is there.
+    #[default]
+    On,
+    /// It is left out.
+    Off,
+}
+
+impl Switch {
+    /// Whether it is on.
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_on() { "on" } else { "off" })
+    }
+}
+
+/// Who makes the pair that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CertificateMode {
+    /// The operator itself
+    #[default]
+    Automatic,
+    /// cert-manager, which also publishes the CA
+    CertManager,
+    /// You: a Secret that you fill, and a CA that you put into the manifests
+    External,
+}
+
+impl fmt::Display for CertificateMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Automatic => "automatic",
+            Self::CertManager => "cert-manager",
+            Self::External => "external",
+        })
+    }
+}
+
+/// The objects that carry the bundle; empty ones are not looked after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configurations {
+    /// Name of the validating configuration and the names of its webhooks that are ours.
+    pub validating: Option<(String, Vec<String>)>,
+    /// The same for the mutating one.
+    pub mutating: Option<(String, Vec<String>)>,
+    /// Names of the CRDs whose objects we convert.
+    pub crds: Vec<String>,
+}
+
+/// What the ServiceAccounts of an installation may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// The operator's own: webhooks, what runs on every replica, certificates, leases, and tokens for the others.
+    pub operator: Access,
+    /// Each controller's, by the controller's name. Empty where they act under the operator's own account
+    /// (`--use-service-account-credentials=false`).
+    pub controllers: BTreeMap<String, Access>,
+}
+
+impl Rights {
+    /// Each account of the installation, with what it may do; the operator's own is the first.
+    pub fn by_account(&self, installation: &Installation) -> Vec<(Account, &Access)> {
+        let own = Account {
+            name: installation.release.clone(),
+            namespace: installation.namespace.clone(),
+            cluster_role: installation.role(),
+            restricted_to: installation.restricted_to.clone(),
+        };
+        let of_controllers = self.controllers.iter().map(|(controller, access)| {
+            let name = installation.account(controller);
+            // A colon is in none of the parts, so no two controllers of any installations have the same.
+            let cluster_role = format!("{}:{controller}", installation.role());
+            (Account { name, cluster_role, ..own.clone() }, access)
+        });
+        [(own.clone(), &self.operator)].into_iter().chain(of_controllers).collect()
+    }
+}
+
+/// One installation of an operator in a cluster. All its names follow from this value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Installation {
+    /// The operator's own name (`Operator::named`), the same in every installation.
+    pub operator: &'static str,
+    /// What this installation is called after.
+    pub release: String,
+    /// Where it lives.
+    pub namespace: String,
+    /// The one namespace that it serves; all when `None`.
+    pub restricted_to: Option<String>,
+    /// Through which the API server calls it.
+    pub service: ServiceRef,
+    /// The cluster's DNS domain.
+    pub cluster_domain: String,
+    /// Who makes its certificates.
+    pub certificates: CertificateMode,
+    /// Name of the Secret with the pair that it serves.
+    pub secret: String,
+    /// Whether it has webhooks.
+    pub webhooks: Switch,
+    /// Whether each controller acts under a ServiceAccount of its own.
+    pub use_service_account_credentials: bool,
+    /// What it says of all its webhooks, over what they are registered with.
+    pub overrides: Overrides,
+}
+
+impl Installation {
+    /// Name of the validating configuration: `<release>-validating`, and `<release>-validating-<ns>` when restricted.
+    pub fn validating(&self) -> String {
+        self.cluster_scoped(&format!("{}-validating", self.release))
+    }
+
+    /// Name of the mutating configuration: `<release>-mutating`, and `<release>-mutating-<ns>` when restricted.
+    pub fn mutating(&self) -> String {
+        self.cluster_scoped(&format!("{}-mutating", self.release))
+    }
+
+    /// Name of the roles without a namespace: `<release>:<namespace>`. No two installations have the same, because
+    /// neither part holds a colon.
+    pub fn role(&self) -> String {
+        format!("{}:{}", self.release, self.namespace)
+    }
+
+    /// Name of the ServiceAccount of this controller, and of its roles in namespaces.
+    pub fn account(&self, controller: &str) -> String {
+        format!("{}-{controller}", self.release)
+    }
+
+    /// Name of the Secret with the authority, in automatic mode.
+    pub fn ca_secret(&self) -> String {
+        format!("{}-ca", self.secret)
+    }
+
+    /// The name by which the API server calls the webhooks.
+    pub fn server_name(&self) -> String {
+        self.service.server_name()
+    }
+
+    /// All names by which the Service is called, which the certificate carries.
+    pub fn server_names(&self) -> Vec<String> {
+        let server = self.server_name();
+        let long = format!("{server}.{}", self.cluster_domain);
+        vec![server, long, format!("{}.{}", self.service.name, self.service.namespace)]
+    }
+
+    /// Name of the Lease, in its own namespace, that says which replica runs the controllers.
+    pub fn leader_lease(&self) -> String {
+        format!("{}{LEADER}", self.release)
+    }
+
+    /// Name of the Lease by which a restricted operator says that a namespace is its own. It is named after the operator
+    /// and not after the release: the cluster-wide installation has to know it.
+    pub fn scope_lease(&self) -> String {
+        format!("{}-namespace-scope", self.operator)
+    }
+
+    /// Name of the policy that hands its namespace over to a restricted operator, and of the policy's binding: they are
+    /// named after the operator as well.
+    pub fn scope_policy(&self) -> Option<String> {
+        let namespace = self.restricted_to.as_ref()?;
+        Some(scope_policy_name(&self.scope_lease(), namespace))
+    }
+
+    /// The entries of its configurations, with its overrides: for a restricted one, those about its namespace.
+    pub fn webhooks(&self, registered: Vec<Webhook>) -> Vec<Webhook> {
+        let here = |entry: Webhook| match &self.restricted_to {
+            Some(namespace) => entry.restricted_to(namespace),
+            None => Some(entry),
+        };
+        registered.into_iter().filter_map(here).map(|entry| entry.overridden(&self.overrides)).collect()
+    }
+
+    /// Where callers find its CA: in the configurations with these [entries](Self::webhooks), and in these CRDs, whose
+    /// objects are converted. A CRD has one converter for all namespaces, so a restricted operator has none.
+    pub fn configurations(&self, entries: &[Webhook], converted: Vec<String>) -> Configurations {
+        if !self.webhooks.is_on() {
+            return Configurations::default();
+        }
+        let of = |kind, configuration: String| {
+            let names: Vec<_> = entries.iter().filter(|w| w.kind == kind).map(|w| w.name.clone()).collect();
+            (!names.is_empty()).then_some((configuration, names))
+        };
+        Configurations {
+            validating: of(WebhookKind::Validating, self.validating()),
+            mutating: of(WebhookKind::Mutating, self.mutating()),
+            crds: if self.restricted_to.is_some() { Vec::new() } else { converted },
+        }
+    }
+
+    fn cluster_scoped(&self, name: &str) -> String {
+        match &self.restricted_to {
+            Some(namespace) => format!("{name}-{namespace}"),
+            None => name.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What handlers of webhooks read besides the request.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use portcullis_review::GroupVersionKind;
+use serde_json::Value;
+
+use crate::Access;
+
+/// Objects that handlers of a webhook read (`Validate::reads` of `portcullis-webhook`), such as a `Cache` of
+/// `portcullis-controller`. Until it is filled, the webhook answers HTTP 429.
+pub trait Source: Debug + Send + Sync {
+    /// What it holds.
+    fn kind(&self) -> &GroupVersionKind;
+
+    /// The same as a request names it: `regions.shop.example`.
+    fn resource(&self) -> String;
+
+    /// Whether all objects were there once: before that, what is not in it may exist all the same.
+    fn is_filled(&self) -> bool;
+
+    /// Fills it with these objects of its kind and version, and with no others: for rules that are asked without a cluster.
+    ///
+    /// # Errors
+    /// When one does not decode.
+    fn fill(self: Arc<Self>, objects: &[Value]) -> Result<(), serde_json::Error>;
+
+    /// The rights that filling it takes.
+    fn access(&self) -> Access {
+        Access::default()
+    }
+
+    /// What keeps it filled in a cluster, for who runs the operator: a `Filler` of `portcullis-controller`. Nothing where
+    /// somebody else fills it.
+    fn filler(self: Arc<Self>) -> Option<Box<dyn Any + Send + Sync>> {
+        None
+    }
+}

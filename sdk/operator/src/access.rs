@@ -1,0 +1,330 @@
+//! Who may do what: the rights of the operator's own ServiceAccount, and of one for each controller.
+
+use std::collections::BTreeMap;
+
+use portcullis_manifest::{Access, CertificateMode, Configurations, Grant, Rights, ScopePolicy};
+
+use super::installation::configurations;
+use super::{Installation, Operator, Parts};
+use portcullis_manifest::names::is_label;
+use portcullis_webhook::RegistrationError;
+
+impl<A: clap::Args> Operator<A> {
+    /// What the accounts of this installation may do when it runs `parts`: what was granted to the operator and to each
+    /// controller, and what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs
+    /// with the rights of whoever calls it.
+    ///
+    /// # Errors
+    /// When the webhooks or controllers cannot be registered as they are, and when a controller's name cannot be part of
+    /// the name of a ServiceAccount.
+    pub fn rights(&self, installation: &Installation, parts: &Parts) -> Result<Rights, RegistrationError> {
+        parts.checked()?;
+        parts.check_release(&installation.release)?;
+        let granted = |access: &Access| named_after(access.clone(), &installation.release);
+        let mut operator = granted(&self.access);
+        let mut controllers: BTreeMap<_, _> =
+            parts.controllers.iter().map(|(name, controller)| (name.clone(), granted(&controller.access))).collect();
+        if installation.use_service_account_credentials {
+            let accounts = parts.accounts(installation)?;
+            if !accounts.is_empty() {
+                let tokens = Grant::new("", &["serviceaccounts/token"], &["create"]);
+                operator.own_namespace.push(tokens.named(accounts.into_values()));
+            }
+        } else {
+            operator = std::mem::take(&mut controllers).into_values().fold(operator, Access::and);
+        }
+        self.grant_serving(installation, parts, &mut operator)?;
+        // What is granted for two reasons is one rule.
+        Ok(Rights { operator: Access::default().and(operator), controllers })
+    }
+
+    /// Adds what webhooks, their certificates and leases take.
+    fn grant_serving(
+        &self,
+        installation: &Installation,
+        parts: &Parts,
+        access: &mut Access,
+    ) -> Result<(), RegistrationError> {
+        let webhooks = &parts.webhooks;
+        let Configurations { validating, mutating, crds } = configurations(installation, webhooks)?;
+        // What others publish is looked at and not written.
+        let automatic = installation.certificates == CertificateMode::Automatic;
+        let publish: &[&str] = if automatic { &["list", "watch", "patch"] } else { &["list", "watch"] };
+        for (resource, configuration) in
+            [("validatingwebhookconfigurations", validating), ("mutatingwebhookconfigurations", mutating)]
+        {
+            let Some((name, _)) = configuration else { continue };
+            access.cluster.push(Grant::new("admissionregistration.k8s.io", &[resource], publish).named([name]));
+        }
+        if !crds.is_empty() {
+            let kind = &["customresourcedefinitions"];
+            access.cluster.push(Grant::new("apiextensions.k8s.io", kind, publish).named(crds));
+        }
+        if !webhooks.is_empty() && installation.webhooks.is_on() {
+            let pair = installation.secret.clone();
+            if automatic {
+                // What is created has no name yet that a role could be narrowed to.
+                access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
+                let both = [pair, installation.ca_secret()];
+                access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(both));
+            } else {
+                access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch"]).named([pair]));
+            }
+        }
+        for source in webhooks.sources() {
+            *access = std::mem::take(access).and(source.access());
+        }
+        leases(access, installation, &self.scope_leases, !parts.controllers.is_empty());
+        Ok(())
+    }
+
+    /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that a
+    /// cluster-wide one looks at.
+    pub(super) fn scope_policy(&self, installation: &Installation) -> Option<ScopePolicy> {
+        let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
+        let leases = [installation.scope_lease()].into_iter();
+        let leases = leases.chain(self.scope_leases.iter().map(|lease| (*lease).to_owned())).collect();
+        Some(ScopePolicy { name, namespace, leases })
+    }
+}
+
+impl Parts {
+    /// That no controller of a release with a shorter name has an account of this release.
+    ///
+    /// # Errors
+    /// With the account that both have.
+    pub(super) fn check_release(&self, release: &str) -> Result<(), RegistrationError> {
+        let own = self.controllers.keys().map(|controller| format!("{release}-{controller}"));
+        for account in [release.to_owned()].into_iter().chain(own) {
+            for (at, _) in release.match_indices('-') {
+                let (other, controller) = (&release[..at], &account[at + 1..]);
+                if self.controllers.contains_key(controller) {
+                    return Err(RegistrationError::Release {
+                        release: release.to_owned(),
+                        controller: controller.to_owned(),
+                        other: other.to_owned(),
+                        account,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of each controller's ServiceAccount, by the controller's name.
+    ///
+    /// # Errors
+    /// With the first controller whose name cannot be part of one.
+    pub(super) fn accounts(&self, installation: &Installation) -> Result<BTreeMap<String, String>, RegistrationError> {
+        let accounts = self.controllers.keys().map(|controller| {
+            let account = installation.account(controller);
+            if is_label(&account) {
+                return Ok((controller.clone(), account));
+            }
+            Err(RegistrationError::ControllerAccount { controller: controller.clone(), account })
+        });
+        accounts.collect()
+    }
+}
+
+/// The same rights, in whose names of the own namespace `{release}` is the installation's.
+fn named_after(mut access: Access, release: &str) -> Access {
+    for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
+        *name = name.replace("{release}", release);
+    }
+    access
+}
+
+/// What leader election and scopes take. What is created has no name yet that a role could be narrowed to, and nobody
+/// knows the names of the other installations' leaders.
+fn leases(access: &mut Access, installation: &Installation, others: &[&'static str], has_controllers: bool) {
+    let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
+    let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
+    let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+    if let Some(policy) = installation.scope_policy() {
+        access.watched.extend(keep(installation.scope_lease()));
+        let hold = Grant::new(ScopePolicy::GROUP, &[ScopePolicy::RESOURCE], &[ScopePolicy::VERB]);
+        access.cluster.push(hold.named([policy.clone()]));
+        access.cluster.push(Grant::new("admissionregistration.k8s.io", &policies, &["get"]).named([policy]));
+        return;
+    }
+    let look = grant(&["list", "watch"]);
+    if has_controllers {
+        access.own_namespace.extend(keep(installation.leader_lease()));
+        access.cluster.push(look);
+    } else {
+        let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
+        access.cluster.push(look.named(names));
+    }
+    // What vouches for restricted installations has names that nobody knows before they are there.
+    let vouchers = ["validatingwebhookconfigurations", policies[0], policies[1]];
+    access.cluster.push(Grant::new("admissionregistration.k8s.io", &vouchers, &["list", "watch"]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoArgs;
+
+    #[test]
+    fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
+        let secrets =
+            Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named(["{release}-key"])]);
+        let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
+        for (operators, controllers) in cases {
+            let operator = Operator::<NoArgs>::named("op").rbac(operators);
+            let parts = Parts::default().while_leading("one", controllers, idle);
+            let mut installation = operator.installation("here").unwrap();
+            installation.use_service_account_credentials = false;
+            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
+            let places = [&access.own_namespace, &access.watched, &access.cluster];
+            assert_eq!(places.map(|it| reads(it)), [true, false, false]);
+            assert_eq!(access.own_namespace[0].names, ["op-key"]);
+        }
+    }
+
+    #[test]
+    fn what_webhooks_read_from_caches_is_granted_to_the_operator_without_being_named_again() {
+        use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+        use portcullis_controller::cache::Cache;
+        use portcullis_webhook::{Context, Validate, Verdict, Webhooks};
+
+        let reads = |name| {
+            let (maps, nodes) = (Cache::<ConfigMap>::new(), Cache::<Node>::new());
+            let webhook = Validate::<ConfigMap>::named(name).reads(&maps).reads(&nodes);
+            webhook.on_create(async |_, _: Context| Verdict::allow())
+        };
+        let parts = Parts::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
+        let operator = Operator::<NoArgs>::named("op");
+        let list = |resource| Grant::new("", &[resource], &["list", "watch"]);
+        for restricted_to in [None, Some("team".to_owned())] {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to;
+            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let in_namespaces = access.watched.iter().filter(|grant| **grant == list("configmaps")).count();
+            let on_the_cluster = access.cluster.iter().filter(|grant| **grant == list("nodes")).count();
+            assert_eq!((in_namespaces, on_the_cluster), (1, 1), "{access:?}");
+        }
+    }
+
+    #[test]
+    fn one_account_for_all_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
+        let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
+        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
+        let one = || Parts::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
+        let pods = Grant::new("", &["pods"], &["list"]);
+        let two = one().while_leading("two", [maps(&["patch"]), pods.clone()], |_| async {});
+        let cases = [
+            (Parts::default(), vec![maps(&["list", "watch"])]),
+            (one(), vec![maps(&["list", "watch", "patch"])]),
+            (two, vec![maps(&["list", "watch", "patch"]), pods]),
+        ];
+        for (parts, expected) in cases {
+            let mut installation = operator.installation("here").unwrap();
+            installation.use_service_account_credentials = false;
+            let rights = operator.rights(&installation, &parts).unwrap();
+            assert_eq!((&rights.operator.watched, rights.controllers.len()), (&expected, 0), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn each_controller_holds_what_it_was_granted_and_the_operator_the_tokens_of_them_all() {
+        let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
+        let own = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
+        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
+        let parts = Parts::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
+            "two",
+            Access::default().in_own_namespace([own]),
+            |_| async {},
+        );
+        let installation = operator.installation("here").unwrap();
+        let rights = operator.rights(&installation, &parts).unwrap();
+        assert_eq!(rights.operator.watched, [maps(&["list", "watch"])]);
+        let tokens = Grant::new("", &["serviceaccounts/token"], &["create"]).named(["op-one", "op-two"]);
+        assert!(rights.operator.own_namespace.contains(&tokens), "{rights:?}");
+        assert_eq!(rights.controllers["one"], Access::from([maps(&["patch"])]));
+        assert_eq!(rights.controllers["two"].own_namespace[0].names, ["op-key"]);
+        let accounts: Vec<_> = rights.by_account(&installation).into_iter().map(|(account, _)| account).collect();
+        let names: Vec<_> = accounts.iter().map(|it| [it.name.as_str(), it.cluster_role.as_str()]).collect();
+        assert_eq!(names, [["op", "op:here"], ["op-one", "op:here:one"], ["op-two", "op:here:two"]]);
+    }
+
+    #[test]
+    fn a_controller_whose_account_could_have_no_name_is_refused_unless_it_needs_none() {
+        let operator = Operator::<NoArgs>::named("op");
+        for (name, fits) in
+            [("orders", true), (&*"o".repeat(60), true), (&*"o".repeat(61), false), ("My orders", false)]
+        {
+            let parts = Parts::default().while_leading(name, [], |_| async {});
+            let mut installation = operator.installation("here").unwrap();
+            let said = operator.rights(&installation, &parts).map_err(|error| error.to_string());
+            assert_eq!(said.is_ok(), fits, "{name}");
+            assert!(fits || said.unwrap_err().contains("--use-service-account-credentials=false"));
+            installation.use_service_account_credentials = false;
+            assert!(operator.rights(&installation, &parts).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_release_whose_accounts_a_controller_of_a_shorter_one_could_have_is_refused() {
+        let operator = Operator::<NoArgs>::named("op");
+        let idle = |_| async {};
+        let one = || Parts::default().while_leading("orders", [], idle);
+        let two = || one().while_leading("late-orders", [], idle);
+        let cases: [(&str, Parts, Option<[&str; 3]>); 7] = [
+            ("shop", one(), None),
+            ("orders", one(), None),
+            ("shop-orders", one(), Some(["shop-orders", "orders", "shop"])),
+            ("my-shop-orders", one(), Some(["my-shop-orders", "orders", "my-shop"])),
+            ("shop-orders-too", one(), None),
+            ("shop-late", one(), None),
+            ("shop-late", two(), Some(["shop-late-orders", "late-orders", "shop"])),
+        ];
+        for (release, parts, expected) in cases {
+            let mut installation = operator.installation("here").unwrap();
+            installation.release = release.to_owned();
+            // The other release may have what this one is installed without.
+            for credentials in [true, false] {
+                installation.use_service_account_credentials = credentials;
+                let said = operator.rights(&installation, &parts).err().map(|error| error.to_string());
+                let expected = expected.map(|[account, controller, other]| {
+                    format!(
+                        "release {release:?} has an account {account:?}, as controller {controller:?} of a release \
+                         {other:?} has; give another --release"
+                    )
+                });
+                assert_eq!(said, expected, "{release}");
+            }
+        }
+    }
+
+    /// Where, which verbs and on which names a grant on leases is.
+    fn leases(access: &Access) -> Vec<(&'static str, String)> {
+        let each = [("watched", &access.watched), ("cluster", &access.cluster), ("own", &access.own_namespace)];
+        let grants = each.into_iter().flat_map(|(place, grants)| grants.iter().map(move |grant| (place, grant)));
+        grants
+            .filter(|(_, grant)| grant.resources == ["leases"])
+            .map(|(place, grant)| (place, format!("{} {}", grant.verbs.join(","), grant.names.join(","))))
+            .collect()
+    }
+
+    #[test]
+    fn rights_on_leases_are_those_that_are_used() {
+        let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
+        let controllers = || Parts::default().while_leading("one", [], |_| async {});
+        let cases = [
+            (None, Parts::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
+            (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),
+            (Some("team"), Parts::default(), vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")]),
+        ];
+        for (restricted_to, parts, expected) in cases {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to.map(str::to_owned);
+            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let expected: Vec<_> = expected.into_iter().map(|(place, what)| (place, what.to_owned())).collect();
+            assert_eq!(leases(&access), expected, "{installation:?}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `certs`: what is done with certificates outside of a replica, by a person or by a hook Job of an installation.
+
+mod show;
+mod source;
+
+pub(super) use source::certificate_source;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use portcullis_pki::Certificate;
+use portcullis_pki::rotation::Phase;
+use rustls::crypto::CryptoProvider;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::cli::Output;
+use super::connect::answering;
+use super::installation::{InstallationFlags, configurations, label};
+use super::leases::duration_within;
+use super::{Installation, Operator, Parts};
+use portcullis_certificates::{Automatic, CertificateSource, Material};
+use portcullis_manifest::CertificateMode;
+
+/// How often what is stored is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Subcommand)]
+pub(super) enum Certs<A: clap::Args> {
+    /// Make the Secrets, or repair them; where somebody else fills them, check them
+    Ensure {
+        #[command(flatten)]
+        flags: CertsFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Put the CA into the webhook configurations and CRDs, and wait until it is there; where somebody else does that,
+    /// wait for it
+    Publish {
+        #[command(flatten)]
+        flags: CertsFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Begin to replace the CA, which the replicas then carry out
+    Rotate {
+        #[command(flatten)]
+        flags: CertsFlags,
+        /// Wait until the rotation is over, and say what phase it is in
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Show what is stored and what is published; exit with 1 if something is wrong with it
+    Show {
+        #[command(flatten)]
+        flags: CertsFlags,
+        /// How to show it
+        #[arg(long, default_value = "text")]
+        output: Output,
+        #[command(flatten)]
+        args: A,
+    },
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct CertsFlags {
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace that the operator is installed in [default: <release>-system]
+    #[arg(long, value_parser = label)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    installation: InstallationFlags,
+    /// Give up after this long
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration_within(1, 86_400))]
+    timeout: Duration,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    Ensure,
+    Publish,
+    Rotate { wait: bool },
+    Show { output: Output },
+}
+
+impl<A: clap::Args> Certs<A> {
+    /// What to do, where, and the operator's own arguments.
+    pub(super) fn parts(self) -> (What, CertsFlags, A) {
+        match self {
+            Self::Ensure { flags, args } => (What::Ensure, flags, args),
+            Self::Publish { flags, args } => (What::Publish, flags, args),
+            Self::Rotate { flags, wait, args } => (What::Rotate { wait }, flags, args),
+            Self::Show { flags, output, args } => (What::Show { output }, flags, args),
+        }
+    }
+}
+
+/// How long the command takes at most.
+#[derive(Clone, Copy)]
+struct Patience {
+    time: Duration,
+    end: Instant,
+}
+
+impl Patience {
+    /// Nothing that the API server is asked is waited for any longer.
+    async fn answer<T>(self, asked: impl Future<Output = T>) -> anyhow::Result<T> {
+        let late = || format!("the API server did not answer within {} s; is it reachable?", self.time.as_secs());
+        timeout_at(self.end, asked).await.with_context(late)
+    }
+}
+
+pub(super) async fn perform<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: Parts,
+    what: What,
+    flags: CertsFlags,
+    provider: Arc<CryptoProvider>,
+) -> anyhow::Result<()> {
+    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    let patience = Patience { time: flags.timeout, end: Instant::now() + flags.timeout };
+    let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
+    let configurations = configurations(&installation, &parts.webhooks)?;
+    let routes = parts.webhooks.routes()?;
+    let source = certificate_source(&installation, &parts, client, provider, configurations, routes.metrics());
+    match what {
+        What::Ensure => {
+            let material = patience.answer(source.ensure()).await??;
+            say(&sound(&installation, &material)?)
+        }
+        What::Publish => publish(&installation, &source, patience).await,
+        What::Rotate { wait } => match &source {
+            CertificateSource::Automatic(automatic) => rotate(&installation, automatic, wait, patience).await,
+            CertificateSource::Supplied(_) => anyhow::bail!(elsewhere(&installation)),
+        },
+        What::Show { output } => {
+            let shown = patience.answer(show::look(&installation, &source)).await??;
+            say(&match output {
+                Output::Text => shown.to_string(),
+                Output::Json => serde_json::to_string_pretty(&shown)? + "\n",
+            })?;
+            anyhow::ensure!(
+                shown.is_sound(),
+                "something is wrong with the certificates or where they are published: see above"
+            );
+            Ok(())
+        }
+    }
+}
+
+/// One who closes our output has seen enough.
+fn say(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn sound(installation: &Installation, material: &Material) -> anyhow::Result<String> {
+    let leaf = Certificate::from_pem(material.cert_pem.as_bytes())?;
+    let Installation { namespace, secret, .. } = installation;
+    Ok(format!(
+        "Secret {namespace}/{secret}: a certificate for {}, until {}\n",
+        leaf.dns_names.join(", "),
+        leaf.not_after
+    ))
+}
+
+/// Why the CA is not ours to rotate.
+fn elsewhere(installation: &Installation) -> String {
+    let Installation { namespace, secret, .. } = installation;
+    match installation.certificates {
+        CertificateMode::CertManager => format!(
+            "cert-manager makes these certificates: 'cmctl renew -n {namespace} {secret}-root', and then 'cmctl renew -n \
+             {namespace} {secret}', has it make new ones, which every replica takes up"
+        ),
+        _ => format!(
+            "these certificates are your own: apply 'generate webhooks' and 'generate crds' with an --ca-bundle FILE that \
+             holds the old and the new CA, then put the new pair into Secret {namespace}/{secret}, then apply them with the \
+             new CA alone"
+        ),
+    }
+}
+
+/// Does what a replica does, until all entries hold what they should.
+async fn publish(installation: &Installation, source: &CertificateSource, patience: Patience) -> anyhow::Result<()> {
+    let material = patience.answer(source.ensure()).await??;
+    let (stop, configurations) = (CancellationToken::new(), source.configurations());
+    let bundle = source.bundle(installation.operator, &material);
+    let mut missing = "an answer of the API server".to_owned();
+    // A rotation goes on while this waits: the bundle from before would cut off what is served.
+    let stored = async {
+        let mut told = String::new();
+        loop {
+            sleep(LOOK).await;
+            let error = source.tell(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
+            if error != told && !error.is_empty() {
+                warn!(error, "cannot see what is to be published now");
+            }
+            told = error;
+        }
+    };
+    let published = async {
+        let published = bundle.until_published(configurations, |said| said.clone_into(&mut missing));
+        let published = tokio::select! {
+            published = timeout_at(patience.end, published) => published,
+            never = stored => never,
+        };
+        stop.cancel();
+        published
+    };
+    let (published, ()) = tokio::join!(published, bundle.maintain(source.client(), configurations, &stop));
+    if published.is_err() {
+        anyhow::bail!("waited {} s in vain for {missing}", patience.time.as_secs());
+    }
+    let shown = patience.answer(show::look(installation, source)).await??;
+    // A kind that another installation converts is not ours to publish in.
+    let mut ours = shown.published.iter().filter(|entry| entry.problem.is_none());
+    ours.try_for_each(|entry| say(&format!("published: {}, {}\n", entry.object, entry.entry)))
+}
+
+async fn rotate(
+    installation: &Installation,
+    automatic: &Automatic,
+    wait: bool,
+    patience: Patience,
+) -> anyhow::Result<()> {
+    let before = patience.answer(automatic.stored()).await??;
+    let under_way = before.authorities.as_ref().is_ok_and(|authorities| authorities.phase() != Phase::Steady);
+    let mut phase = patience.answer(automatic.rotate()).await??;
+    let release = &installation.release;
+    say(&format!(
+        "{release}: a rotation {}: {}\n",
+        if under_way { "is under way already" } else { "has begun" },
+        name(phase)
+    ))?;
+    if !wait {
+        return say("the running replicas carry it on; none running? start the operator\n");
+    }
+    let mut told = String::new();
+    while phase != Phase::Steady {
+        // Before the clock is looked at: a question asked too late would be taken for one without an answer.
+        sleep(LOOK).await;
+        if Instant::now() >= patience.end {
+            anyhow::bail!(
+                "waited {} s; the rotation goes on while replicas run, now {}: wait longer with --timeout, or see 'certs show'",
+                patience.time.as_secs(),
+                name(phase)
+            );
+        }
+        let stored = match patience.answer(automatic.stored()).await? {
+            Ok(stored) => stored,
+            Err(error) => {
+                let error = error.to_string();
+                if error != told {
+                    warn!(error, "cannot see how far the rotation is");
+                }
+                told = error;
+                continue;
+            }
+        };
+        told.clear();
+        let now = stored
+            .authorities
+            .map_err(|lost| anyhow::anyhow!("the CA is lost: {}; see 'certs ensure'", lost.problem))?;
+        if now.phase() != phase {
+            phase = now.phase();
+            say(&format!("{release}: {}\n", name(phase)))?;
+        }
+    }
+    Ok(())
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Publishing => "publishing (the next CA is made known; nothing is issued under it yet)",
+        Phase::Draining => "draining (certificates come from the new CA; the old one is still trusted)",
+        _ => "steady (one CA)",
+    }
+}

@@ -1,0 +1,75 @@
+//! Where an installation's certificates come from.
+
+use std::sync::Arc;
+
+use kube::Client;
+use rustls::crypto::CryptoProvider;
+
+use crate::{Installation, Parts};
+use portcullis_certificates::{Automatic, CertificateSource, Configurations, Supplied, Supplier};
+use portcullis_manifest::CertificateMode;
+use portcullis_metrics::Metrics;
+
+/// Its source of certificates, published in these objects, counted in these metrics, at the times of these parts.
+pub(crate) fn certificate_source(
+    installation: &Installation,
+    parts: &Parts,
+    client: Client,
+    provider: Arc<CryptoProvider>,
+    configurations: Configurations,
+    metrics: &Metrics,
+) -> CertificateSource {
+    let (namespace, secret) = (installation.namespace.clone(), installation.secret.clone());
+    let supplier = match installation.certificates {
+        CertificateMode::Automatic => {
+            let mut automatic = Automatic::new(client, namespace, secret, installation.server_names(), provider);
+            automatic.timing = parts.rotation_timing.clone();
+            automatic.time_of_day = parts.time_of_day.clone();
+            return CertificateSource::Automatic(automatic.published_in(configurations).counted_in(metrics));
+        }
+        CertificateMode::CertManager => Supplier::CertManager,
+        CertificateMode::External => Supplier::User,
+    };
+    let mut source = Supplied::new(client, namespace, secret, installation.server_name(), supplier, provider);
+    source.time_of_day = parts.time_of_day.clone();
+    CertificateSource::Supplied(source.published_in(configurations).counted_in(metrics))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::ready;
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use jiff::{SignedDuration, Timestamp};
+    use kube::client::Body;
+
+    use super::*;
+    use crate::{NoArgs, Operator};
+    use portcullis_certificates::{RotationTiming, TimeOfDay};
+
+    #[tokio::test]
+    async fn certificates_are_made_and_judged_at_the_times_that_the_operator_says() {
+        let year = SignedDuration::from_hours(24 * 365);
+        let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
+        let parts = Parts::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
+        for mode in [CertificateMode::Automatic, CertificateMode::CertManager, CertificateMode::External] {
+            let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
+            installation.certificates = mode;
+            let nobody = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let (client, metrics) = (Client::new(nobody, "here"), Metrics::new());
+            let source =
+                certificate_source(&installation, &parts, client, provider, Configurations::default(), &metrics);
+            let clock = match source {
+                CertificateSource::Automatic(automatic) => {
+                    assert_eq!(automatic.timing, timing);
+                    automatic.time_of_day
+                }
+                CertificateSource::Supplied(supplied) => supplied.time_of_day,
+            };
+            assert!(clock.now().duration_since(Timestamp::now()) > year - SignedDuration::from_mins(1), "{mode:?}");
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The command line.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use rustls::crypto::CryptoProvider;
+use tracing_subscriber::EnvFilter;
+
+use super::certs::{self, Certs};
+use super::connect::answering;
+use super::dev::{self, DevFlags};
+use super::doctor::{self, DoctorFlags};
+use super::generate::{GenerateFlags, What};
+use super::installation::{InstallationFlags, label, service_name, service_of};
+use super::leases::{LeaseFlags, duration};
+use super::memory_limit::quantity;
+use super::run::Signals;
+use super::{Operator, generate, migrate, run, taken};
+use portcullis_client::own_sentence;
+use portcullis_client::plain;
+use portcullis_manifest::words::FAILED;
+use portcullis_webhook::conversion::convertible;
+
+/// Where `run` serves the webhooks.
+pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
+/// Where `run` serves probes and metrics.
+pub(super) const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);
+
+/// What `run` logs. Kube's client tells of each request that failed without saying which or why: our own lines say that.
+const LOG: &str = "info,kube_client::client::builder=off";
+
+/// For an operator without arguments of its own.
+#[derive(clap::Args, Debug, Default)]
+pub struct NoArgs {}
+
+#[derive(Parser)]
+#[command(about = "A Kubernetes operator with admission webhooks")]
+struct Cli<A: clap::Args> {
+    #[command(subcommand)]
+    command: Command<A>,
+}
+
+#[derive(Subcommand)]
+enum Command<A: clap::Args> {
+    /// Serve the webhooks and run the controllers, until SIGTERM
+    Run {
+        #[command(flatten)]
+        flags: RunFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Make, publish, renew and show the certificates of the webhooks
+    #[command(subcommand)]
+    Certs(Certs<A>),
+    /// Serve the webhooks from this machine to a cluster, until Ctrl-C
+    Dev {
+        #[command(flatten)]
+        flags: DevFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Look for what keeps the webhooks from working, and say how to mend it
+    Doctor {
+        #[command(flatten)]
+        flags: DoctorFlags,
+        #[command(flatten)]
+        args: A,
+    },
+    /// Write every stored object again, in the storage version of its kind
+    ///
+    /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged,
+    /// and then takes the versions in which nothing is stored any more out of status.storedVersions of the CRD, so that
+    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work; where
+    /// the CRD in the cluster stores in another version than this operator's, it writes nothing and says so. It may be
+    /// ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
+    /// listed, and keep the versions from being taken out; the exit code is then 1.
+    ///
+    /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
+    /// patch the objects.
+    MigrateStorage {
+        #[command(flatten)]
+        flags: MigrateFlags,
+    },
+    /// Write manifests, from the same registration that is served
+    Generate {
+        /// What to write
+        what: What,
+        #[command(flatten)]
+        flags: GenerateFlags,
+        #[command(flatten)]
+        args: A,
+    },
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct RunFlags {
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
+    #[arg(long, env = "POD_NAMESPACE", value_parser = label)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) installation: InstallationFlags,
+    /// Address of the webhooks (HTTPS)
+    #[arg(long, default_value_t = BIND, value_name = "ADDR", value_parser = address)]
+    pub(super) bind: SocketAddr,
+    /// Address of /healthz, /readyz and /metrics (HTTP)
+    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
+    pub(super) health_bind: SocketAddr,
+    /// File with the authorities (PEM) of the certificate that the API server shows: calls of admission without one are
+    /// refused
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) leases: LeaseFlags,
+    /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
+    pub(super) drain_delay: Duration,
+    /// Memory that the process may take, as in 512Mi; reviews under way take half of it at most [default: the limit of
+    /// its cgroup]
+    #[arg(long, value_name = "BYTES", value_parser = quantity)]
+    pub(super) memory_limit: Option<usize>,
+    /// What to log, as in `info` or `warn,portcullis=debug`
+    #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
+    log: String,
+    /// How to log
+    #[arg(long, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct MigrateFlags {
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Only this kind (or plural, or name of a CRD); may be given several times
+    #[arg(long = "kind", value_name = "KIND")]
+    pub(super) kinds: Vec<String>,
+    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
+    #[arg(long, value_name = "VERSION")]
+    pub(super) storage_version: Option<String>,
+    /// Have the API server check every write, and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// How to say what became of it, on standard output; progress goes to standard error
+    #[arg(long, default_value = "text")]
+    pub(super) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
+    // What is in the environment of a shell restricts no other command: those are for whole clusters.
+    let restricted = |command: clap::Command| match command.get_name() {
+        "run" => command.mut_arg("restrict_to_namespace", |flag| flag.env("WATCH_NAMESPACE")),
+        _ => command,
+    };
+    Cli::<A>::command().name(operator.name).version(operator.version).mut_subcommands(restricted)
+}
+
+/// Longer than that, and calls under way have no time to end.
+fn drain_delay(text: &str) -> Result<Duration, String> {
+    let delay = duration(text)?;
+    if delay <= run::LONGEST_DRAIN { Ok(delay) } else { Err(format!("{:?} at most", run::LONGEST_DRAIN)) }
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give an IP address and a port, as in 0.0.0.0:9443")
+}
+
+/// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
+/// explained, with exit code 2.
+pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
+    let result = matches(&command(&operator), std::env::args_os()).and_then(|matches| {
+        let cli = Cli::<A>::from_arg_matches(&matches)?;
+        perform(operator, cli.command, &matches)
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to do when standard error is closed.
+            let _ = writeln!(std::io::stderr(), "{FAILED}{}", in_one_line(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What these words of a command line say. The process ends here where they do not parse.
+fn matches<W>(command: &clap::Command, words: impl IntoIterator<Item = W>) -> anyhow::Result<ArgMatches>
+where
+    W: Into<std::ffi::OsString> + Clone,
+{
+    taken::check(command)?;
+    Ok(command.clone().try_get_matches_from(words).unwrap_or_else(|error| from_environment(command, error).exit()))
+}
+
+/// Says of a wrong value that nobody gave on the command line from which variable it is.
+fn from_environment(command: &clap::Command, mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
+    let long = flag.split(' ').next().unwrap_or_default();
+    let given = std::env::args_os().any(|word| word.to_string_lossy().split('=').next() == Some(long));
+    let mut known = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let variable = known
+        .find(|known| known.get_env().is_some() && known.get_long() == long.strip_prefix("--"))
+        .and_then(Arg::get_env);
+    if let Some(variable) = variable.filter(|_| !given) {
+        let tip = format!("{long} was not given: the value is that of the environment variable {}", variable.display());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// An error and its causes. Many errors tell what their cause says, which is not said again.
+pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = own_sentence(error);
+    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(own_sentence) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
+    // Whatever it is asked for, an operator whose name cannot name its objects is told so.
+    let service = service_of(operator.name);
+    service_name(&service)
+        .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
+    match command {
+        Command::Generate { what, flags, args } => {
+            let parts = operator.parts(&args)?;
+            let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
+            Ok(generate::perform(&operator, &parts, what, &flags, own.unwrap_or_default())?)
+        }
+        Command::Certs(certs) => {
+            let (what, flags, args) = certs.parts();
+            init_log("warn,kube_client=off", LogFormat::Text)?;
+            let provider = install_provider();
+            let parts = operator.parts(&args)?;
+            on_runtime(certs::perform(&operator, parts, what, flags, provider))
+        }
+        Command::Dev { flags, args } => {
+            init_log("info,kube_client=off", LogFormat::Text)?;
+            let provider = install_provider();
+            let parts = operator.parts(&args)?;
+            convertible(&parts.webhooks, &operator.crds)?;
+            on_runtime(dev::perform(&operator, parts, flags, provider))
+        }
+        Command::Doctor { flags, args } => {
+            init_log("error,kube_client=off", LogFormat::Text)?;
+            let provider = install_provider();
+            let parts = operator.parts(&args)?;
+            on_runtime(doctor::perform(&operator, parts, flags, provider))
+        }
+        Command::MigrateStorage { flags } => {
+            install_provider();
+            on_runtime(async {
+                let mut signals = Signals::new()?;
+                let migration = async {
+                    let client = answering(flags.kubeconfig.as_deref()).await?;
+                    migrate::migrate(operator.name, client, &operator.crds, &flags).await
+                };
+                tokio::select! {
+                    result = migration => result,
+                    name = signals.next() => anyhow::bail!("ended by {name}; run it again for what is left"),
+                }
+            })
+        }
+        Command::Run { flags, args } => {
+            init_log(&flags.log, flags.log_format)?;
+            let provider = install_provider();
+            let parts = operator.parts(&args)?;
+            // With a version that nobody converts, reading would fail later.
+            convertible(&parts.webhooks, &operator.crds)?;
+            // Schemas take megabytes, and from here on nobody reads them.
+            operator.crds = Vec::new();
+            on_runtime(run::run(&operator, parts, flags, provider))
+        }
+    }
+}
+
+fn install_provider() -> Arc<CryptoProvider> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    // Already installed is fine: then the application chose one before us.
+    let _ = provider.as_ref().clone().install_default();
+    provider
+}
+
+fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    // What still blocks a thread had its time to end.
+    runtime.shutdown_background();
+    result
+}
+
+fn init_log(log: &str, format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(log).with_context(|| format!("--log '{log}' is not a filter; try 'info'"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    }
+    .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::crd::merge_crds;
+    use kube::{CustomResource, CustomResourceExt as _};
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::Parts;
+    use portcullis_webhook::Webhooks;
+    use portcullis_webhook::conversion::Convert;
+
+    #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "demo.example", version = "v1", kind = "Old", plural = "olds", namespaced)]
+    struct OldSpec {}
+
+    mod v2 {
+        use super::*;
+        #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        #[kube(group = "demo.example", version = "v2", kind = "Old", plural = "olds", namespaced)]
+        pub(super) struct OldSpec {}
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_says_nothing_twice() {
+        let file = std::io::Error::other("no such\nfile");
+        let error = anyhow::Error::new(file).context("cannot read a: no such\nfile").context("cannot start");
+        assert_eq!(in_one_line(error.as_ref()), "cannot start: cannot read a: no such file");
+        let steering = anyhow::anyhow!("denied: \x1b]0;mine\x07");
+        assert_eq!(in_one_line(steering.as_ref()), "denied: \\u{1b}]0;mine\\u{7}");
+    }
+
+    #[test]
+    fn of_a_refusal_of_the_api_server_its_own_sentence_is_said() {
+        let status = kube::core::Status::failure("namespaces \"a\" not found", "NotFound").with_code(404).boxed();
+        let source = Box::new(kube::Error::Api(status.clone()));
+        let (namespace, name) = ("a".to_owned(), "b".to_owned());
+        let error = portcullis_certificates::CertificateError::Api { action: "create", namespace, name, source };
+        assert_eq!(
+            in_one_line(&error),
+            "cannot create Secret a/b: namespaces \"a\" not found; namespace a does not exist: kubectl create namespace a"
+        );
+        let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot ask");
+        assert_eq!(in_one_line(error.as_ref()), "cannot ask: namespaces \"a\" not found");
+    }
+
+    #[test]
+    fn no_command_line_is_read_where_an_own_argument_has_the_name_of_another() {
+        #[derive(clap::Args)]
+        #[allow(dead_code, reason = "nothing is parsed into it")]
+        struct Own {
+            #[arg(long)]
+            timeout: Option<u8>,
+        }
+        let command = command(&Operator::<Own>::named("op"));
+        for words in [&["op", "run"][..], &["op", "certs", "ensure", "--timeout", "5s"], &["op", "--help"]] {
+            let said = matches(&command, words).unwrap_err().to_string();
+            assert!(
+                said.starts_with("the operator's own argument --timeout has the id timeout of --timeout"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_operator_whose_service_kubernetes_would_refuse_does_nothing() {
+        for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
+            let matches = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
+            let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
+            let said = perform(Operator::named(name), command, &matches).unwrap_err().to_string();
+            assert!(
+                said.starts_with(&format!("operator {name:?} cannot have a Service \"{name}-webhook\": ")),
+                "{said}"
+            );
+        }
+    }
+
+    // K3
+    #[test]
+    fn neither_generate_nor_run_goes_on_with_a_version_that_nobody_converts() {
+        for words in
+            [&["generate", "crds"][..], &["generate", "rbac"], &["generate", "webhooks"], &["run", "--log", "off"]]
+        {
+            let crd = merge_crds(vec![Old::crd(), v2::Old::crd()], "v2").unwrap();
+            // The functions of v1 were forgotten.
+            let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
+            let operator: Operator = Operator::named("op").crds(vec![crd]).setup(move |_| Ok(Parts::new(webhooks())));
+            let matches = Cli::<NoArgs>::command().get_matches_from([&["op"], words].concat());
+            let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
+            assert_eq!(
+                perform(operator, command, &matches).unwrap_err().to_string(),
+                "conversion of Old: version v1 of Old has no converters; add .spoke() for it or remove it from the CRD",
+                "{words:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A client for the cluster that a command line means.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::client::ClientBuilder;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::time::timeout;
+use tower::BoxError;
+use tower::util::MapErrLayer;
+
+use portcullis_client::own_sentence;
+
+/// How long the API server may take to say that it is there.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Clients of one cluster.
+#[derive(Clone)]
+pub(super) struct Clients {
+    /// With the identity that the kubeconfig names, or the Pod's.
+    pub(super) client: Client,
+    /// The same, and an answer is told as it is. kube's client keeps a 429, 503 or 504 to itself and asks again, after up to
+    /// 82 s of pauses or as long as `Retry-After` says: what has to be renewed in time, and tries again by itself, lapses
+    /// meanwhile.
+    pub(super) prompt: Client,
+    /// With none: what is sent through it says itself who it is from.
+    pub(super) anonymous: Client,
+}
+
+/// The cluster of this file, or the one that the process finds itself in.
+pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
+    Clients::new(config(kubeconfig).await?)
+}
+
+impl Clients {
+    pub(super) fn new(config: Config) -> anyhow::Result<Self> {
+        // Tokens, passwords, client certificates and impersonation are all in it. A client certificate would count for
+        // more than a token beside it.
+        let mut anonymous = config.clone();
+        anonymous.auth_info = AuthInfo::default();
+        let mut prompt = config.clone();
+        prompt.default_retry = false;
+        Ok(Self { client: client(config)?, prompt: client(prompt)?, anonymous: client(anonymous)? })
+    }
+}
+
+/// What a request that got no answer failed with. It is told wherever the error is: kube's own says only which part of
+/// the client failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server at {url} does not answer: {why}")]
+struct Unanswered {
+    url: http::Uri,
+    why: String,
+}
+
+fn client(config: Config) -> anyhow::Result<Client> {
+    let url = config.cluster_url.clone();
+    let named = move |error: BoxError| -> BoxError {
+        // A credential that cannot be had, say.
+        if error.is::<kube::Error>() {
+            return error;
+        }
+        Box::new(Unanswered { url: url.clone(), why: cause(&*error) })
+    };
+    let builder = ClientBuilder::try_from(config).context("cannot make a client")?;
+    Ok(builder.with_layer(&MapErrLayer::new(named)).build())
+}
+
+/// The same, once its API server has answered: for commands that a person waits for. What it answers does not matter here.
+pub(super) async fn answering(file: Option<&Path>) -> anyhow::Result<Client> {
+    Ok(cluster(file).await?.clients.client)
+}
+
+async fn answers(client: &Client, url: &http::Uri) -> anyhow::Result<()> {
+    let request = http::Request::get("/version").body(kube::client::Body::empty())?;
+    let silent = || format!("the API server at {url} does not answer: nothing said within {} s", ANSWER.as_secs());
+    let why = match timeout(ANSWER, client.send(request)).await {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => own_sentence(&error),
+        Err(_) => silent(),
+    };
+    anyhow::bail!("{why}; check --kubeconfig or its current context")
+}
+
+/// What it comes down to: what lies above it tells of our client's parts.
+fn cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let root = std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error);
+    match root.downcast_ref::<std::io::Error>() {
+        Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
+        _ => root.to_string(),
+    }
+}
+
+/// A cluster, and how the kubeconfig calls it.
+pub(super) struct Cluster {
+    pub(super) clients: Clients,
+    /// Of its API server.
+    pub(super) url: http::Uri,
+    /// Name of the context; empty within a cluster.
+    pub(super) context: String,
+}
+
+/// The same cluster as [`answering`]'s, with what a person knows it by.
+pub(super) async fn cluster(file: Option<&Path>) -> anyhow::Result<Cluster> {
+    let config = config(file).await?;
+    let kubeconfig = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok();
+    let (url, context) = (config.cluster_url.clone(), kubeconfig.and_then(|file| file.current_context));
+    let clients = Clients::new(config)?;
+    answers(&clients.client, &url).await?;
+    Ok(Cluster { clients, url, context: context.unwrap_or_default() })
+}
+
+async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    match kubeconfig {
+        None => Config::infer().await.context("no cluster found; give --kubeconfig FILE"),
+        Some(file) => {
+            let unusable = || format!("cannot use --kubeconfig {}", file.display());
+            let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(unusable)
+        }
+    }
+}

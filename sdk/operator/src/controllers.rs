@@ -1,0 +1,138 @@
+//! The controllers of one process: they run while it leads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::accounts::{Accounts, Credentials};
+use super::error::RunError;
+use super::leases::Election;
+use super::tasks::Tasks;
+use super::{Leading, Runtime, Task};
+use portcullis_lease::Leadership;
+
+pub(super) struct Controllers {
+    pub(super) by_name: BTreeMap<String, Leading>,
+    /// Under which they act.
+    pub(super) accounts: Accounts,
+    /// What each is given, but for its client, its leadership and its end.
+    pub(super) runtime: Runtime,
+    /// How long they may take to end when they are asked to, or one of them fails.
+    pub(super) patience: Duration,
+}
+
+impl Controllers {
+    /// Runs them while this replica leads, again and again, until `stop`. Their tokens are there before: who takes over
+    /// begins at once.
+    pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
+        tokio::select! {
+            result = self.terms(election, stop) => result,
+            never = self.accounts.renew() => match never {},
+        }
+    }
+
+    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
+        let Some(Election { lease, name, margin, among }) = election else {
+            return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
+        };
+        while let Some(Some(hold)) = stop.run_until_cancelled(lease.acquired()).await {
+            let term = Leadership::term(lease.clone(), hold.epoch, among.clone());
+            if stop.run_until_cancelled(term.begun()).await != Some(true) {
+                continue;
+            }
+            info!(lease = name, epoch = %hold.epoch, "leading: this replica runs the controllers");
+            self.term(term.clone(), term.ended(), margin, &stop).await?;
+            if !stop.is_cancelled() {
+                let why = lease
+                    .health()
+                    .ended
+                    .map_or_else(|| "another installation was there first".to_owned(), |reason| format!("{reason:?}"));
+                warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
+            }
+        }
+        Ok(())
+    }
+
+    /// One time from their start to their end, when `lost` ends or `stop` is cancelled, or one of them fails.
+    async fn term(
+        &self,
+        leadership: Leadership,
+        lost: impl Future<Output = ()>,
+        margin: Duration,
+        stop: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let end = stop.child_token();
+        let scope = self.runtime.scope.led_by(leadership.clone());
+        let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
+        let mut tasks = Tasks::default();
+        for (name, controller) in &self.by_name {
+            let work = under(self.accounts.of(name), controller.run.clone(), runtime.clone());
+            tasks.spawn(format!("controller {name}"), &end, work);
+        }
+        let (mut result, limit) = tokio::select! {
+            // The others end too, and the process with them: nobody goes on reconciling here.
+            Some(ended) = tasks.next() => (ended, self.patience),
+            () = stop.cancelled() => (Ok(()), self.patience),
+            () = lost => (Ok(()), margin),
+        };
+        end.cancel();
+        let rest = async {
+            while let Some(ended) = tasks.next().await {
+                result = std::mem::replace(&mut result, Ok(())).and(ended);
+            }
+        };
+        if timeout(limit, rest).await.is_err() {
+            // Somebody else may lead from now on: what does not end is ended.
+            warn!("a controller did not end when it was asked to; it is dropped");
+        }
+        result
+    }
+}
+
+/// Runs a controller under these credentials, or under those of the process where it has none of its own. It begins when
+/// there is a token: until then nothing is done in its name, and never in another's.
+async fn under(credentials: Option<Credentials>, run: Task, runtime: Runtime) -> anyhow::Result<()> {
+    let Some(credentials) = credentials else { return run(runtime).await };
+    if runtime.stop.run_until_cancelled(credentials.held()).await.is_none() {
+        return Ok(());
+    }
+    run(Runtime { client: credentials.client(), ..runtime }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use anyhow::bail;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use portcullis_manifest::Access;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::cli::in_one_line;
+
+    /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_fails_ends_the_term_though_another_one_never_ends() {
+        let nowhere =
+            tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
+        let stop = CancellationToken::new();
+        let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
+        let controller = |run: Task| Leading { access: Access::default(), run };
+        let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
+        let hangs = controller(Arc::new(|_| Box::pin(pending())));
+        let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
+        let patience = Duration::from_secs(20);
+        let controllers = Controllers { by_name, accounts: Accounts::default(), runtime, patience };
+        let begun = Instant::now();
+        let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
+        let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
+        assert_eq!(in_one_line(&error), "controller fails failed: no luck");
+        assert!(begun.elapsed() <= patience + Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+}

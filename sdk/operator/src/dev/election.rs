@@ -1,0 +1,131 @@
+//! The controllers of a session: a candidate in the same election as the installed operator's replicas. And whom its
+//! webhooks stand back for.
+
+use std::collections::BTreeMap;
+
+use anyhow::{bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use portcullis_lease::Record;
+
+use super::cluster::call;
+use super::mark::Mark;
+use super::rights;
+use super::seat::{SESSION, Seat, Swept, is_session};
+use super::text::say;
+use crate::Installation;
+use crate::leases::{LeaseFlags, LeaseTiming, Leases};
+use portcullis_manifest::names::{LEADER, leaders, release_of};
+
+/// What a session has to do with leases.
+pub(super) struct Candidate {
+    pub(super) leases: Leases,
+    /// With controllers, where there is an election.
+    pub(super) seat: Option<Seat>,
+    /// With controllers: what people are told of them at first.
+    pub(super) told: Option<String>,
+}
+
+impl Candidate {
+    /// Of a session that serves nothing.
+    pub(super) fn none() -> Self {
+        Self { leases: Leases::none(), seat: None, told: None }
+    }
+
+    /// Of a session without controllers: its webhooks stand back for restricted operators, as those of the installed
+    /// one do. A restricted session is called for its own namespace alone.
+    pub(super) async fn of_webhooks(
+        client: &Client,
+        installation: &Installation,
+        other_names: &[&'static str],
+    ) -> anyhow::Result<Self> {
+        let mut candidate = Self::none();
+        if installation.restricted_to.is_none() {
+            if let Some(lack) = rights::lacks(client, &rights::TO_STAND_BACK).await? {
+                say(&format!("Webhooks do not stand back for restricted operators: {lack}"));
+            } else {
+                // It holds none: it is no candidate, and marks nothing.
+                let flags = LeaseFlags::of_session(SESSION.to_owned(), BTreeMap::new(), None);
+                candidate.leases = Leases::new(client, installation, other_names, false, &flags)?;
+            }
+        }
+        Ok(candidate)
+    }
+
+    /// With controllers: takes the leases of this installation, as `run` does. Where the namespace that it lives in is
+    /// not there, no replica is either, and no Lease could be made in it: an installation that leads somewhere else is
+    /// an error then.
+    pub(super) async fn of_controllers(
+        client: &Client,
+        installation: &Installation,
+        other_names: &[&'static str],
+        me: &Mark,
+        timing: Option<LeaseTiming>,
+        rights: &str,
+    ) -> anyhow::Result<Self> {
+        let seat = Seat::new(client, installation);
+        let namespace = &seat.namespace;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let elects = call(&format!("read Namespace {namespace}"), namespaces.get_opt(namespace)).await?.is_some();
+        let flags = LeaseFlags::of_session(format!("{SESSION}{}", me.owner), me.whole(), timing);
+        let leases = Leases::new(client, installation, other_names, elects, &flags)?;
+        if !elects {
+            ensure!(
+                installation.restricted_to.is_none(),
+                "there is no namespace {namespace}, which --restrict-to-namespace names: create it first"
+            );
+            alone(client, installation).await?;
+            let told = format!("run here too, {rights}; beside no others: there is no namespace {namespace}");
+            return Ok(Self { leases, seat: None, told: Some(told) });
+        }
+        makes_room(client, installation, &seat).await?;
+        let told = format!("run here while this session holds the {seat}, {rights}");
+        Ok(Self { leases, seat: Some(seat), told: Some(told) })
+    }
+}
+
+/// That no controllers of another installation run beside those of a session that takes part in no election.
+async fn alone(client: &Client, installation: &Installation) -> anyhow::Result<()> {
+    let Some(lease) = leading(client, installation).await?.into_iter().next() else { return Ok(()) };
+    let whose = if is_session(&Record::from(&lease)) { "another session of" } else { "the installed operator" };
+    let (namespace, lease) = (lease.namespace().unwrap_or_default(), lease.name_any());
+    let release = release_of(&lease);
+    bail!(
+        "controllers would run beside those of {whose} {namespace}/{release}; to take turns with them, say \
+         --namespace {namespace} --release {release}"
+    )
+}
+
+/// That no installed operator would stand back for the Lease of a session, because it is the older one: that of a
+/// session that was killed is taken away then.
+async fn makes_room(client: &Client, installation: &Installation, seat: &Seat) -> anyhow::Result<()> {
+    if installation.restricted_to.is_some() {
+        return Ok(());
+    }
+    let Some(left) = seat.of_sessions().await? else { return Ok(()) };
+    let created = |lease: &Lease| lease.creation_timestamp();
+    let later = |lease: &Lease| lease.uid() != left.uid() && created(lease) >= created(&left);
+    let installed = |lease: &Lease| !is_session(&Record::from(lease));
+    let found = leading(client, installation).await?;
+    let Some(lease) = found.iter().find(|lease| later(lease) && installed(lease)) else { return Ok(()) };
+    if seat.sweep().await? != Swept::Taken {
+        return Ok(());
+    }
+    let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
+    let release = release_of(&name);
+    bail!(
+        "the installed operator {there}/{release} would stand back for this session: the session that holds the {seat} \
+         began before it. Take turns with the operator: --namespace {there} --release {release}; or end that session first"
+    )
+}
+
+/// The Leases of the leaders of the operator's installations that somebody holds.
+async fn leading(client: &Client, installation: &Installation) -> anyhow::Result<Vec<Lease>> {
+    let labelled = ListParams::default().labels(&leaders(installation.operator));
+    let leases = Api::<Lease>::all(client.clone());
+    let mut found = call("list the Leases of other installations", leases.list(&labelled)).await?.items;
+    found.retain(|lease| lease.name_any().ends_with(LEADER) && Record::from(lease).holder.is_some());
+    Ok(found)
+}

@@ -1,0 +1,401 @@
+//! `dev`: the webhooks of a cluster, served from this machine.
+//!
+//! Everything that is put into the cluster carries a mark: whose it is, of which session, until when. It goes when the
+//! session ends, however it ends; what a killed one leaves goes at the next start. The installed operator and what
+//! belongs to it stay as they are.
+
+mod cluster;
+mod election;
+mod entries;
+mod host;
+mod lost;
+mod mark;
+mod probe;
+mod rights;
+mod seat;
+mod session;
+mod stanza;
+mod text;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use futures::future::join;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use rustls::crypto::CryptoProvider;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::accounts::Accounts;
+use super::connect::{self, cluster as connect_to};
+use super::health::Health;
+use super::installation::{InstallationFlags, label};
+use super::leases::{Election, LeaseTiming, duration_within};
+use super::run::Signals;
+use super::tasks::Tasks;
+use super::work::Work;
+use super::{Installation, Operator, Parts, Runtime};
+use cluster::Cluster;
+use election::Candidate;
+use mark::Mark;
+use portcullis_client::Pauses;
+use portcullis_lease::Scope;
+use portcullis_metrics::Metrics;
+use rights::Does;
+use seat::{Seat, Swept};
+use session::Session;
+use text::say;
+
+/// How long API servers may go on calling after what called us is gone.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long answers under way and controllers may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+/// How long controllers may take of that: then there is time left to give the Lease back.
+const CONTROLLERS: Duration = Duration::from_secs(7);
+/// How long removing what was put in is tried.
+const REMOVE: Duration = Duration::from_secs(30);
+/// What a session leaves that cannot put the cluster in order.
+const LEFT: &str = "what was put into the cluster may still be there; remove it with: dev --sweep";
+/// How often the clock is looked at: one that runs on while this machine sleeps.
+const CLOCK: Duration = Duration::from_secs(5);
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct DevFlags {
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Namespace that the operator is installed in [default: <release>-system]
+    #[arg(long, value_parser = label)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) installation: InstallationFlags,
+    /// Name or address by which the API server reaches this machine [default: what it is found to reach]
+    #[arg(long, value_name = "ADDR", value_parser = host::host, conflicts_with = "public_url")]
+    host: Option<String>,
+    /// URL of a tunnel that ends TLS and hands plain HTTP on to --port of this machine
+    #[arg(long, value_name = "URL", value_parser = host::public_url)]
+    public_url: Option<String>,
+    /// CA certificates (PEM) that the tunnel's certificate is checked with [default: those of the API server's system]
+    #[arg(long, value_name = "FILE", requires = "public_url")]
+    ca_file: Option<PathBuf>,
+    /// Port that the webhooks are served on; 0 takes a free one
+    #[arg(long, default_value_t = 9443)]
+    port: u16,
+    /// When to end at the latest: up to 24h
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
+    ttl: SignedDuration,
+    /// Have the webhooks called, and the controllers work, for this namespace only; may be given several times. CRDs then
+    /// stay as they are
+    #[arg(long = "only-namespace", value_name = "NS", value_parser = label)]
+    only_namespaces: Vec<String>,
+    /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
+    #[arg(long)]
+    fail: bool,
+    /// Run the controllers too, while no installed replica leads: under their ServiceAccounts, or with the rights of the
+    /// kubeconfig's user where those cannot be had
+    #[arg(long)]
+    controllers: bool,
+    /// For tests that cannot wait: as of `run`
+    #[arg(long, hide = true, value_name = "DURATIONS", requires = "controllers")]
+    lease_timing: Option<LeaseTiming>,
+    /// Who you are: it names what is put into the cluster
+    #[arg(long, env = "USER", value_name = "NAME")]
+    owner: Option<String>,
+    /// Only remove what former sessions left behind
+    #[arg(long)]
+    sweep: bool,
+}
+
+/// From a second to a day.
+fn ttl(text: &str) -> Result<SignedDuration, String> {
+    SignedDuration::try_from(duration_within(1, 86_400)(text)?).map_err(|error| error.to_string())
+}
+
+pub(super) async fn perform<A: clap::Args>(
+    operator: &Operator<A>,
+    mut parts: Parts,
+    flags: DevFlags,
+    provider: Arc<CryptoProvider>,
+) -> anyhow::Result<()> {
+    let mut ends = Ends::new()?;
+    let prepare = prepare(operator, &parts, &flags, provider);
+    let Prepared { connection, cluster, session, candidate, accounts, left } = tokio::select! {
+        prepared = prepare => prepared?,
+        _ = ends.next() => return Ok(()),
+    };
+    let order = async {
+        let (done, alive) = cluster.sweep().await?;
+        for line in &done {
+            say(line);
+        }
+        if let Some(other) = alive {
+            say(&may_be_at_work(&other, flags.sweep));
+        }
+        if flags.sweep && !sweep(left.as_ref()).await && done.is_empty() {
+            say(&format!(
+                "nothing to remove: neither sessions of {} nor expired ones of others have left webhooks of {}",
+                cluster.me.owner, cluster.me.of
+            ));
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        order = order => order?,
+        name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
+    }
+    let Some(mut session) = session else { return Ok(()) };
+
+    let Candidate { leases, seat, told } = candidate;
+    if told.is_none() {
+        parts.controllers.clear();
+    }
+    let elected = seat.is_some();
+    let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
+    // A restricted session is called for its own namespace alone, and by the probe, which is in none.
+    let judged = if leases.stand_back() { leases.scope.clone() } else { Scope::everything() };
+    let (served, metrics) = session.serve(&parts.webhooks, &judged, &serving)?;
+    // What webhooks read goes after the last of their calls.
+    let answered = CancellationToken::new();
+    let last = answered.clone().drop_guard();
+    tasks.spawn("the webhook server", &serving, async move {
+        let _last = last;
+        served.await
+    });
+    let opening = session.open(&stop);
+    tokio::pin!(opening);
+    let opened = tokio::select! {
+        opened = &mut opening => Some(opened),
+        _ = ends.next() => None,
+    };
+    let cut_off = opened.is_none();
+    let result = match opened {
+        None => Ok(()),
+        Some(Err(error)) => Err(error),
+        Some(Ok(opened)) => {
+            opened.tell(&connection, told.as_deref(), leases.stand_back());
+            beside(seat.clone(), leases.election.clone(), left, &stop, &mut tasks);
+            let runtime = Runtime::new(connection.clients.client.clone(), opened.namespace.clone(), stop.clone());
+            let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
+            let release = cluster.me.of.clone();
+            let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
+            let only = opened.reach.namespaces.clone();
+            let work = Work { runtime, accounts, leases, only, health, serving, answered, patience };
+            work.start(parts, std::future::ready(()), &mut tasks);
+            tokio::select! {
+                name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
+                () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
+                said = lost::lost(&cluster, &opened) => Err(anyhow!(said)),
+                Some(ended) = tasks.next() => ended.map_err(anyhow::Error::from),
+            }
+        }
+    };
+    stop.cancel();
+    let left = Cell::new(LEFT);
+    let ending = async {
+        // What puts something into the cluster is not cut off half-way: nobody would know then what is there.
+        if cut_off {
+            let _ = opening.await;
+        }
+        remove(&cluster).await.context(LEFT)?;
+        left.set(if elected { "all but the Lease, which lapses, is removed" } else { "all is removed" });
+        sleep(LINGER).await;
+        serving.cancel();
+        let rest = async { while tasks.next().await.is_some() {} };
+        let _ = timeout(SHUTDOWN, rest).await;
+        if let Some(seat) = seat {
+            seat.clear().await.unwrap_or_else(|error| say(&format!("left {seat}: {error:#}")));
+        }
+        anyhow::Ok(())
+    };
+    let ended = tokio::select! {
+        ended = ending => ended,
+        // A terminal that is closed may say so twice.
+        name = ends.signals.next() => Err(anyhow!("{name} once more: ended at once; {}", left.get())),
+    };
+    match (result, ended) {
+        (Err(error), Err(left)) => Err(left.context(error)),
+        (result, ended) => result.and(ended),
+    }
+}
+
+/// Starts what goes on beside the work of a session: says who leads, and takes away what sessions before it `left`.
+fn beside(
+    seat: Option<Seat>,
+    election: Option<Election>,
+    left: Option<Seat>,
+    stop: &CancellationToken,
+    tasks: &mut Tasks,
+) {
+    let ended = stop.clone();
+    tasks.spawn("the rest of the session", stop, async move {
+        let told = async {
+            if let (Some(seat), Some(election)) = (seat, election) {
+                seat.tell(&election).await;
+            }
+        };
+        ended.run_until_cancelled(join(told, sweep(left.as_ref()))).await;
+        ended.cancelled().await;
+        anyhow::Ok(())
+    });
+}
+
+/// Takes away the Lease that sessions left. It lapses in any case, so a failure is only said. Returns whether there was
+/// anything to say.
+async fn sweep(left: Option<&Seat>) -> bool {
+    let Some(seat) = left else { return false };
+    match seat.sweep().await {
+        Ok(swept) => swept != Swept::Nothing,
+        Err(error) => {
+            say(&format!("left {seat}: {error:#}"));
+            true
+        }
+    }
+}
+
+/// What people are told when what another session of theirs put in was removed before its time was over.
+fn may_be_at_work(other: &Mark, only_sweeps: bool) -> String {
+    let does = if only_sweeps { "removed what belongs to" } else { "this session takes the place of" };
+    format!(
+        "Note: {does} a session of {} that may be at work: it then ends. To run both, give one of them --owner NAME",
+        other.told()
+    )
+}
+
+/// What a session begins with.
+struct Prepared {
+    connection: connect::Cluster,
+    cluster: Cluster,
+    /// None where former ones are only swept.
+    session: Option<Session>,
+    candidate: Candidate,
+    /// Under which its controllers act.
+    accounts: Accounts,
+    /// Where sessions may have left their Lease: of those with controllers, whoever comes next takes it over.
+    left: Option<Seat>,
+}
+
+/// Everything that can fail before anything is put into the cluster.
+async fn prepare<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    flags: &DevFlags,
+    provider: Arc<CryptoProvider>,
+) -> anyhow::Result<Prepared> {
+    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    ensure!(
+        !parts.webhooks.is_empty() && installation.webhooks.is_on(),
+        "{} has no webhooks to serve; its controllers alone run with: run",
+        installation.release
+    );
+    if let Some(ours) = &installation.restricted_to
+        && let Some(other) = flags.only_namespaces.iter().find(|only| *only != ours)
+    {
+        bail!(
+            "--restrict-to-namespace {ours} has the webhooks called for that namespace alone: take --only-namespace {other} away"
+        );
+    }
+    let owner = flags.owner.as_deref().and_then(mark::owner);
+    let owner =
+        owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
+    let connection = connect_to(flags.kubeconfig.as_deref()).await?;
+    let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
+    let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
+    let policies = parts.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
+    let does = Does { conversions: !crds.is_empty(), policies, controllers: controllers.then_some(&installation) };
+    rights::check(&connection.clients.client, does).await?;
+    let me = Mark {
+        of: installation.release.clone(),
+        owner,
+        session: session::id()?,
+        expires: Some(Timestamp::now() + flags.ttl),
+    };
+    let (client, others) = (&connection.clients.prompt, &operator.scope_leases);
+    let mut accounts = Accounts::default();
+    let candidate = if controllers {
+        // Nobody reads the metrics of a session.
+        accounts = Accounts::new(&connection.clients, &installation, parts, &Metrics::new())?;
+        let tried = accounts.try_each().await;
+        let rights = rights::told_of(&accounts, &tried);
+        if tried.is_err() {
+            accounts = Accounts::default();
+        }
+        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing, &rights).await?
+    } else if flags.sweep {
+        Candidate::none()
+    } else {
+        Candidate::of_webhooks(client, &installation, others).await?
+    };
+    let left = if controllers { None } else { left(client, &installation).await? };
+    let cluster = Cluster { client: connection.clients.client.clone(), me, crds, policies };
+    let session = if flags.sweep {
+        None
+    } else {
+        Some(Session::prepare(cluster.clone(), &connection, installation, flags, provider).await?)
+    };
+    Ok(Prepared { connection, cluster, session, candidate, accounts, left })
+}
+
+/// Where sessions may have left their Lease, if it may be looked at.
+async fn left(client: &Client, installation: &Installation) -> anyhow::Result<Option<Seat>> {
+    let seat = Seat::new(client, installation);
+    let lack = rights::lacks(client, &[rights::to_sweep(&seat.namespace)]).await?;
+    if let Some(lack) = &lack {
+        say(&format!("Leases that killed sessions left are not removed: {lack}"));
+    }
+    Ok(lack.is_none().then_some(seat))
+}
+
+/// Tries to remove what the session put in, until that succeeds or is of no use.
+async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
+    let (begun, mut pauses) = (Instant::now(), Pauses::new(Duration::from_millis(200), Duration::from_secs(5)));
+    loop {
+        match cluster.remove().await {
+            Ok(done) => {
+                for line in &done {
+                    say(line);
+                }
+                return Ok(());
+            }
+            Err(error) if begun.elapsed() > REMOVE => return Err(error),
+            Err(error) => say(&format!("not removed yet, trying again: {error:#}")),
+        }
+        sleep(pauses.next(Instant::now())).await;
+    }
+}
+
+/// Waits for a time of the clock on the wall.
+async fn until(time: Timestamp) {
+    while let Ok(left) = Duration::try_from(time.duration_since(Timestamp::now())) {
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(CLOCK)).await;
+    }
+}
+
+/// What ends a session from outside: the signals of `run`, and the end of the terminal.
+struct Ends {
+    signals: Signals,
+    hangup: Signal,
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { signals: Signals::new()?, hangup: signal(SignalKind::hangup())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            name = self.signals.next() => name,
+            _ = self.hangup.recv() => {
+                self.signals.is_new();
+                "SIGHUP"
+            }
+        }
+    }
+}

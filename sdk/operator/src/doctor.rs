@@ -1,0 +1,253 @@
+//! `doctor`: what is wrong with an installation, and `doctor explain`: what is wrong with a manifest.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use rustls::crypto::CryptoProvider;
+use serde_json::Value;
+
+use super::cli::Output;
+use super::connect::answering;
+use super::generate::{installation_arguments, quoted};
+use super::input::read;
+use super::installation::{InstallationFlags, entries, label};
+use super::leases::{duration, duration_within};
+use super::{Installation, Operator, Parts};
+use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
+
+/// A file with manifests is no larger.
+const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+/// Where a pod finds that it is one.
+const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct DoctorFlags {
+    #[command(subcommand)]
+    command: Option<DoctorCommand>,
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace that the operator is installed in [default: <release>-system]
+    #[arg(long, value_parser = label)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    installation: InstallationFlags,
+    /// Look at objects of this namespace only, and say whether the webhooks see them
+    #[arg(long, value_name = "NAMESPACE", value_parser = label)]
+    in_namespace: Option<String>,
+    /// An object whose deletion takes longer counts as stuck
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    stuck_after: Duration,
+    /// Call the pods by their addresses, too; that is done anyway where the command runs inside the cluster
+    #[arg(long)]
+    call_pods: bool,
+    /// Look twice, this long apart, to see who rewrites what, and how long calls take meanwhile
+    #[arg(long, value_name = "DURATION", value_parser = duration_within(1, 600))]
+    watch: Option<Duration>,
+    /// Try to create the objects of this file, which should be refused, as a dry run; may be given several times
+    #[arg(long, value_name = "FILE")]
+    probe: Vec<PathBuf>,
+    /// Explain this refusal: the message that `kubectl` showed
+    #[arg(long, value_name = "MESSAGE")]
+    denial: Option<String>,
+    /// Find in the pods' logs what was decided about the object of this name
+    #[arg(long, value_name = "NAME")]
+    object: Option<String>,
+    /// Show also what is as it should be
+    #[arg(long)]
+    all: bool,
+    /// How to say it
+    #[arg(long, default_value = "text")]
+    output: Output,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Colour,
+    /// Whatever it is set to, no colours are used, unless --color says so
+    #[arg(long, env = "NO_COLOR", hide = true, default_value = "")]
+    no_color: String,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+enum DoctorCommand {
+    /// Say which rules of the webhooks the objects of a file break, without asking any cluster
+    ///
+    /// What webhooks know of other objects from a cache is taken from these files too: a webhook is not judged by where they
+    /// hold none of the kind that it reads.
+    ///
+    /// Schemas with their CEL rules, policies and what webhooks would change are the API server's to judge:
+    /// `kubectl apply --dry-run=server -f FILE` asks it.
+    Explain {
+        /// File with manifests, as YAML or JSON; may be given several times
+        #[arg(short, long, value_name = "FILE", required = true)]
+        filename: Vec<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Colour {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl DoctorFlags {
+    fn colours(&self) -> bool {
+        match self.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => self.no_color.is_empty() && std::io::stdout().is_terminal(),
+        }
+    }
+}
+
+/// Looks, and says what was found. Fails when something does not work.
+pub(super) async fn perform<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: Parts,
+    flags: DoctorFlags,
+    provider: Arc<CryptoProvider>,
+) -> anyhow::Result<()> {
+    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    let subject = subject(operator, &parts, installation)?;
+    let report = match &flags.command {
+        Some(DoctorCommand::Explain { filename }) => {
+            let mut objects = Vec::new();
+            for file in filename {
+                objects.extend(manifests(file)?);
+            }
+            let webhooks = parts.webhooks.overridden(&subject.installation.overrides);
+            let findings = explain(&webhooks, &objects).await;
+            let files: Vec<String> = filename.iter().map(|file| file.display().to_string()).collect();
+            Report { subject: files.join(", "), requests: 0, findings }
+        }
+        None => {
+            let mut probes = Vec::new();
+            for file in &flags.probe {
+                probes.extend(manifests(file)?);
+            }
+            // Every check that cannot look only warns: without an answer the exit code would say that all is well.
+            let client = answering(flags.kubeconfig.as_deref()).await?;
+            let options = Options {
+                in_namespace: flags.in_namespace.clone(),
+                stuck_after: flags.stuck_after,
+                call_pods: flags.call_pods || Path::new(IN_CLUSTER).exists(),
+                watch: flags.watch,
+                probes,
+                denial: flags.denial.clone(),
+                object: flags.object.clone(),
+            };
+            let snapshot = Box::pin(observe(client, provider.clone(), &subject, &options)).await;
+            examine(&subject, &snapshot, &provider)
+        }
+    };
+    tell(&report, &flags)
+}
+
+fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
+    let text = match flags.output {
+        Output::Text => report.text(flags.colours(), flags.all),
+        Output::Json => serde_json::to_string_pretty(report)? + "\n",
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    match report.count(Verdict::Fail) {
+        0 => Ok(()),
+        1 => anyhow::bail!("1 check failed"),
+        failed => anyhow::bail!("{failed} checks failed"),
+    }
+}
+
+/// What should be there, from the registration.
+fn subject<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    installation: Installation,
+) -> anyhow::Result<Subject> {
+    let webhooks = &parts.webhooks;
+    let restricted = installation.restricted_to.is_some();
+    let others = operator.scope_leases.iter().map(|name| (*name).to_owned());
+    let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
+    Ok(Subject {
+        flags: flags_of(&installation),
+        webhooks: entries(&installation, webhooks)?,
+        conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
+        kinds: operator.crds.iter().filter_map(kind).collect(),
+        rights: operator.rights(&installation, parts)?,
+        scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
+        installation,
+    })
+}
+
+fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
+    let version = crd.spec.versions.iter().find(|version| version.storage)?;
+    let subresources = version.subresources.as_ref();
+    let has = |there: bool, name| there.then_some(name);
+    let subresources = subresources
+        .into_iter()
+        .flat_map(|sub| [has(sub.status.is_some(), "status"), has(sub.scale.is_some(), "scale")].into_iter().flatten());
+    Some(Kind {
+        crd: format!("{}.{}", crd.spec.names.plural, crd.spec.group),
+        group: crd.spec.group.clone(),
+        version: version.name.clone(),
+        kind: crd.spec.names.kind.clone(),
+        plural: crd.spec.names.plural.clone(),
+        namespaced: crd.spec.scope == "Namespaced",
+        subresources: subresources.collect(),
+    })
+}
+
+/// The flags by which a command means this installation, a space before each.
+fn flags_of(installation: &Installation) -> String {
+    let Installation { release, namespace, .. } = installation;
+    let own = (*namespace != format!("{release}-system")).then(|| format!("--namespace={namespace}"));
+    let flags = own.into_iter().chain(installation_arguments(installation));
+    flags.flat_map(|flag| [" ".to_owned(), quoted(flag)]).collect()
+}
+
+/// The objects of a file.
+fn manifests(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let unusable = || format!("cannot use {}", file.display());
+    let text = String::from_utf8(read(file, LARGEST_FILE).with_context(unusable)?).with_context(unusable)?;
+    let mut parsed: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(unusable)?;
+    parsed.retain(|document| !document.is_null());
+    anyhow::ensure!(!parsed.is_empty(), "{} holds no manifest", file.display());
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+    use super::*;
+    use crate::NoArgs;
+    use portcullis_webhook::{Context, Validate, Verdict, Webhooks};
+
+    // What `generate` and `run` leave out is not missed.
+    #[test]
+    fn a_restricted_installation_is_not_asked_for_webhooks_of_kinds_that_live_in_no_namespace() {
+        let webhooks = Webhooks::new()
+            .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
+            .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
+        let (operator, parts) = (Operator::<NoArgs>::named("op"), Parts::new(webhooks));
+        for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
+            let mut installation = operator.installation("here").unwrap();
+            installation.restricted_to = restricted_to;
+            let subject = subject(&operator, &parts, installation).unwrap();
+            let names: Vec<_> = subject.webhooks.iter().map(|one| one.name.split('.').next().unwrap()).collect();
+            assert_eq!(names, expected);
+        }
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let said = manifests(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(format!("{said:#}"), "cannot use /dev/zero: it is larger than 4194304 bytes");
+    }
+}

@@ -1,0 +1,124 @@
+//! The webhooks' part of the process: certificates, listener, bundle, readiness.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::error::RunError;
+use super::health::Health;
+use portcullis_certificates::{Bundle, CertificateError, CertificateSource, Material, probe};
+use portcullis_client::Pauses;
+use portcullis_listener::{Handler, Server};
+
+/// First and longest pause between tries at start.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Tries to get certificates before the process gives up and is started again.
+const CERTIFICATE_TRIES: u32 = 10;
+
+/// Where the webhooks are served, and with which certificates.
+pub(super) struct Endpoint<H> {
+    pub(super) operator: &'static str,
+    pub(super) server: Server,
+    /// The address that it has.
+    pub(super) address: SocketAddr,
+    pub(super) server_name: String,
+    pub(super) handler: H,
+    pub(super) source: CertificateSource,
+    pub(super) health: Health,
+}
+
+impl<H: Handler> Endpoint<H> {
+    /// Serves until `stop`, and then until the answers under way are given.
+    pub(super) async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
+        let Self { operator, server, address, server_name, handler, source, health } = self;
+        info!(%address, "Starting webhook server");
+        health.waiting_for("certificates");
+        let material = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            material = certificates(&source, &health) => material.map_err(RunError::Certificates)?,
+        };
+        let tls = source.tls_config(&material).map_err(|error| RunError::Certificates(error.into()))?;
+        let tls = Arc::new(ArcSwap::from_pointee(tls));
+        let bundle = source.bundle(operator, &material);
+        info!(%address, %server_name, "serving webhooks");
+        let ready = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = callable(&source, reachable(address), &server_name, &bundle, &health) => {}
+            }
+        };
+        tokio::join!(
+            server.serve_tls(Arc::clone(&tls), Arc::new(handler), stop.clone()),
+            bundle.maintain(source.client(), source.configurations(), &stop),
+            source.maintain(material, &tls, &bundle, &stop),
+            ready,
+        );
+        Ok(())
+    }
+}
+
+async fn certificates(source: &CertificateSource, health: &Health) -> Result<Material, CertificateError> {
+    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut tries = 1;
+    loop {
+        match source.ensure().await {
+            Ok(material) => return Ok(material),
+            // What somebody else has to put right is waited for: starting again would not bring it sooner.
+            Err(error @ CertificateError::Supplied { .. }) => {
+                warn!(%error, "no certificates yet");
+                health.waiting_for(format!("certificates: {error}"));
+            }
+            // What is forbidden stays so until somebody does what the error says.
+            Err(error) if error.is_permanent() || tries == CERTIFICATE_TRIES => {
+                return Err(error);
+            }
+            Err(error) => {
+                warn!(%error, "no certificates yet");
+                tries += 1;
+            }
+        }
+        sleep(pauses.next(Instant::now())).await;
+    }
+}
+
+/// Ready when the bundle is published everywhere and a call like the API server's succeeds under it. The call goes to our
+/// own listener: a Service leads nowhere before its Pods are ready.
+async fn callable(
+    source: &CertificateSource,
+    address: SocketAddr,
+    server_name: &str,
+    bundle: &Bundle,
+    health: &Health,
+) {
+    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    loop {
+        let published = bundle.until_published(source.configurations(), |missing| health.waiting_for(missing));
+        let ca_pem = health.logged_during(published).await;
+        match probe(Arc::clone(source.provider()), address, server_name, &ca_pem).await {
+            Ok(()) => break,
+            Err(error) => {
+                warn!(%error, "webhooks cannot be called yet");
+                health.waiting_for(format!("a call to our own webhooks to succeed: {error}"));
+            }
+        }
+        sleep(pauses.next(Instant::now())).await;
+    }
+    health.ready();
+    info!("ready: the CA is published, and our own listener answers under it");
+}
+
+/// A listener on all addresses is called on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

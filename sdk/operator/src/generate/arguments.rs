@@ -1,0 +1,76 @@
+//! Arguments of the generated Deployment.
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches};
+
+use crate::installation::{CLUSTER_DOMAIN, secret_of, service_of};
+use crate::{Installation, overrides};
+use portcullis_manifest::{CertificateMode, ServiceRef};
+
+/// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
+/// defaults. Its namespace it learns from its Pod.
+pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String> {
+    // Every field is looked at: one that is added and forgotten does not compile.
+    let Installation {
+        operator,
+        release,
+        namespace: _,
+        restricted_to,
+        service,
+        cluster_domain,
+        certificates,
+        secret,
+        webhooks,
+        use_service_account_credentials,
+        overrides,
+    } = installation;
+    let flags = [
+        ("release", (release != operator).then(|| release.clone())),
+        ("restrict-to-namespace", restricted_to.clone()),
+        ("service-name", (service.name != service_of(release)).then(|| service.name.clone())),
+        ("service-port", (service.port != ServiceRef::PORT).then(|| service.port.to_string())),
+        ("cluster-domain", (cluster_domain != CLUSTER_DOMAIN).then(|| cluster_domain.clone())),
+        ("certificates", (*certificates != CertificateMode::default()).then(|| certificates.to_string())),
+        ("certificate-secret", (*secret != secret_of(release)).then(|| secret.clone())),
+        ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
+        ("use-service-account-credentials", (!use_service_account_credentials).then(|| "false".to_owned())),
+    ];
+    let flags = flags.into_iter().chain(overrides::flags(overrides));
+    flags.filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
+}
+
+/// A word of a command line as a shell takes it.
+pub(crate) fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@".contains(c);
+    if word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// The operator's own arguments, as they were given on the command line: webhooks and rights were made from them, so
+/// the process has to be started with them. What the environment said is left out: the same command line gives the
+/// same bytes everywhere.
+pub(crate) fn own_arguments<A: clap::Args>(matches: &ArgMatches) -> Vec<String> {
+    let mut given = Vec::new();
+    for argument in A::augment_args(clap::Command::new("own")).get_arguments() {
+        let id = argument.get_id().as_str();
+        if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let flag = match (argument.get_long(), argument.get_short()) {
+            (Some(long), _) => Some(format!("--{long}")),
+            (None, Some(short)) => Some(format!("-{short}")),
+            (None, None) => None,
+        };
+        match (flag, argument.get_action()) {
+            (Some(flag), ArgAction::SetTrue | ArgAction::SetFalse) => given.push(flag),
+            (Some(flag), ArgAction::Count) => given.extend((0..matches.get_count(id)).map(|_| flag.clone())),
+            (flag, _) => {
+                let values = matches.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy());
+                given.extend(values.map(|value| match &flag {
+                    Some(flag) => format!("{flag}={value}"),
+                    None => value.into_owned(),
+                }));
+            }
+        }
+    }
+    given
+}

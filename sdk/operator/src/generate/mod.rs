@@ -1,0 +1,473 @@
+//! `generate`: manifests from the registration, and their comparison with files.
+
+mod arguments;
+mod certificates;
+mod files;
+mod helm;
+mod objects;
+
+use std::fmt;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use portcullis_manifest::{CertificateMode, Deadlock, IssuerRef, ServiceRef, kustomization, to_yaml};
+use serde_json::Value;
+
+pub(super) use self::arguments::{installation_arguments, own_arguments, quoted};
+use self::files::{File, deliver, ours};
+use self::helm::Templates;
+use self::objects::Objects;
+use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, label, secret_name};
+use super::overrides::OverrideFlags;
+use super::{Operator, Parts};
+use portcullis_webhook::RegistrationError;
+
+/// What is to be generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum What {
+    /// The custom resource definitions
+    Crds,
+    /// The webhook configurations
+    Webhooks,
+    /// The policies with the CEL rules of webhooks, which the API server evaluates by itself
+    Policies,
+    /// ServiceAccount, roles and bindings
+    Rbac,
+    /// All that installs the operator: Deployment, Service, budget, network policy, and all of the others
+    Operator,
+    /// What the chosen source of certificates needs
+    Certificates,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crds => "crds",
+            Self::Webhooks => "webhooks",
+            Self::Policies => "policies",
+            Self::Rbac => "rbac",
+            Self::Operator => "operator",
+            Self::Certificates => "certificates",
+        })
+    }
+}
+
+/// In which form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Manifests
+    #[default]
+    Yaml,
+    /// Manifests, and a kustomization.yaml that names them
+    Kustomize,
+    /// Templates of a Helm chart, in which what other flags say here are values
+    Helm,
+}
+
+/// How many replicas there are, unless another number is said.
+const REPLICAS: u32 = 2;
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct GenerateFlags {
+    /// Namespace that the operator is installed in [default: <release>-system]
+    #[arg(long, value_parser = label)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) installation: InstallationFlags,
+    /// Image with the operator's binary as its entry point
+    #[arg(long, value_parser = image)]
+    image: Option<String>,
+    /// How many replicas serve the webhooks
+    #[arg(long, default_value_t = REPLICAS, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    replicas: u32,
+    /// cert-manager's issuer, as NAME, Issuer/NAME or ClusterIssuer/NAME [default: one that is made for this operator]
+    #[arg(long)]
+    issuer: Option<IssuerRef>,
+    /// PEM file with the authorities under which an external certificate is valid; goes into every caBundle
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+    /// ConfigMap, in the operator's namespace, with the authorities (ca.crt) of the certificate that the API server shows: calls
+    /// of admission without one are refused
+    #[arg(long, value_name = "NAME", value_parser = secret_name)]
+    client_ca_config_map: Option<String>,
+    /// Plain manifests, such that kustomize takes, or templates for a chart
+    #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
+    format: Format,
+    /// Folder to write files to, over those that it wrote before; without it everything goes to standard output
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write nothing; fail and name the files in --out that differ
+    #[arg(long, requires = "out")]
+    check: bool,
+}
+
+/// A reference to an image; what is wrong in it beyond that, the kubelet says.
+fn image(text: &str) -> Result<String, &'static str> {
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err("give an image as in registry.example/operator:1.0, without spaces")
+}
+
+/// What goes wrong when manifests are generated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum GenerateError {
+    /// The flags do not name an installation.
+    #[error(transparent)]
+    Installation(#[from] InstallationError),
+    /// A template would be too long.
+    #[error("the chart chooses among {0} modes, too many for a template")]
+    Modes(usize),
+    /// The registration is at fault.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+    /// It would lock a cluster.
+    #[error(transparent)]
+    Deadlock(#[from] Deadlock),
+    /// A Deployment without an image.
+    #[error("generate operator needs --image IMAGE; with --format helm it does not, there it is a value of the chart")]
+    NoImage,
+    /// A flag that has no meaning for a chart.
+    #[error("{flag} is not for --format helm: leave it away; {instead}")]
+    Value {
+        /// Which one.
+        flag: &'static str,
+        /// What to do in its place.
+        instead: &'static str,
+    },
+    /// Two flags that do not go together.
+    #[error("{flag} is for --certificates {mode}: give both or neither")]
+    OtherMode {
+        /// What was given.
+        flag: &'static str,
+        /// What it goes with.
+        mode: &'static str,
+    },
+    /// Applied, it would take the place of another installation.
+    #[error(
+        "a restricted operator under the default names would replace the cluster-wide one: its Deployment, Service and \
+         roles in namespace {namespace} have the same names; give --release NAME, --namespace NAMESPACE, or both"
+    )]
+    Replaces {
+        /// Where they are.
+        namespace: String,
+    },
+    /// What was given as a bundle would not make anybody trust anything.
+    #[error("--ca-bundle {}: {problem}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// A value that JSON or YAML cannot hold.
+    #[error("cannot write the manifests: {0}")]
+    Encode(#[from] serde_json::Error),
+    /// The same, for YAML.
+    #[error(transparent)]
+    Yaml(#[from] portcullis_manifest::YamlError),
+    /// A file or folder cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read`, `write`, `create` or `remove`.
+        action: &'static str,
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Where the files should go, there is one.
+    #[error("--out {} is a file: give a folder", .0.display())]
+    NoFolder(PathBuf),
+    /// A folder, a pipe or a device is where a file should go.
+    #[error("{} is no file: move it away, or give another --out", .0.display())]
+    NoFile(PathBuf),
+    /// Files of others are where these should go.
+    #[error(
+        "{} holds what 'generate' of this operator did not write: {}; move it away, or give another --out",
+        folder.display(), foreign.join(", ")
+    )]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// Names of the files.
+        foreign: Vec<String>,
+    },
+    /// What it names would be named by nothing any more.
+    #[error(
+        "{} names what another 'generate' wrote: leave --format kustomize away, or give another --out",
+        .0.join(KUSTOMIZATION).display()
+    )]
+    Kustomization(PathBuf),
+    /// `--check` found files that are not what would be generated.
+    #[error("{} is not what is generated: {}; write it again with: {command}", folder.display(), differing.join(", "))]
+    Stale {
+        /// The folder.
+        folder: PathBuf,
+        /// Names of the files, each with what is the matter with it.
+        differing: Vec<String>,
+        /// What to run.
+        command: String,
+    },
+}
+
+/// Generates `what`, and prints, writes or compares it. `own` are the operator's own arguments, as given.
+pub(super) fn perform<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    what: What,
+    flags: &GenerateFlags,
+    own: Vec<String>,
+) -> Result<(), GenerateError> {
+    if flags.format == Format::Helm {
+        return perform_helm(operator, parts, what, flags, own);
+    }
+    if what == What::Operator && flags.image.is_none() {
+        return Err(GenerateError::NoImage);
+    }
+    let objects = Objects::new(operator, parts, flags, own)?;
+    let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
+    if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {
+        return Err(GenerateError::Replaces { namespace: objects.namespace().to_owned() });
+    }
+    for warning in objects.warnings(what) {
+        // Nothing is left to do when standard error is closed.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
+    let issued = flags.installation.certificates == CertificateMode::CertManager;
+    let heads = Heads { operator: operator.name, issued, format: "" };
+    deliver(operator.name, &heads.removed_by(what), &files(&objects, what, flags.format, heads)?, flags)
+}
+
+/// The same for the templates of a chart.
+fn perform_helm<A: clap::Args>(
+    operator: &Operator<A>,
+    parts: &Parts,
+    what: What,
+    flags: &GenerateFlags,
+    own: Vec<String>,
+) -> Result<(), GenerateError> {
+    if let Some(flag) = flags.first_value() {
+        let instead = match flag {
+            "--service-name" | "--certificate-secret" => "the chart names it after its release",
+            "--service-port" => "the chart's Service has the default port",
+            "--namespace" | "--release" => "'helm install' is told it",
+            "--client-ca-config-map" => "the chart has extraVolumes, extraVolumeMounts and extraArgs for it",
+            _ => "set the chart's value when it is installed",
+        };
+        return Err(GenerateError::Value { flag, instead });
+    }
+    let heads = Heads { operator: operator.name, issued: true, format: " --format helm" };
+    let templates = Templates { operator, parts, flags, own }.all(what)?;
+    let file = |(name, part, text): (String, What, String)| File {
+        name: format!("{name}.yaml"),
+        text: format!("{}{text}", heads.of(part)),
+    };
+    let files: Vec<File> = templates.into_iter().map(file).collect();
+    let mut removed = heads.removed_by(what);
+    // Kinds are generated by themselves, also where one chart has both.
+    removed.retain(|head| what == What::Crds || *head != heads.of(What::Crds));
+    deliver(operator.name, &removed, &files, flags)
+}
+
+impl GenerateFlags {
+    /// The first of those flags that are values of a chart.
+    fn first_value(&self) -> Option<&'static str> {
+        // Every field is looked at: one that is added and forgotten does not compile.
+        let Self {
+            namespace,
+            installation,
+            image,
+            replicas,
+            issuer,
+            ca_bundle,
+            client_ca_config_map,
+            format: _,
+            out: _,
+            check: _,
+        } = self;
+        let InstallationFlags {
+            release,
+            restrict_to_namespace,
+            service_name,
+            service_port,
+            cluster_domain,
+            certificates,
+            certificate_secret,
+            webhooks,
+            use_service_account_credentials,
+            overrides,
+        } = installation;
+        let OverrideFlags { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
+        let given = [
+            ("--namespace", namespace.is_some()),
+            ("--image", image.is_some()),
+            ("--replicas", *replicas != REPLICAS),
+            ("--issuer", issuer.is_some()),
+            ("--ca-bundle", ca_bundle.is_some()),
+            ("--client-ca-config-map", client_ca_config_map.is_some()),
+            ("--release", release.is_some()),
+            ("--restrict-to-namespace", restrict_to_namespace.is_some()),
+            ("--service-name", service_name.is_some()),
+            ("--service-port", *service_port != ServiceRef::PORT),
+            ("--cluster-domain", cluster_domain != CLUSTER_DOMAIN),
+            ("--certificates", *certificates != CertificateMode::default()),
+            ("--certificate-secret", certificate_secret.is_some()),
+            ("--webhooks", !webhooks.is_on()),
+            ("--use-service-account-credentials", !use_service_account_credentials),
+            ("--failure-policy", failure_policy.is_some()),
+            ("--timeout-seconds", timeout_seconds.is_some()),
+            ("--namespace-selector", namespace_selector.is_some()),
+            ("--object-selector", object_selector.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+}
+
+/// How generated files begin. Of a file it is the same whatever wrote it: `generate rbac` and `generate operator` write the
+/// same `rbac.yaml`.
+#[derive(Clone, Copy)]
+struct Heads {
+    operator: &'static str,
+    /// Whether cert-manager issues certificates.
+    issued: bool,
+    /// The flag by which the files have another form than manifests.
+    format: &'static str,
+}
+
+impl Heads {
+    fn of(self, what: What) -> String {
+        match what {
+            What::Certificates if self.issued => self.issued(),
+            _ => self.line(&what.to_string()),
+        }
+    }
+
+    /// Told from those of examples, which a person fills in.
+    fn issued(self) -> String {
+        self.line("certificates --certificates cert-manager")
+    }
+
+    fn line(self, command: &str) -> String {
+        format!("{}{command}{}'. Do not edit.\n", ours(self.operator), self.format)
+    }
+
+    /// Of those that this removes when it does not generate them any more.
+    fn removed_by(self, what: What) -> Vec<String> {
+        match what {
+            What::Operator => {
+                let parts = [What::Operator, What::Crds, What::Rbac, What::Webhooks, What::Policies];
+                parts.map(|part| self.line(&part.to_string())).into_iter().chain([self.issued()]).collect()
+            }
+            What::Certificates => vec![self.line("certificates"), self.issued()],
+            What::Crds | What::Webhooks | What::Policies | What::Rbac => vec![self.of(what)],
+        }
+    }
+}
+
+/// The files, in the order in which they are to be applied: kinds before their webhooks, rights before the operator.
+fn files(objects: &Objects<'_>, what: What, format: Format, heads: Heads) -> Result<Vec<File>, GenerateError> {
+    let mut files = Vec::new();
+    let mut file = |name: &str, part: What, note: &str, objects: &[Value]| -> Result<(), GenerateError> {
+        if !(objects.is_empty() && note.is_empty()) {
+            let head = heads.of(part);
+            files.push(File { name: format!("{name}.yaml"), text: format!("{head}{note}{}", to_yaml(objects)?) });
+        }
+        Ok(())
+    };
+    let all = what == What::Operator;
+    if all || what == What::Crds {
+        for (name, crd) in objects.crds()? {
+            file(&name, What::Crds, "", &[crd])?;
+        }
+    }
+    if all || what == What::Rbac {
+        file("rbac", What::Rbac, "", &objects.rbac())?;
+    }
+    match what {
+        What::Operator => file("certificates", What::Certificates, "", &objects.certificates())?,
+        What::Certificates => {
+            let (note, manifests) = objects.certificates_explained();
+            file("certificates", What::Certificates, &note, &manifests)?;
+        }
+        What::Crds | What::Webhooks | What::Policies | What::Rbac => {}
+    }
+    if all || what == What::Policies {
+        file("policies", What::Policies, "", &objects.policies()?)?;
+    }
+    if all {
+        file("operator", What::Operator, "", &objects.operator())?;
+    }
+    if all || what == What::Webhooks {
+        file("webhooks", What::Webhooks, "", &objects.webhooks()?)?;
+    }
+    if format == Format::Kustomize {
+        let kustomization = kustomization(files.iter().map(|file| file.name.as_str()));
+        let text = format!("{}{NAMES_ARE_FINAL}{}", heads.line(&what.to_string()), to_yaml(&[kustomization])?);
+        files.push(File { name: KUSTOMIZATION.to_owned(), text });
+    }
+    Ok(files)
+}
+
+/// The one file that names the others.
+const KUSTOMIZATION: &str = "kustomization.yaml";
+
+/// What a kustomization says to who builds on it.
+const NAMES_ARE_FINAL: &str = "\
+# Names and namespaces are final: to change them, generate again with --release, --namespace or --service-name. An
+# overlay with namePrefix or namespace would miss those in arguments, in roles and in the conversion of CRDs.
+";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser as _;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    use super::*;
+    use crate::NoArgs;
+    use portcullis_webhook::{AdmissionObject, Context, Validate, Verdict, Webhooks};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        what: What,
+        #[command(flatten)]
+        flags: GenerateFlags,
+    }
+
+    fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
+        let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
+        let parts = Parts::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
+        let Line { what, flags } = Line::parse_from([&["op"], line].concat());
+        let operator: Operator<NoArgs> = Operator::named("op");
+        perform(&operator, &parts, what, &flags, Vec::new()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_image_that_is_none_is_not_written_into_a_deployment() {
+        for (given, taken) in
+            [("op:1", true), ("a.b:5000/c/d@sha256:0a", true), ("", false), ("a b", false), ("a\nb", false)]
+        {
+            assert_eq!(image(given).is_ok(), taken, "{given:?}");
+        }
+    }
+
+    // K8: whatever is generated.
+    #[test]
+    fn what_would_lock_a_cluster_is_not_generated() {
+        for what in ["crds", "webhooks", "rbac", "operator", "certificates"] {
+            let said = generated::<Node>(&[what, "--image", "op"]).unwrap_err();
+            assert!(said.contains("could lock the cluster: it fails closed and its rule names nodes: "), "{said}");
+            let folder = tempfile::tempdir().unwrap();
+            generated::<Pod>(&[what, "--image", "op", "--out", folder.path().to_str().unwrap()]).unwrap();
+            // Its own namespace is the only one that it would judge.
+            let alone = ["--namespace", "here", "--restrict-to-namespace", "here"];
+            let said = generated::<Pod>(&[&[what, "--image", "op"], &alone[..]].concat()).unwrap_err();
+            assert!(said.contains("selects namespace here, which it has to leave alone"), "{said}");
+        }
+    }
+}

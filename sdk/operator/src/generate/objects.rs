@@ -1,0 +1,303 @@
+//! The objects of an installation, from the registration.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use portcullis_manifest::{
+    CLIENT_CA_FILE, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
+    mutating_configuration, validating_configuration, with_conversion, without_conversion,
+};
+use serde_json::Value;
+
+use super::arguments::installation_arguments;
+use super::certificates::{explained, issued, trust};
+use super::{GenerateError, GenerateFlags, What};
+use crate::Parts;
+use crate::cli::{BIND, HEALTH_BIND};
+use crate::installation::entries;
+use crate::run::GRACE;
+use crate::{Installation, Operator};
+use portcullis_manifest::CertificateMode;
+use portcullis_webhook::conversion::{Conversion, convertible};
+
+/// All that there is to generate from.
+pub(super) struct Objects<'a> {
+    flags: &'a GenerateFlags,
+    installation: Installation,
+    labels: Labels,
+    trust: Trust,
+    crds: &'a [CustomResourceDefinition],
+    conversions: Vec<Conversion>,
+    webhooks: Vec<Webhook>,
+    /// Names of webhooks that lose their selector, and of those that are left out, by being restricted.
+    overruled: Vec<String>,
+    left_out: Vec<String>,
+    rbac: Vec<Value>,
+    scope_policy: Option<ScopePolicy>,
+    own: Vec<String>,
+}
+
+impl<'a> Objects<'a> {
+    /// Looks through the registration. One that does not fit together, or that could lock the cluster, is refused
+    /// whatever is to be generated.
+    pub(super) fn new<A: clap::Args>(
+        operator: &'a Operator<A>,
+        parts: &Parts,
+        flags: &'a GenerateFlags,
+        own: Vec<String>,
+    ) -> Result<Self, GenerateError> {
+        let webhooks = &parts.webhooks;
+        let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+        let registered = webhooks.manifests()?;
+        let entries = entries(&installation, webhooks)?;
+        let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
+        let guarded = guarded.collect::<Result<Vec<_>, Deadlock>>()?;
+        let conversions = convertible(webhooks, &operator.crds)?;
+        let rights = operator.rights(&installation, parts)?;
+        let of_cluster = |group: &str, plural: &str| cluster_scoped(&operator.crds, group, plural);
+        let rbac = rights.by_account(&installation);
+        let rbac = rbac.iter().flat_map(|(account, access)| access.manifests(account, of_cluster)).collect();
+        let restricted = installation.restricted_to.is_some();
+        let names = |those: &dyn Fn(&&Webhook) -> bool| -> Vec<String> {
+            registered.iter().filter(those).filter(|_| restricted).map(|webhook| webhook.name.clone()).collect()
+        };
+        let kept =
+            |webhook: &Webhook| entries.iter().any(|entry| (entry.kind, &entry.name) == (webhook.kind, &webhook.name));
+        Ok(Self {
+            flags,
+            labels: Labels {
+                operator: installation.operator.to_owned(),
+                release: installation.release.clone(),
+                version: operator.version.map(str::to_owned),
+            },
+            trust: trust(&installation, flags)?,
+            crds: &operator.crds,
+            conversions: conversions.into_iter().map(|(conversion, _)| conversion).collect(),
+            overruled: names(&|webhook| webhook.namespace_selector.is_some() && kept(webhook)),
+            left_out: names(&|webhook| !kept(webhook)),
+            webhooks: guarded,
+            scope_policy: operator.scope_policy(&installation),
+            rbac,
+            own,
+            installation,
+        })
+    }
+
+    /// Where the operator lives.
+    pub(super) fn namespace(&self) -> &str {
+        &self.installation.namespace
+    }
+
+    /// What somebody should know about what is, or is not, generated.
+    pub(super) fn warnings(&self, what: What) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let bundled =
+            matches!(what, What::Webhooks | What::Operator | What::Crds) && self.installation.webhooks.is_on();
+        if bundled
+            && self.installation.certificates == CertificateMode::External
+            && matches!(self.trust, Trust::Published)
+        {
+            warnings.push(
+                "no --ca-bundle FILE: the API server trusts none of these webhooks until you put your authority into \
+                 every caBundle"
+                    .to_owned(),
+            );
+        }
+        let Some(namespace) = &self.installation.restricted_to else {
+            if matches!(what, What::Crds | What::Operator) {
+                let converted = |crd: &str| self.conversions.iter().any(|conversion| conversion.crd == crd);
+                let relabelled = self.crds.iter().filter(|crd| is_relabelled(crd)).map(ResourceExt::name_any);
+                warnings.extend(relabelled.filter(|crd| !converted(crd)).map(|crd| {
+                    format!(
+                        "{crd} has versions with different schemas and no conversion: what a version lacks is lost when it \
+                         is written; register one with Webhooks::convert"
+                    )
+                }));
+            }
+            if matches!(what, What::Crds | What::Operator) && !self.installation.webhooks.is_on() {
+                warnings.extend(self.conversions.iter().map(|conversion| {
+                    format!(
+                        "{name} is served in its stored version only; where it was converted by webhooks, first run: \
+                         kubectl patch crd {name} --type=json -p \
+                         '[{{\"op\":\"replace\",\"path\":\"/spec/conversion\",\"value\":{{\"strategy\":\"None\"}}}}]'",
+                        name = conversion.crd
+                    )
+                }));
+            }
+            return warnings;
+        };
+        if matches!(what, What::Webhooks | What::Operator) {
+            for name in &self.overruled {
+                warnings.push(format!(
+                    "the namespaceSelector of webhook {name} is ignored: restricted to namespace {namespace}"
+                ));
+            }
+            for name in &self.left_out {
+                warnings.push(format!(
+                    "webhook {name} is left out: its kinds live in no namespace, so they are the cluster-wide operator's"
+                ));
+            }
+        }
+        if matches!(what, What::Crds | What::Operator) && !self.crds.is_empty() {
+            warnings.push("no CRDs: they serve all namespaces, so they are the cluster-wide operator's".to_owned());
+        }
+        warnings
+    }
+
+    /// The CRDs, by name. A CRD serves the whole cluster, so it is not the business of who is restricted to a part.
+    pub(super) fn crds(&self) -> Result<Vec<(String, Value)>, GenerateError> {
+        if self.installation.restricted_to.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut crds = Vec::new();
+        for crd in self.crds {
+            let name = format!("{}.{}", crd.spec.names.plural, crd.spec.group);
+            let conversion = self.conversions.iter().find(|conversion| conversion.crd == name);
+            let crd = match conversion {
+                Some(conversion) if self.installation.webhooks.is_on() => {
+                    with_conversion(crd.clone(), &conversion.path, &self.installation.service)
+                }
+                Some(_) => without_conversion(crd.clone()),
+                None => crd.clone(),
+            };
+            crds.push((name, self.finished(serde_json::to_value(crd)?, "crd")));
+        }
+        // In the same order, however the kinds were registered.
+        crds.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(crds)
+    }
+
+    /// Who may do what; for a restricted installation, also who may claim its namespace.
+    pub(super) fn rbac(&self) -> Vec<Value> {
+        let policy = self.scope_policy.iter().flat_map(ScopePolicy::manifests);
+        self.rbac.iter().cloned().chain(policy).map(|object| self.finished(object, "rbac")).collect()
+    }
+
+    pub(super) fn webhooks(&self) -> Result<Vec<Value>, GenerateError> {
+        let mut objects = Vec::new();
+        if !self.installation.webhooks.is_on() {
+            return Ok(objects);
+        }
+        let (entries, service) = (&self.webhooks, &self.installation.service);
+        let of = |kind| entries.iter().any(|webhook| webhook.kind == kind);
+        if of(WebhookKind::Validating) {
+            let configuration = validating_configuration(&self.installation.validating(), entries, service);
+            objects.push(self.finished(serde_json::to_value(configuration)?, "webhook"));
+        }
+        if of(WebhookKind::Mutating) {
+            let configuration = mutating_configuration(&self.installation.mutating(), entries, service);
+            objects.push(self.finished(serde_json::to_value(configuration)?, "webhook"));
+        }
+        Ok(objects)
+    }
+
+    /// The policies with the CEL rules of the webhooks, each with its binding. They are there without webhooks as well: the
+    /// API server asks nobody.
+    pub(super) fn policies(&self) -> Result<Vec<Value>, GenerateError> {
+        let mut objects = Vec::new();
+        for (policy, binding) in admission_policies(&self.installation.validating(), &self.webhooks) {
+            objects.push(self.finished(serde_json::to_value(policy)?, "policy"));
+            objects.push(self.finished(serde_json::to_value(binding)?, "policy"));
+        }
+        Ok(objects)
+    }
+
+    /// What is applied for certificates together with the operator. An external Secret is the user's to make.
+    pub(super) fn certificates(&self) -> Vec<Value> {
+        if !self.serves() || self.installation.certificates != CertificateMode::CertManager {
+            return Vec::new();
+        }
+        let manifests = issued(&self.installation, self.flags).manifests();
+        manifests.into_iter().map(|object| self.finished(object, "certificate")).collect()
+    }
+
+    /// What `generate certificates` says.
+    pub(super) fn certificates_explained(&self) -> (String, Vec<Value>) {
+        if !self.serves() {
+            return ("# Nothing to apply: there are no webhooks.\n".to_owned(), Vec::new());
+        }
+        let (note, manifests) = explained(&self.installation, self.flags);
+        (note, manifests.into_iter().map(|object| self.finished(object, "certificate")).collect())
+    }
+
+    /// Deployment, Service and what guards them. There is no Namespace among them: it is older than the operator and
+    /// outlives it, with the Secrets in it, and who deletes these manifests does not mean all that is in it.
+    pub(super) fn operator(&self) -> Vec<Value> {
+        self.workload().manifests()
+    }
+
+    /// What the Prometheus operator takes to scrape the metrics.
+    pub(super) fn monitoring(&self) -> Vec<Value> {
+        self.workload().monitoring()
+    }
+
+    fn workload(&self) -> Workload {
+        let installation = &self.installation;
+        let client_ca = self.flags.client_ca_config_map.clone().filter(|_| self.serves());
+        let asks = client_ca.as_ref().map(|_| format!("--client-ca={CLIENT_CA_FILE}"));
+        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(asks);
+        let args = args.chain(self.own.clone());
+        Workload {
+            name: installation.release.clone(),
+            namespace: installation.namespace.clone(),
+            labels: self.labels.clone(),
+            service_account: installation.release.clone(),
+            image: self.flags.image.clone().unwrap_or_default(),
+            args: args.collect(),
+            replicas: self.flags.replicas,
+            health_port: HEALTH_BIND.port(),
+            webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
+            client_ca,
+            grace_seconds: GRACE.as_secs(),
+        }
+    }
+
+    /// Whether anything is called by the API server.
+    fn serves(&self) -> bool {
+        let conversions = !self.conversions.is_empty() && self.installation.restricted_to.is_none();
+        self.installation.webhooks.is_on() && (conversions || !self.webhooks.is_empty())
+    }
+
+    fn finished(&self, mut object: Value, component: &str) -> Value {
+        self.trust.put_on(&mut object);
+        self.labels.put_on(&mut object, component);
+        object
+    }
+}
+
+/// Whether this is one of the operator's own kinds and lives in no namespace.
+fn cluster_scoped(crds: &[CustomResourceDefinition], group: &str, plural: &str) -> bool {
+    crds.iter().any(|crd| crd.spec.group == group && crd.spec.names.plural == plural && crd.spec.scope == "Cluster")
+}
+
+/// Whether the API server would take an object of one version for one of another though they differ.
+fn is_relabelled(crd: &CustomResourceDefinition) -> bool {
+    let mut schemas = crd.spec.versions.iter().filter(|version| version.served).map(|version| &version.schema);
+    schemas.next().is_some_and(|first| schemas.any(|other| other != first))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn versions_that_differ_are_not_taken_for_each_other_without_a_word() {
+        let version = |name: &str, served: bool, member: &str| {
+            let properties = json!({ member: { "type": "string" } });
+            json!({ "name": name, "served": served, "storage": name == "v2",
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": properties } } })
+        };
+        for (versions, relabelled) in [
+            (json!([version("v2", true, "a")]), false),
+            (json!([version("v1", true, "a"), version("v2", true, "a")]), false),
+            (json!([version("v1", true, "a"), version("v2", true, "b")]), true),
+            (json!([version("v1", false, "a"), version("v2", true, "b")]), false),
+        ] {
+            let crd = json!({ "metadata": { "name": "taps.shop.example" }, "spec": {
+                "group": "shop.example", "names": { "plural": "taps", "kind": "Tap" }, "scope": "Namespaced", "versions": versions,
+            } });
+            assert_eq!(is_relabelled(&serde_json::from_value(crd).unwrap()), relabelled, "{versions}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The flags that say which installation of an operator is meant.
+
+use clap::ArgAction;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use portcullis_manifest::names::{is_label, is_subdomain};
+use portcullis_manifest::{CertificateMode, Configurations, Installation, ServiceRef, Switch, Webhook};
+use portcullis_webhook::{RegistrationError, Webhooks};
+
+use super::overrides::OverrideFlags;
+
+/// The DNS domain of clusters, unless another is said.
+pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// Name of the Service of a release, unless another is said.
+pub(super) fn service_of(release: &str) -> String {
+    format!("{release}-webhook")
+}
+
+/// Name of the Secret with a release's pair, unless another is said.
+pub(super) fn secret_of(release: &str) -> String {
+    format!("{release}-webhook-tls")
+}
+
+/// Reads a flag of which these are the two meanings.
+pub(super) fn switch(on: &'static str, off: &'static str) -> impl TypedValueParser<Value = Switch> {
+    let values = [PossibleValue::new("on").help(on), PossibleValue::new("off").help(off)];
+    PossibleValuesParser::new(values).map(|word| if word == "on" { Switch::On } else { Switch::Off })
+}
+
+/// Reads who makes the certificates.
+fn certificate_mode() -> impl TypedValueParser<Value = CertificateMode> {
+    let values = [
+        PossibleValue::new("automatic").help("The operator itself"),
+        PossibleValue::new("cert-manager").help("cert-manager, which also publishes the CA"),
+        PossibleValue::new("external").help("You: a Secret that you fill, and a CA that you put into the manifests"),
+    ];
+    PossibleValuesParser::new(values).map(|word| match &*word {
+        "cert-manager" => CertificateMode::CertManager,
+        "external" => CertificateMode::External,
+        _ => CertificateMode::Automatic,
+    })
+}
+
+/// The entries of an installation's configurations.
+pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Result<Vec<Webhook>, RegistrationError> {
+    Ok(installation.webhooks(webhooks.manifests()?))
+}
+
+/// Where callers of an installation find its CA.
+pub(super) fn configurations(
+    installation: &Installation,
+    webhooks: &Webhooks,
+) -> Result<Configurations, RegistrationError> {
+    let converted = webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
+    Ok(installation.configurations(&entries(installation, webhooks)?, converted))
+}
+
+/// What tells one installation of an operator from another. Every command that has to do with a cluster takes these
+/// flags, and the same values give the same names in all of them.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct InstallationFlags {
+    /// Name of the installation: configurations, roles, Service and Secrets are called after it [default: the
+    /// operator's]
+    #[arg(long, value_parser = label)]
+    pub(super) release: Option<String>,
+    /// Serve this namespace only, beside a cluster-wide operator that then leaves it alone; all when empty
+    #[arg(long, value_name = "NAMESPACE", value_parser = restriction)]
+    pub(super) restrict_to_namespace: Option<String>,
+    /// Name of the Service through which the API server calls the webhooks [default: <release>-webhook]
+    #[arg(long, value_parser = service_name)]
+    pub(super) service_name: Option<String>,
+    /// Port of that Service
+    #[arg(long, default_value_t = ServiceRef::PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) service_port: u16,
+    /// The cluster's DNS domain, for the certificate's names
+    #[arg(long, default_value = CLUSTER_DOMAIN, value_name = "DOMAIN", value_parser = domain)]
+    pub(super) cluster_domain: String,
+    /// Who makes the certificates
+    #[arg(long, default_value_t, value_parser = certificate_mode())]
+    pub(super) certificates: CertificateMode,
+    /// Secret with the pair that is served [default: <release>-webhook-tls]
+    #[arg(long, value_name = "NAME", value_parser = secret_name)]
+    pub(super) certificate_secret: Option<String>,
+    /// Whether there are webhooks; without them controllers validate
+    #[arg(long, default_value_t, value_parser = switch("Webhooks validate", "Controllers validate instead"))]
+    pub(super) webhooks: Switch,
+    /// Whether each controller acts under a ServiceAccount of its own, <release>-<controller>
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) use_service_account_credentials: bool,
+    #[command(flatten)]
+    pub(super) overrides: OverrideFlags,
+}
+
+impl Default for InstallationFlags {
+    fn default() -> Self {
+        Self {
+            release: None,
+            restrict_to_namespace: None,
+            service_name: None,
+            service_port: ServiceRef::PORT,
+            cluster_domain: CLUSTER_DOMAIN.to_owned(),
+            certificates: CertificateMode::default(),
+            certificate_secret: None,
+            webhooks: Switch::default(),
+            use_service_account_credentials: true,
+            overrides: OverrideFlags::default(),
+        }
+    }
+}
+
+impl InstallationFlags {
+    /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
+    pub(super) fn resolve(
+        &self,
+        operator: &'static str,
+        namespace: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
+        let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
+        // `a-validating` for the whole cluster and `a` for a namespace `validating` would have one configuration.
+        if let Some(kind) = release.split('-').skip(1).find(|part| ["validating", "mutating"].contains(part)) {
+            let kind = kind.to_owned();
+            return Err(InstallationError::Release { release, kind });
+        }
+        let name = self.service_name.clone().unwrap_or_else(|| service_of(&release));
+        if let Err(fix) = service_name(&name) {
+            return Err(InstallationError::Service { release, service: name, fix });
+        }
+        let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
+        if let Err(fix) = label(&namespace) {
+            return Err(InstallationError::Namespace { release, namespace, fix });
+        }
+        Ok(Installation {
+            operator,
+            restricted_to: self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty()),
+            service: ServiceRef { namespace: namespace.clone(), name, port: self.service_port },
+            namespace,
+            cluster_domain: self.cluster_domain.clone(),
+            certificates: self.certificates,
+            secret: self.certificate_secret.clone().unwrap_or_else(|| secret_of(&release)),
+            webhooks: self.webhooks,
+            use_service_account_credentials: self.use_service_account_credentials,
+            overrides: self.overrides.overrides(),
+            release,
+        })
+    }
+}
+
+/// Names that an installation cannot have. Choose others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstallationError {
+    /// Another installation could have the same webhook configurations.
+    #[error(
+        "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the release \
+         in their names; give another --release"
+    )]
+    Release {
+        /// The release.
+        release: String,
+        /// The part of it that is at fault.
+        kind: String,
+    },
+    /// Kubernetes would refuse the Service.
+    #[error("operator {release:?} cannot have a Service {service:?}: {fix}")]
+    Service {
+        /// The release.
+        release: String,
+        /// The Service's name.
+        service: String,
+        /// What a name has to be like.
+        fix: &'static str,
+    },
+    /// There can be no such namespace.
+    #[error("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")]
+    Namespace {
+        /// The release.
+        release: String,
+        /// The namespace.
+        namespace: String,
+        /// What a name has to be like.
+        fix: &'static str,
+    },
+}
+
+/// A name as Kubernetes has it for namespaces (RFC 1123).
+pub(super) fn label(text: &str) -> Result<String, &'static str> {
+    if is_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("use 1 to 63 lower-case letters, digits and '-', which neither begin nor end with '-'")
+}
+
+/// A namespace, or nothing for all: so is `WATCH_NAMESPACE` meant, by which others restrict operators.
+fn restriction(text: &str) -> Result<String, &'static str> {
+    if text.contains(',') {
+        return Err("an installation serves one namespace or all of them: make one for each namespace");
+    }
+    if text.is_empty() { Ok(String::new()) } else { label(text) }
+}
+
+/// A name as Kubernetes has it for Services: the same, beginning with a letter (RFC 1035).
+pub(super) fn service_name(text: &str) -> Result<String, &'static str> {
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err("the name of a Service begins with a letter");
+    }
+    label(text)
+}
+
+/// A name as Kubernetes has it for Secrets (RFC 1123 subdomain), of which one that is longer by `-ca` is one as well.
+pub(super) fn secret_name(text: &str) -> Result<String, &'static str> {
+    if text.len() <= 250 && is_subdomain(text) {
+        return Ok(text.to_owned());
+    }
+    Err("use 1 to 250 lower-case letters, digits, '-' and '.', with a letter or digit beside each '.' and at both ends")
+}
+
+/// A DNS domain: labels with dots between them.
+fn domain(text: &str) -> Result<String, &'static str> {
+    if text.len() <= 200 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err("use DNS labels with dots between them, as in cluster.local")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installed(
+        release: &str,
+        namespace: &str,
+        restricted_to: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
+        let flags = InstallationFlags {
+            release: Some(release.to_owned()),
+            restrict_to_namespace: restricted_to.map(str::to_owned),
+            ..InstallationFlags::default()
+        };
+        flags.resolve("op", Some(namespace))
+    }
+
+    #[test]
+    fn no_two_installations_have_a_role_or_a_configuration_of_one_name_but_those_that_doctor_names() {
+        let mut roles = std::collections::BTreeSet::new();
+        let mut configurations = std::collections::BTreeSet::new();
+        // Names that run into each other when they are only joined.
+        let words = ["a", "b", "a-b", "b-c", "validating", "a-validating", "b-validating-c", "mutating"];
+        for release in words {
+            for restricted_to in [None].into_iter().chain(words.map(Some)) {
+                let Ok(installation) = installed(release, "here", restricted_to) else { continue };
+                assert!(configurations.insert(installation.validating()), "{installation:?}");
+                assert!(configurations.insert(installation.mutating()), "{installation:?}");
+            }
+            for namespace in words {
+                let Ok(installation) = installed(release, namespace, None) else { continue };
+                assert!(roles.insert(installation.role()), "{installation:?}");
+            }
+        }
+        for refused in ["a-validating", "a-mutating-b"] {
+            let said = installed(refused, "here", None).unwrap_err().to_string();
+            assert!(said.ends_with("give another --release"), "{said}");
+        }
+        assert!(installed("validating", "here", None).is_ok(), "it does not end another's name");
+    }
+
+    #[test]
+    fn an_installation_is_restricted_to_one_namespace_or_to_none() {
+        assert_eq!(restriction("team-a"), Ok("team-a".to_owned()));
+        assert_eq!(installed("op", "here", Some("")).unwrap().restricted_to, None);
+        assert!(restriction("team-a,team-b").unwrap_err().contains("make one for each"));
+        assert!(restriction("Team").is_err());
+    }
+
+    #[test]
+    fn a_release_that_is_too_long_for_a_name_made_of_it_is_refused_with_the_flag_that_gives_another() {
+        let flags = |release: usize, service: Option<&str>| InstallationFlags {
+            release: Some("r".repeat(release)),
+            service_name: service.map(str::to_owned),
+            ..InstallationFlags::default()
+        };
+        assert!(flags(55, None).resolve("op", None).is_ok());
+        assert!(flags(56, None).resolve("op", None).unwrap_err().to_string().contains("cannot have a Service"));
+        let said = flags(57, Some("hooks")).resolve("op", None).unwrap_err().to_string();
+        assert!(said.ends_with("; give --namespace"), "{said}");
+        assert!(flags(63, Some("hooks")).resolve("op", Some("here")).is_ok());
+    }
+}

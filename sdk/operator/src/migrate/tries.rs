@@ -1,0 +1,73 @@
+//! Questions to the API server that are asked again where that may help.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::cli::in_one_line;
+use portcullis_client::Pauses;
+
+/// How long one answer may take: a list is converted by a webhook, which has 30 s.
+const ANSWER: Duration = Duration::from_mins(1);
+/// How often a question is asked.
+const TRIES: u32 = 7;
+/// First and longest pause between two tries.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoAnswer {
+    /// What the API server said; asking again does not help.
+    #[error("{}", in_one_line(.0))]
+    Refused(kube::Error),
+    /// What it said, or what kept it from saying anything, however often it was asked.
+    #[error("{}; tried {TRIES} times", in_one_line(.0))]
+    Failed(kube::Error),
+    /// It said nothing.
+    #[error("the API server did not answer within {} s; tried {TRIES} times", ANSWER.as_secs())]
+    Slow,
+}
+
+impl NoAnswer {
+    /// The status that was answered at last.
+    pub(super) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(kube::Error::Api(status)) | Self::Failed(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an answer, and will be the same the next time.
+    pub(super) fn refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+/// Asks until there is an answer that is not about the moment.
+pub(super) async fn tried<T>(mut ask: impl AsyncFnMut() -> kube::Result<T>) -> Result<T, NoAnswer> {
+    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut tries = 1;
+    loop {
+        let problem = match timeout(ANSWER, ask()).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) if passing(&error) => NoAnswer::Failed(error),
+            Ok(Err(error)) => return Err(NoAnswer::Refused(error)),
+            Err(_) => NoAnswer::Slow,
+        };
+        if tries == TRIES {
+            return Err(problem);
+        }
+        sleep(pauses.next(Instant::now())).await;
+        tries += 1;
+    }
+}
+
+/// Whether the same question may have another answer in a moment.
+fn passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 409 | 429 | 500..),
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}

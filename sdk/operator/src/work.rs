@@ -1,0 +1,173 @@
+//! What a process works at beside answering the API server: the same for an installed replica and for a session of a
+//! developer.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::accounts::Accounts;
+use super::caches::Caches;
+use super::controllers::Controllers;
+use super::health::Health;
+use super::leases::Leases;
+use super::tasks::Tasks;
+use super::{Parts, Runtime};
+use portcullis_lease::Leadership;
+
+/// What it works with, and when its parts end: first the controllers, then the Lease is given back, then what the
+/// webhooks read from.
+pub(super) struct Work {
+    /// What each part is given. The controllers end with its `stop`.
+    pub(super) runtime: Runtime,
+    /// What its controllers act under.
+    pub(super) accounts: Accounts,
+    /// Who owns what, and who leads.
+    pub(super) leases: Leases,
+    /// The namespaces that the controllers keep to; all when there are none.
+    pub(super) only: Vec<String>,
+    /// Learns when the leases are known.
+    pub(super) health: Health,
+    /// Ends when the webhooks are not served any more: until then they ask the leases whose a namespace is.
+    pub(super) serving: CancellationToken,
+    /// Ends when their last call is answered: what they read from is as much a part of them as what they call.
+    pub(super) answered: CancellationToken,
+    /// How long the controllers may take to end. What waits for all of this has some seconds more, to give the Lease
+    /// back: otherwise nobody writes until it lapses.
+    pub(super) patience: Duration,
+}
+
+impl Work {
+    /// Starts all of it. The controllers wait for `first`, and then for this process to lead.
+    ///
+    /// What runs everywhere is given the scope of one who follows, whoever leads: it never writes. The Lease is given
+    /// back when the controllers have ended, whether they were asked to, failed, panicked or were dropped: whoever
+    /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
+    /// else begins.
+    pub(super) fn start(self, parts: Parts, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
+        let Self { mut runtime, accounts, leases, only, health, serving, answered, patience } = self;
+        let working = runtime.stop.clone();
+        runtime.scope = leases.scope.clone();
+        runtime.leadership = Leadership::follower();
+        for (name, task) in parts.everywhere {
+            let scope = runtime.scope.led_by(Leadership::follower());
+            tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
+        }
+        let caches = Caches::of(&parts.webhooks);
+        let validates_offline = !runtime.webhooks.is_on();
+        if !caches.is_empty() {
+            let scope = runtime.scope.led_by(Leadership::follower());
+            let work = caches
+                .clone()
+                .run(health.part("the caches"), Runtime { scope, stop: answered.clone(), ..runtime.clone() });
+            tasks.spawn("the caches", &answered, work);
+        }
+        // While webhooks are off, the controllers ask those that read the caches.
+        let first = async move {
+            first.await;
+            if validates_offline {
+                caches.filled(drop).await;
+            }
+        };
+        runtime.scope = runtime.scope.only(&only);
+        let election = leases.election.clone();
+        let controllers = Controllers { by_name: parts.controllers, accounts, runtime, patience };
+        let give_back = CancellationToken::new();
+        let ended = give_back.clone().drop_guard();
+        tasks.adopt(async move {
+            working.run_until_cancelled(first).await;
+            let result = controllers.lead(election, working).await;
+            drop(ended);
+            result
+        });
+        let work = leases.work(health, give_back, serving.clone());
+        tasks.spawn("the leases", &serving, work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use portcullis_manifest::ScopePolicy;
+    use serde_json::{Value, json};
+    use tokio::sync::Notify;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::leases::LeaseFlags;
+    use crate::run::{CONTROLLERS, SHUTDOWN};
+    use crate::{NoArgs, Operator};
+    use portcullis_metrics::Metrics;
+
+    /// What hands namespace `team` over, by the name of its kind.
+    fn voucher(path: &str) -> Option<Value> {
+        let (name, namespace) = ("op-namespace-scope.team".to_owned(), "team".to_owned());
+        let [policy, binding] = ScopePolicy { name, namespace, leases: Vec::new() }.manifests();
+        let of = |kind: &str| path.contains(kind);
+        of("/validatingadmissionpolicies/")
+            .then_some(policy)
+            .or(of("/validatingadmissionpolicybindings/").then_some(binding))
+    }
+
+    /// An API server of one Lease, which takes a second for each answer.
+    async fn answer(kept: Arc<Mutex<Value>>, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        sleep(Duration::from_secs(1)).await;
+        if let Some(voucher) = voucher(request.uri().path()) {
+            return Ok(Response::new(Body::from(voucher.to_string().into_bytes())));
+        }
+        let method = request.method().clone();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let mut kept = kept.lock().unwrap();
+        if method != Method::GET {
+            json_patch::merge(&mut kept, &serde_json::from_slice(&body).unwrap());
+            kept["metadata"]["resourceVersion"] = json!("1");
+        }
+        let (code, answer) = match &*kept {
+            Value::Null => (404, json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})),
+            lease => (200, lease.clone()),
+        };
+        Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_is_given_back_before_the_process_ends_though_a_reconcile_does_not() {
+        let kept: Arc<Mutex<Value>> = Arc::default();
+        let lease = kept.clone();
+        let client = kube::Client::new(tower::service_fn(move |request| answer(lease.clone(), request)), "default");
+        let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
+        installation.restricted_to = Some("team".to_owned());
+        let flags = LeaseFlags::of_session("me".to_owned(), BTreeMap::new(), None);
+        let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
+        let started = Arc::new(Notify::new());
+        let starts = started.clone();
+        let parts = Parts::default().while_leading("hangs", [], move |_| {
+            starts.notify_one();
+            pending::<()>()
+        });
+        let (stop, serving) = (CancellationToken::new(), CancellationToken::new());
+        let work = Work {
+            runtime: Runtime::new(client, "here", stop.clone()),
+            accounts: Accounts::default(),
+            leases,
+            only: Vec::new(),
+            health: Health::new("the leases", Metrics::new()),
+            serving: serving.clone(),
+            answered: serving.clone(),
+            patience: CONTROLLERS,
+        };
+        let mut tasks = Tasks::default();
+        work.start(parts, ready(()), &mut tasks);
+        timeout(Duration::from_mins(1), started.notified()).await.expect("it leads");
+        assert!(kept.lock().unwrap()["spec"]["holderIdentity"].as_str().unwrap().starts_with("me_"));
+        stop.cancel();
+        serving.cancel();
+        timeout(SHUTDOWN, async { while tasks.next().await.is_some() {} }).await.expect("all ends in time");
+        assert_eq!(kept.lock().unwrap()["spec"]["holderIdentity"], "");
+    }
+}

@@ -1,0 +1,155 @@
+//! What validating and mutating webhooks have in common: which requests reach a handler, and with what.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kube_core::Resource;
+use portcullis_manifest::{KnownScope, Webhook};
+use portcullis_review::{
+    BoxError, DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict,
+    changes_only_metadata_and_status, decode, decode_without_managed_fields, is_being_deleted, with_sources,
+};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::Context;
+use super::settings::Settings;
+
+/// Kinds that handlers can be registered for: everything that kube derives from a struct, and every kind of
+/// k8s-openapi.
+pub trait AdmissionObject:
+    Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K> AdmissionObject for K where
+    K: Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+/// A registered webhook with its type taken away.
+pub(super) trait Admit: Send + Sync + 'static {
+    fn settings(&self) -> &Settings;
+    fn manifest(&self) -> Webhook;
+    /// The one kind that it is for, where it is for one.
+    fn only_kind(&self) -> Option<&GroupVersionKind>;
+    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;
+}
+
+/// What is answered, and what is noted about it.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) verdict: Verdict,
+    pub(super) patch: Option<Patch>,
+    /// The reason for the log, where it is not the denial's message.
+    pub(super) note: Option<String>,
+}
+
+impl Decision {
+    /// The handler's own.
+    pub(super) fn by_handler(verdict: Verdict) -> Self {
+        Self { verdict, patch: None, note: None }
+    }
+
+    /// Not the handler's business.
+    pub(super) fn skipped(why: &str) -> Self {
+        Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
+    }
+}
+
+/// What the user is told of a handler that failed or panicked.
+pub(super) const HANDLER_FAILED: &str = "handler failed";
+
+/// Why there is no decision. Becomes an HTTP error, so that the failure policy decides.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// What the error says is for the log: it may hold anything.
+    #[error("{}: {}", HANDLER_FAILED, with_sources(&**.0))]
+    Handler(BoxError),
+    #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
+    Kind { expected: String, found: String },
+    #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
+    Resource { expected: String, found: String },
+    #[error("this webhook has no handler for {0}; generate its configuration again")]
+    NoHandler(String),
+    #[error("{0} came without the object that it is about")]
+    NoObject(Operation),
+    #[error("the object cannot be asked about: {0}")]
+    Unreadable(String),
+    #[error("the edited object cannot be sent: {0}")]
+    Patch(#[from] PatchError),
+    #[error("the handler's object does not survive its own type: {0}")]
+    Unstable(String),
+}
+
+/// Allows what keeps no rule: an update of an object that is being deleted which changes only `metadata` or `status`, so
+/// that finalizers can always go, and with them the object and its namespace. The object is not even decoded. An update
+/// of anything else is judged like any other. So is the match condition of the generated configurations
+/// (`portcullis_manifest`, `deletion.rs`), which exempts the same while the webhook is down.
+///
+/// A further DELETE is allowed too: the first one was judged, and all that another changes is metadata.
+///
+/// Only what is stored says that an object is being deleted: in what a client sends, `deletionTimestamp` is a claim.
+pub(super) fn exempt(request: &Request<'_>, settings: &Settings) -> Option<Decision> {
+    let old = request.old_object.filter(|old| is_being_deleted(old))?;
+    let why = match request.operation {
+        Operation::Update if settings.judges_metadata_of_deleted => return None,
+        Operation::Delete => "the object is being deleted already",
+        Operation::Update if is_finalize(request) => "the object is being deleted; only finalizers change",
+        Operation::Update if changes_only_metadata_and_status(old, request.object?) => {
+            "the object is being deleted; only metadata or status change"
+        }
+        _ => return None,
+    };
+    Some(Decision::skipped(why))
+}
+
+/// Whether it is an update of `namespaces/finalize`, which changes nothing but the finalizers that Namespaces alone keep
+/// in `spec`.
+fn is_finalize(Request { resource, sub_resource, .. }: &Request<'_>) -> bool {
+    resource.group.is_empty() && resource.resource == "namespaces" && sub_resource == "finalize"
+}
+
+/// An object of the request as text.
+pub(super) fn text<'r>(request: &Request<'_>, object: Option<&'r RawValue>) -> Result<&'r str, Failure> {
+    object.map(RawValue::get).ok_or(Failure::NoObject(request.operation))
+}
+
+/// Decodes an object, with what handlers want to see of it.
+pub(super) fn decoded<T: DeserializeOwned>(text: &str, settings: &Settings) -> Result<T, DecodeError> {
+    if settings.managed_fields { decode(text) } else { decode_without_managed_fields(text) }
+}
+
+/// Decodes an object of the request, or says no: a handler cannot judge what it cannot read, and the user is told the
+/// field.
+fn read<T: DeserializeOwned>(
+    request: &Request<'_>,
+    text: &str,
+    settings: &Settings,
+    which: &str,
+) -> Result<T, Box<Decision>> {
+    decoded(text, settings).map_err(|error| {
+        let kind = &request.kind.kind;
+        let field = error.path.trim_start_matches('.');
+        let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
+        // The problem may repeat a value of the object, and objects stay out of the log.
+        let note = Some(format!("{which} does not decode as {kind} at {}", error.path));
+        Box::new(Decision { verdict, patch: None, note })
+    })
+}
+
+/// The object as it shall be.
+pub(super) fn new_object<T: DeserializeOwned>(
+    request: &Request<'_>,
+    settings: &Settings,
+) -> Result<Result<T, Box<Decision>>, Failure> {
+    Ok(read(request, text(request, request.object)?, settings, "the object"))
+}
+
+/// The object as it is.
+pub(super) fn old_object<T: DeserializeOwned>(
+    request: &Request<'_>,
+    settings: &Settings,
+) -> Result<Result<Arc<T>, Box<Decision>>, Failure> {
+    Ok(read(request, text(request, request.old_object)?, settings, "the stored object").map(Arc::new))
+}

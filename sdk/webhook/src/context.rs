@@ -1,0 +1,123 @@
+//! The request around the objects that a handler gets.
+
+use kube_core::Resource;
+use portcullis_manifest::SideEffects;
+use portcullis_review::{DecodeError, GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo, decode};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// Everything that an admission request says beside its objects.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Context {
+    /// Identifies this one call. Empty outside of admission.
+    pub uid: String,
+    /// What is being done.
+    pub operation: Operation,
+    /// Who does it. Empty outside of admission.
+    pub user: UserInfo,
+    /// Whether nothing will be stored whatever the verdict: a handler must leave the world alone then.
+    pub dry_run: bool,
+    /// Namespace of the object; none for cluster-wide kinds.
+    pub namespace: Option<String>,
+    /// Name of the object; none where the API server has yet to make one from `generateName` (older ones do so later),
+    /// and none where a whole collection is deleted (the object says its name).
+    pub name: Option<String>,
+    /// Kind of the object as the handler gets it.
+    pub kind: GroupVersionKind,
+    /// Resource of that kind.
+    pub resource: GroupVersionResource,
+    /// Subresource that is addressed, such as `status`; none for the object itself.
+    pub sub_resource: Option<String>,
+    /// Kind as the client sent it, where the API server converted the object for this webhook.
+    pub request_kind: Option<GroupVersionKind>,
+    /// Resource as the client addressed it, where that differs.
+    pub request_resource: Option<GroupVersionResource>,
+    options: Option<Box<RawValue>>,
+    permit: Option<Permit>,
+}
+
+/// Leave to change something else than the answer. Only [`Context::permit`] gives one: ask for it in the signature of
+/// whatever does IO on behalf of a handler, and a dry run cannot reach it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::Service;
+/// use portcullis_webhook::{Context, Permit, Validate, Verdict};
+///
+/// async fn reserve(_: &Permit, name: &str) { /* takes the name in a registry elsewhere */ }
+///
+/// let webhook = Validate::<Service>::named("names").side_effects().on_create(|new: Arc<Service>, cx: Context| async move {
+///     if let (Some(permit), Some(name)) = (cx.permit(), &new.metadata.name) {
+///         reserve(&permit, name).await;
+///     }
+///     Verdict::allow()
+/// });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Permit(());
+
+impl Context {
+    pub(super) fn of_request(request: &Request<'_>, side_effects: SideEffects) -> Self {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let dry_run = request.dry_run.unwrap_or_default();
+        Self {
+            uid: request.uid.to_string(),
+            operation: request.operation,
+            user: request.user_info.clone(),
+            dry_run,
+            namespace: some(&request.namespace),
+            name: some(&request.name),
+            kind: request.kind.clone(),
+            resource: request.resource.clone(),
+            sub_resource: some(&request.sub_resource),
+            request_kind: request.request_kind.clone(),
+            request_resource: request.request_resource.clone(),
+            options: request.options.map(ToOwned::to_owned),
+            permit: (!dry_run && side_effects == SideEffects::NoneOnDryRun).then_some(Permit(())),
+        }
+    }
+
+    /// The context in which a controller asks a handler about an object that is stored already: no user, no uid, and
+    /// nothing that may be changed (a dry run).
+    pub fn of_stored<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        Self {
+            uid: String::new(),
+            operation: Operation::Create,
+            user: UserInfo::default(),
+            dry_run: true,
+            namespace: object.meta().namespace.clone(),
+            name: object.meta().name.clone(),
+            kind: GroupVersionKind {
+                group: K::group(&()).into_owned(),
+                version: K::version(&()).into_owned(),
+                kind: K::kind(&()).into_owned(),
+            },
+            resource: GroupVersionResource {
+                group: K::group(&()).into_owned(),
+                version: K::version(&()).into_owned(),
+                resource: K::plural(&()).into_owned(),
+            },
+            sub_resource: None,
+            request_kind: None,
+            request_resource: None,
+            options: None,
+            permit: None,
+        }
+    }
+
+    /// Leave to change something else than the answer: none in a dry run, and none for a webhook that did not declare
+    /// [`side_effects`](super::Validate::side_effects).
+    pub fn permit(&self) -> Option<Permit> {
+        self.permit.clone()
+    }
+
+    /// The options of the request, such as
+    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions); none when it had none.
+    ///
+    /// # Errors
+    /// When they are options of another kind.
+    pub fn options<T: DeserializeOwned>(&self) -> Result<Option<T>, DecodeError> {
+        self.options.as_deref().map(|options| decode(options.get())).transpose()
+    }
+}

@@ -1,0 +1,129 @@
+//! CRDs and conversions, brought together.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use super::Conversion;
+use crate::{RegistrationError, Webhooks};
+
+/// The conversions of `webhooks`, each with its CRD among `crds`.
+///
+/// # Errors
+/// When a conversion has no CRD, or one that has other versions than there are functions for.
+pub fn convertible<'a>(
+    webhooks: &Webhooks,
+    crds: &'a [CustomResourceDefinition],
+) -> Result<Vec<(Conversion, &'a CustomResourceDefinition)>, RegistrationError> {
+    let with_crd = |conversion: Conversion| {
+        let Conversion { group, kind, engine, .. } = &conversion;
+        let Some(crd) = crds.iter().find(|crd| crd.spec.group == *group && crd.spec.names.kind == *kind) else {
+            return Err(RegistrationError::NoCrd { group: group.clone(), kind: kind.clone() });
+        };
+        let versions = crd.spec.versions.iter().map(|version| version.name.as_str());
+        engine
+            .cover(versions)
+            .map_err(|source| RegistrationError::Conversion { kind: kind.clone(), source: source.into() })?;
+        Ok((conversion, crd))
+    };
+    webhooks.conversions()?.into_iter().map(with_crd).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::{CustomResource, CustomResourceExt as _};
+    use kube_core::crd::merge_crds;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::conversion::Convert;
+
+    macro_rules! version {
+        ($module:ident, $version:tt, $kind:tt, $plural:tt) => {
+            mod $module {
+                use super::*;
+                #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+                #[kube(group = "demo.example", version = $version, kind = $kind, plural = $plural, namespaced)]
+                pub(super) struct Spec {}
+            }
+        };
+    }
+    version!(v1, "v1", "Person", "people");
+    version!(v2, "v2", "Person", "people");
+    version!(v3, "v3", "Person", "people");
+    version!(other, "v1", "Other", "others");
+
+    fn v1_to_v2(_: v1::Person) -> v2::Person {
+        v2::Person::new("", v2::Spec {})
+    }
+
+    fn v2_to_v1(_: v2::Person) -> v1::Person {
+        v1::Person::new("", v1::Spec {})
+    }
+
+    fn two() -> Convert<v2::Person> {
+        Convert::<v2::Person>::hub().spoke(v1_to_v2, v2_to_v1)
+    }
+
+    fn crd(versions: &[&str]) -> CustomResourceDefinition {
+        let all = [v1::Person::crd(), v2::Person::crd(), v3::Person::crd()];
+        let meant = all.into_iter().filter(|crd| versions.contains(&crd.spec.versions[0].name.as_str()));
+        merge_crds(meant.collect(), versions[0]).unwrap()
+    }
+
+    // K3: coverage is proven at start-up.
+    #[test]
+    fn a_crd_with_a_version_that_nobody_converts_is_refused_by_name_and_with_the_fix() {
+        let fit = |convert: Convert<v2::Person>, crds: &[CustomResourceDefinition]| {
+            convertible(&Webhooks::new().convert(convert), crds)
+                .map(|found| {
+                    found
+                        .into_iter()
+                        .map(|(conversion, crd)| (conversion.path, crd.spec.versions.len()))
+                        .collect::<Vec<_>>()
+                })
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(fit(two(), &[other::Other::crd(), crd(&["v1", "v2"])]), Ok(vec![("/convert/people".to_owned(), 2)]));
+        let cases = [
+            (
+                two(),
+                vec![crd(&["v1", "v2", "v3"])],
+                "conversion of Person: version v3 of Person has no converters; add .spoke() for it or remove it from the CRD",
+            ),
+            (
+                two(),
+                vec![crd(&["v2"])],
+                "conversion of Person: version v1 of Person has converters, but the CRD lacks it; add it there or remove the converters",
+            ),
+            (
+                two(),
+                vec![other::Other::crd()],
+                "Person of group demo.example has a conversion, but the operator brings no such CRD: add it to Operator::crds",
+            ),
+            (
+                two().spoke(v1_to_v2, v2_to_v1),
+                vec![crd(&["v1", "v2"])],
+                "conversion of Person: version v1 of Person is registered twice; register one type for each version",
+            ),
+        ];
+        for (convert, crds, problem) in cases {
+            assert_eq!(fit(convert, &crds).unwrap_err(), problem);
+        }
+    }
+
+    #[test]
+    fn a_path_is_served_once_and_can_be_called() {
+        let registered = |webhooks: Webhooks| webhooks.routes().map(drop).map_err(|error| error.to_string());
+        let twice = Webhooks::new().convert(two()).convert(two());
+        assert_eq!(
+            registered(twice).unwrap_err(),
+            "two webhooks are served at /convert/people: give one of them another name or path"
+        );
+        assert_eq!(registered(Webhooks::new().convert(two()).convert(two().named("again"))), Ok(()));
+        let odd = Webhooks::new().convert(two().path("people?"));
+        assert_eq!(
+            registered(odd).unwrap_err(),
+            "path \"people?\" of webhook people must begin with '/' and have parts of lower-case letters, digits, '-' and '.'"
+        );
+    }
+}

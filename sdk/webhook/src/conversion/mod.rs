@@ -1,0 +1,345 @@
+//! Conversion webhooks: one kind in several versions.
+//!
+//! One version is the hub. Every other version has two functions, one to the hub and one back; from them objects go
+//! from any version to any other. The functions say what a version means in the other's words, and refuse nothing; one
+//! that cannot go on returns an error ([`ConverterFn`]). Metadata is not their business, and what one version cannot express is carried along and comes back
+//! ([`portcullis_convert`] says how).
+//!
+//! Register it beside the admission webhooks. From the one value come the route (`/convert/<plural>`) and the CRD's
+//! conversion stanza, and the operator refuses to start or to generate when a version of the CRD has no functions.
+//!
+//! ```
+//! use portcullis_webhook::conversion::Convert;
+//! use portcullis_webhook::Webhooks;
+//!
+//! mod v1 {
+//!     use kube::CustomResource;
+//!     use schemars::JsonSchema;
+//!     use serde::{Deserialize, Serialize};
+//!
+//!     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//!     #[kube(group = "demo.example", version = "v1", kind = "Person", plural = "people", namespaced)]
+//!     pub struct PersonSpec {
+//!         pub name: String,
+//!     }
+//! }
+//!
+//! mod v2 {
+//!     # use kube::CustomResource;
+//!     # use schemars::JsonSchema;
+//!     # use serde::{Deserialize, Serialize};
+//!     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//!     #[kube(group = "demo.example", version = "v2", kind = "Person", plural = "people", namespaced)]
+//!     pub struct PersonSpec {
+//!         pub first_name: String,
+//!         pub last_name: String,
+//!     }
+//! }
+//!
+//! fn v1_to_v2(old: v1::Person) -> v2::Person {
+//!     let (first, last) = old.spec.name.split_once(' ').unwrap_or((&old.spec.name, ""));
+//!     let spec = v2::PersonSpec { first_name: first.into(), last_name: last.into() };
+//!     v2::Person { metadata: old.metadata, spec }
+//! }
+//!
+//! fn v2_to_v1(new: v2::Person) -> v1::Person {
+//!     let name = format!("{} {}", new.spec.first_name, new.spec.last_name).trim_end().into();
+//!     v1::Person { metadata: new.metadata, spec: v1::PersonSpec { name } }
+//! }
+//!
+//! let webhooks = Webhooks::new().convert(Convert::<v2::Person>::hub().spoke(v1_to_v2, v2_to_v1));
+//! assert_eq!(webhooks.routes()?.paths(), ["/convert/people"]);
+//! assert_eq!(webhooks.conversions()?[0].crd, "people.demo.example");
+//! # Ok::<(), portcullis_webhook::RegistrationError>(())
+//! ```
+//!
+//! # What can be relied on
+//!
+//! The API server converts whenever an object is asked for in another version than the one in which it is stored, and
+//! no policy lets it go on without an answer. So an answer is given whatever is stored: an object that does not read as
+//! its own version, or at which a function fails or panics, goes over as far as it goes, with an annotation
+//! ([`PROBLEM`]), a log line and a count that say what is wrong, and without a trace of its values (the log line has what
+//! the function's error says, too). It hides no others, and it can be
+//! mended, deleted and collected like them. [`Convert::fail_on_bad_objects`] is for those who want it otherwise.
+//!
+//! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other
+//! threads, as many as there are cores for all lists together, and come back in their order. Bodies beyond
+//! [`Convert::body_limit`] are refused with 413; what all conversions under way may take together is about 512 MiB, or
+//! three eighths of the memory that the process is limited to ([`Webhooks::memory_limit`]), and what does not fit is sent
+//! away with 429 and comes again. Time is what the API server grants, 30 s.
+//!
+//! Objects stay stored in the version in which they were written last. Before a version is removed from the CRD, run
+//! the operator's `migrate-storage`.
+
+mod call;
+mod cover;
+mod pool;
+mod record;
+
+use std::fmt;
+use std::sync::Arc;
+
+use portcullis_convert::Hub;
+pub use portcullis_convert::{
+    BoxError, ConvertError, Converted, ConverterFn, Engine, GraphError, IntoResult, PROBLEM, Problem, STASH, Version,
+};
+
+use crate::memory::Memory;
+use crate::routes::Endpoint;
+use crate::{GroupVersionKind, RegistrationError, Webhooks, check_path};
+use portcullis_metrics::Metrics;
+
+pub use cover::convertible;
+
+/// Bytes that one review may have unless said otherwise.
+const BODY: usize = 128 * 1024 * 1024;
+
+/// The conversion of one kind: its hub version `H`, and the functions of its other versions.
+#[must_use = "a conversion does nothing until it is registered"]
+pub struct Convert<H, S = ()> {
+    hub: Hub<H>,
+    settings: Settings,
+    state: S,
+}
+
+#[derive(Clone, Debug)]
+struct Settings {
+    group: String,
+    kind: String,
+    plural: String,
+    name: String,
+    path: Option<String>,
+    body: usize,
+    strict: bool,
+}
+
+impl<H: Version> Convert<H> {
+    /// A kind whose hub is this version: the one that can say most, commonly the newest.
+    pub fn hub() -> Self {
+        let plural = H::plural(&()).into_owned();
+        let settings = Settings {
+            group: H::group(&()).into_owned(),
+            kind: H::kind(&()).into_owned(),
+            name: plural.clone(),
+            plural,
+            path: None,
+            body: BODY,
+            strict: false,
+        };
+        Self { hub: Hub::new(), settings, state: () }
+    }
+
+    /// Adds another version. The functions see objects without `metadata.managedFields`, and what they do to metadata
+    /// is ignored. One that fails or panics makes the object a bad one.
+    pub fn spoke<V: Version>(mut self, to_hub: impl ConverterFn<V, H>, from_hub: impl ConverterFn<H, V>) -> Self {
+        self.hub = self.hub.spoke(to_hub, from_hub);
+        self
+    }
+
+    /// Gives the functions a value: those of versions that are added after this are methods of it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis_webhook::conversion::Convert;
+    /// # mod v1 {
+    /// #     use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
+    /// #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #     #[kube(group = "demo.example", version = "v1", kind = "Price", namespaced)]
+    /// #     pub struct PriceSpec { pub dollars: String }
+    /// # }
+    /// # mod v2 {
+    /// #     use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
+    /// #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #     #[kube(group = "demo.example", version = "v2", kind = "Price", namespaced)]
+    /// #     pub struct PriceSpec { pub euros: u32 }
+    /// # }
+    ///
+    /// struct Rate {
+    ///     dollars_per_euro: u32,
+    /// }
+    ///
+    /// impl Rate {
+    ///     fn to_v2(&self, old: v1::Price) -> Result<v2::Price, std::num::ParseIntError> {
+    ///         let euros = old.spec.dollars.parse::<u32>()? / self.dollars_per_euro;
+    ///         Ok(v2::Price { metadata: old.metadata, spec: v2::PriceSpec { euros } })
+    ///     }
+    ///
+    ///     fn to_v1(&self, new: v2::Price) -> v1::Price {
+    ///         let dollars = (new.spec.euros * self.dollars_per_euro).to_string();
+    ///         v1::Price { metadata: new.metadata, spec: v1::PriceSpec { dollars } }
+    ///     }
+    /// }
+    ///
+    /// let rate = Arc::new(Rate { dollars_per_euro: 2 });
+    /// let convert = Convert::<v2::Price>::hub().state(rate).spoke::<v1::Price>(Rate::to_v2, Rate::to_v1);
+    /// ```
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Convert<H, Arc<S>> {
+        let Self { hub, settings, state: () } = self;
+        Convert { hub, settings, state }
+    }
+}
+
+/// With a [`state`](Convert::state).
+impl<H: Version, S: Send + Sync + 'static> Convert<H, Arc<S>> {
+    /// Adds another version, whose functions are methods of the state; see [`spoke`](Convert::spoke) of one without.
+    pub fn spoke<V: Version>(
+        mut self,
+        to_hub: impl ConverterMethod<S, V, H>,
+        from_hub: impl ConverterMethod<S, H, V>,
+    ) -> Self {
+        let (up, down) = (Arc::clone(&self.state), Arc::clone(&self.state));
+        self.hub = self.hub.spoke(move |old: V| to_hub.call(&up, old), move |new: H| from_hub.call(&down, new));
+        self
+    }
+}
+
+impl<H, S> Convert<H, S> {
+    /// Another name than the plural: it shows up in logs and metrics, and in the path `/convert/<name>`.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = name.into();
+        self
+    }
+
+    /// Serves at another path than the one made from the name.
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.settings.path = Some(path.into());
+        self
+    }
+
+    /// Bytes that one review may have; 128 MiB unless said. The API server asks for whole lists at once where it lists
+    /// without a limit, as controllers do.
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.settings.body = bytes;
+        self
+    }
+
+    /// Fails a whole review for one bad object, with its index, namespace, name and the path of what is wrong.
+    ///
+    /// Choose this only where a half-converted object does more harm than none: lists and watches of the kind fail as
+    /// long as there is a bad object, and with them garbage collection and the deletion of namespaces. Unless this is
+    /// said, a bad object goes over as far as it goes, with an annotation ([`PROBLEM`]), a log line and a count that
+    /// say what is wrong.
+    pub fn fail_on_bad_objects(mut self) -> Self {
+        self.settings.strict = true;
+        self
+    }
+}
+
+/// A method of `S` from version `A` to version `B`: `fn(&S, A) -> B`, or with a `Result` of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no method of `{S}` that converts `{A}` to `{B}`",
+    note = "write `fn to(&self, from: {A}) -> {B}`, or with a `Result<{B}, E>`"
+)]
+pub trait ConverterMethod<S, A, B>: Send + Sync + 'static {
+    /// Calls it.
+    #[doc(hidden)]
+    fn call(&self, state: &S, from: A) -> Result<B, BoxError>;
+}
+
+impl<S, A, B, F, R> ConverterMethod<S, A, B> for F
+where
+    F: Fn(&S, A) -> R + Send + Sync + 'static,
+    R: IntoResult<B>,
+{
+    fn call(&self, state: &S, from: A) -> Result<B, BoxError> {
+        self(state, from).into_result()
+    }
+}
+
+impl<H, S> fmt::Debug for Convert<H, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Convert").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// A registered conversion.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Conversion {
+    /// API group of the kind.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// Name of its CRD.
+    pub crd: String,
+    /// Where it is served.
+    pub path: String,
+    /// What converts.
+    pub engine: Engine,
+}
+
+/// What is kept of a registration.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    settings: Settings,
+    engine: Result<Engine, Arc<GraphError>>,
+}
+
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+impl Registered {
+    fn check(&self) -> Result<Conversion, RegistrationError> {
+        let Settings { group, kind, plural, name, path, .. } = &self.settings;
+        let path = path.clone().unwrap_or_else(|| format!("/convert/{name}"));
+        check_path(name, &path)?;
+        let engine =
+            self.engine.clone().map_err(|source| RegistrationError::Conversion { kind: kind.clone(), source })?;
+        Ok(Conversion { group: group.clone(), kind: kind.clone(), crd: format!("{plural}.{group}"), path, engine })
+    }
+}
+
+/// What is served at a path.
+type Served = (String, Arc<dyn Endpoint>);
+
+impl Webhooks {
+    /// Adds the conversion of a kind.
+    pub fn convert<H: Version, S>(mut self, convert: Convert<H, S>) -> Self {
+        let Convert { hub, settings, .. } = convert;
+        self.conversions.push(Registered { settings, engine: hub.build().map_err(Arc::new) });
+        self
+    }
+
+    /// The conversions, in the order of registration.
+    ///
+    /// # Errors
+    /// When they could not be served as they are: two types of one version, a type of another kind, or a path that
+    /// another webhook has.
+    pub fn conversions(&self) -> Result<Vec<Conversion>, RegistrationError> {
+        let mut paths: Vec<_> = self.manifests()?.into_iter().map(|manifest| manifest.path).collect();
+        let mut conversions = Vec::new();
+        for registered in &self.conversions {
+            let conversion = registered.check()?;
+            if paths.contains(&conversion.path) {
+                return Err(RegistrationError::Path(conversion.path));
+            }
+            paths.push(conversion.path.clone());
+            conversions.push(conversion);
+        }
+        Ok(conversions)
+    }
+
+    /// Whether objects of this kind are converted here.
+    pub fn converts(&self, kind: &GroupVersionKind) -> bool {
+        let mut settings = self.conversions.iter().map(|registered| &registered.settings);
+        settings.any(|converted| (&converted.group, &converted.kind) == (&kind.group, &kind.kind))
+    }
+
+    /// What is served for them, each with its path.
+    pub(crate) fn conversion_endpoints(
+        &self,
+        metrics: &Metrics,
+        memory: Memory,
+    ) -> Result<Vec<Served>, RegistrationError> {
+        let largest = self.conversions.iter().map(|registered| registered.settings.body).max().unwrap_or_default();
+        let shared = call::Shared::new(largest, memory);
+        let endpoint = |(conversion, registered): (Conversion, &Registered)| {
+            let endpoint = call::ConversionCalls::new(conversion.engine, &registered.settings, metrics, shared.clone());
+            (conversion.path, Arc::new(endpoint) as Arc<dyn Endpoint>)
+        };
+        Ok(self.conversions()?.into_iter().zip(&self.conversions).map(endpoint).collect())
+    }
+}

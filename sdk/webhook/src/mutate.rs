@@ -1,0 +1,393 @@
+//! Mutating webhooks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube_core::DynamicObject;
+use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
+use portcullis_review::{GroupVersionKind, IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, old_object, text};
+use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
+use super::settings::{Settings, settings};
+use super::target::{Subject, Target};
+use super::{Context, manifest};
+
+/// What a mutating handler returns: the object as it was, or an edited one, or a denial.
+///
+/// ```
+/// use portcullis_webhook::{Mutation, Verdict};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let nothing = Mutation::<ConfigMap>::unchanged();
+/// let edited = Mutation::modified(ConfigMap::default()).warn("data was sorted");
+/// let refused: Mutation<ConfigMap> = Verdict::deny("data is too big").code(413).into();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a mutation that is not returned changes nothing"]
+pub struct Mutation<K> {
+    object: Option<K>,
+    verdict: Verdict,
+}
+
+impl<K> Mutation<K> {
+    /// Allowed as it is.
+    pub fn unchanged() -> Self {
+        Verdict::allow().into()
+    }
+
+    /// Allowed with these edits. Return the object that the handler got, edited: members that `K` does not know stay
+    /// in the real object, and what is equal before and after makes no patch.
+    pub fn modified(object: K) -> Self {
+        Self { object: Some(object), verdict: Verdict::allow() }
+    }
+
+    /// Refused, with code 400; for more make a [`Verdict`] and turn it into a mutation.
+    pub fn deny(message: impl Into<String>) -> Self {
+        Verdict::deny(message).into()
+    }
+
+    /// Tells the user something beside; see [`Verdict::warn`].
+    pub fn warn(mut self, warning: impl Into<String>) -> Self {
+        self.verdict = self.verdict.warn(warning);
+        self
+    }
+
+    /// Adds an annotation to the audit event; see [`Verdict::audit`].
+    pub fn audit(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.verdict = self.verdict.audit(key, value);
+        self
+    }
+
+    /// The edited object, if it was edited.
+    pub fn object(&self) -> Option<&K> {
+        self.object.as_ref()
+    }
+
+    /// The verdict that goes with it.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+}
+
+impl<K> From<Verdict> for Mutation<K> {
+    fn from(verdict: Verdict) -> Self {
+        Self { object: None, verdict }
+    }
+}
+
+/// A mutating webhook. It is called for the operations that have a handler, and for no others.
+///
+/// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
+/// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
+///
+/// Handlers edit the typed object. What they changed is carried over to the object as the API server holds it, so that
+/// members unknown to `T` survive and defaults that only `T` writes stay out of it. Keep handlers idempotent: the API
+/// server may call them again on their own result. Give sets an order (`BTreeSet`): a `HashSet` is written in another one
+/// each time, which is an edit as any other.
+///
+/// As with [`Validate`](super::Validate), an update of an object that is being deleted reaches no handler, and gets no
+/// patch, if it changes only `metadata` or `status`.
+///
+/// A handler returns a [`Mutation`], or a `Result` of one with any error, which counts as it does for
+/// [`Validate`](super::Validate).
+#[must_use = "a webhook does nothing until it is registered"]
+pub struct Mutate<T, S = ()> {
+    settings: Settings,
+    subject: Subject,
+    create: Option<OfOne<T, Mutation<T>>>,
+    update: Option<OfTwo<Arc<T>, T, Mutation<T>>>,
+    delete: Option<OfOne<Arc<T>, Verdict>>,
+    connect: Option<OfOne<T, Mutation<T>>>,
+    state: S,
+    /// Whether the last object was edited.
+    edits: AtomicBool,
+}
+
+impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
+    /// A webhook for a kind, under this name: a DNS label, unique among the mutating webhooks of the operator. It is
+    /// served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::new(name, Subject::objects::<K>())
+    }
+}
+
+impl Mutate<DynamicObject> {
+    /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
+    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than one
+    /// resource.
+    pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
+        Self::new(name, Subject::dynamic(target.into()))
+    }
+}
+
+impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> {
+    /// A webhook for a subresource of the kind `K`, where `T` is what is sent there; see
+    /// [`Validate::subresource_of`](super::Validate::subresource_of).
+    pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
+        Self::new(name, Subject::subresource::<K>(subresource))
+    }
+
+    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+        let settings = Settings::named(name.into());
+        let edits = AtomicBool::default();
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), edits }
+    }
+
+    /// Edits objects that are created.
+    pub fn on_create<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
+    {
+        self.create = Some(of_one(handler));
+        self
+    }
+
+    /// Edits objects that are changed; the handler gets the object as it is and as it shall be.
+    pub fn on_update<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
+    {
+        self.update = Some(of_two(handler));
+        self
+    }
+
+    /// Sees deletions, and may refuse them. There is no object left to edit, so the handler returns a [`Verdict`].
+    pub fn on_delete<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
+    {
+        self.delete = Some(of_one(handler));
+        self
+    }
+
+    /// Edits the options of connections (`exec`, `attach`, `portforward`, `proxy`).
+    pub fn on_connect<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
+    {
+        self.connect = Some(of_one(handler));
+        self
+    }
+
+    /// Gives handlers a value: those that are registered after this are methods of it, by name; see
+    /// [`Validate::state`](super::Validate::state).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use portcullis_webhook::{Context, Mutate, Mutation};
+    ///
+    /// struct Team(String);
+    ///
+    /// impl Team {
+    ///     async fn label(&self, mut new: ConfigMap, _: Context) -> Mutation<ConfigMap> {
+    ///         new.metadata.labels.get_or_insert_default().insert("team".to_owned(), self.0.clone());
+    ///         Mutation::modified(new)
+    ///     }
+    /// }
+    ///
+    /// let team = Arc::new(Team("blue".to_owned()));
+    /// let webhook = Mutate::<ConfigMap>::named("team").state(team).on_create(Team::label);
+    /// ```
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Mutate<T, Arc<S>> {
+        let Self { settings, subject, create, update, delete, connect, state: (), edits } = self;
+        Mutate { settings, subject, create, update, delete, connect, state, edits }
+    }
+}
+
+/// With a [`state`](Mutate::state).
+impl<T, S> Mutate<T, Arc<S>>
+where
+    T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+    /// Edits objects that are created, by a method of the state.
+    pub fn on_create<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
+    {
+        self.create = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Edits objects that are changed, by a method of the state; it gets the object as it is and as it shall be.
+    pub fn on_update<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, T, Context), Mutation<T>>,
+    {
+        self.update = Some(method_of_two(&self.state, method));
+        self
+    }
+
+    /// Sees deletions, and may refuse them, by a method of the state that returns a [`Verdict`].
+    pub fn on_delete<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.delete = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Edits the options of connections, by a method of the state.
+    pub fn on_connect<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
+    {
+        self.connect = Some(method_of_one(&self.state, method));
+        self
+    }
+}
+
+impl<T, S> Mutate<T, S> {
+    /// Whether the API server calls this webhook again when one after it changed the object (`IfNeeded`, the default).
+    pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
+        self.settings.reinvocation = reinvocation;
+        self
+    }
+
+    settings!();
+}
+
+impl<T, S> Admit for Mutate<T, S>
+where
+    T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn only_kind(&self) -> Option<&GroupVersionKind> {
+        self.subject.kind()
+    }
+
+    fn manifest(&self) -> Webhook {
+        let handled = [
+            (Operation::Create, self.create.is_some()),
+            (Operation::Update, self.update.is_some()),
+            (Operation::Delete, self.delete.is_some()),
+            (Operation::Connect, self.connect.is_some()),
+        ];
+        manifest::webhook(WebhookKind::Mutating, &self.settings, &self.subject, handled)
+    }
+
+    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
+        async move {
+            self.subject.screen(request)?;
+            if let Some(decided) = exempt(request, &self.settings) {
+                return Ok(decided);
+            }
+            let no_handler = || Failure::NoHandler(request.operation.to_string());
+            if request.operation == Operation::Delete {
+                let handler = self.delete.as_ref().ok_or_else(no_handler)?;
+                return Ok(match old_object(request, &self.settings)? {
+                    Ok(old) => Decision::by_handler(handler(old, context).await.map_err(Failure::Handler)?),
+                    Err(unread) => *unread,
+                });
+            }
+            let new: T = match new_object(request, &self.settings)? {
+                Ok(new) => new,
+                Err(unread) => return Ok(*unread),
+            };
+            let raw = text(request, request.object)?;
+            // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too, and to
+            // write it now costs less than to read it again; where it edits none, neither is needed.
+            let before = if self.edits.load(Ordering::Relaxed) { written(&new, raw).ok() } else { None };
+            let mutation = match request.operation {
+                Operation::Update => {
+                    let handler = self.update.as_ref().ok_or_else(no_handler)?;
+                    match old_object(request, &self.settings)? {
+                        Ok(old) => handler(old, new, context),
+                        Err(unread) => return Ok(*unread),
+                    }
+                }
+                Operation::Connect => self.connect.as_ref().ok_or_else(no_handler)?(new, context),
+                _ => self.create.as_ref().ok_or_else(no_handler)?(new, context),
+            };
+            let Mutation { object, verdict } = mutation.await.map_err(Failure::Handler)?;
+            self.edits.store(object.is_some(), Ordering::Relaxed);
+            let mut decision = Decision::by_handler(verdict);
+            if let Some(after) = object {
+                decision.patch = patch(raw, before, &after, &self.settings)?;
+            }
+            Ok(decision)
+        }
+        .boxed()
+    }
+}
+
+/// Writes an object; `like` is about as long.
+fn written<T: Serialize>(object: &T, like: &str) -> Result<String, Failure> {
+    let mut text = Vec::with_capacity(like.len());
+    serde_json::to_writer(&mut text, object).map_err(PatchError::Write)?;
+    String::from_utf8(text).map_err(|error| Failure::Unstable(error.to_string()))
+}
+
+/// The same with all lists sorted.
+fn in_order(mut value: Value) -> Value {
+    match &mut value {
+        Value::Array(list) => {
+            for element in list.iter_mut() {
+                *element = in_order(element.take());
+            }
+            list.sort_by_cached_key(Value::to_string);
+        }
+        Value::Object(members) => members.values_mut().for_each(|member| *member = in_order(member.take())),
+        _ => {}
+    }
+    value
+}
+
+/// The patch for what a handler did to a typed object. `before` is what the type wrote before, where that is known.
+fn patch<T: DeserializeOwned + Serialize>(
+    raw: &str,
+    before: Option<String>,
+    after: &T,
+    settings: &Settings,
+) -> Result<Option<Patch>, Failure> {
+    // The path alone: what is wrong there may repeat a value of the object, and this goes to the log.
+    let read = |text: &str| {
+        decoded::<T>(text, settings).map_err(|error| Failure::Unstable(format!("it does not decode at {}", error.path)))
+    };
+    let before = match before {
+        Some(before) => before,
+        None => written(&read(raw)?, raw)?,
+    };
+    let after = written(after, raw)?;
+    if before == after {
+        return Ok(None);
+    }
+    let edited = edit(raw, &before, &after)?;
+    // Read back as the API server's next caller will: what a type writes it need not read (a number that is left out when
+    // it is 0, and 5 when it is left out), and that must be an error here and not in the store. Where the object was just
+    // what the type had written, what it writes now is what will be stored.
+    let stored = match &edited {
+        None => before,
+        Some(edited) if edited.as_written => written(&read(&after)?, raw)?,
+        Some(edited) => written(&read(&edited.object()?)?, raw)?,
+    };
+    // As text first: it only differs where a type writes the same in another order, as those with sets or hash maps do.
+    let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
+    let value = |text: &str| serde_json::from_str(text).map(in_order).map_err(unstable);
+    if stored != after && value(&stored)? != value(&after)? {
+        return Err(Failure::Unstable("what was read back is another object".into()));
+    }
+    Ok(edited.map(|edited| edited.patch))
+}
+
+impl<T, S> fmt::Debug for Mutate<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutate").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

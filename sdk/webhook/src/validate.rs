@@ -1,0 +1,326 @@
+//! Validating webhooks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube_core::DynamicObject;
+use portcullis_manifest::{CelRule, MatchCondition, Webhook, WebhookKind};
+use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
+use serde::de::DeserializeOwned;
+
+use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object, old_object};
+use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
+use super::settings::{Settings, settings};
+use super::target::{Subject, Target};
+use super::{Context, manifest};
+
+/// A validating webhook. It is called for the operations that have a handler, and for no others.
+///
+/// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
+/// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
+///
+/// An update of an object that is being deleted (its stored `metadata.deletionTimestamp` is set) reaches no handler if it
+/// changes only `metadata` or `status`, so that finalizers can go whatever the object looks like. The generated
+/// configuration exempts it by a match condition, so that they go while the webhook is down as well. An update of
+/// anything else is judged like any other; a further deletion is not. So rules about labels, annotations and the status
+/// do not hold for an object once it is being deleted.
+///
+/// An object that does not decode as `T` is denied with the path of the field.
+///
+/// A handler is an async function, or a closure, that returns a [`Verdict`] or a `Result` of one, with any error. An error
+/// is no verdict: as when the handler panics, the answer is HTTP 500, so that the failure policy decides (or a denial,
+/// with [`deny_on_failure`](Self::deny_on_failure)). The log has the error with its sources, the user reads "handler
+/// failed". What handlers share lives in a value, whose methods they then are: [`state`](Self::state).
+#[must_use = "a webhook does nothing until it is registered"]
+pub struct Validate<T, S = ()> {
+    settings: Settings,
+    subject: Subject,
+    create: Option<OfOne<Arc<T>, Verdict>>,
+    update: Option<OfTwo<Arc<T>, Arc<T>, Verdict>>,
+    delete: Option<OfOne<Arc<T>, Verdict>>,
+    connect: Option<OfOne<Arc<T>, Verdict>>,
+    state: S,
+    cel_rules: Vec<CelRule>,
+}
+
+impl<K: AdmissionObject> Validate<K> {
+    /// A webhook for a kind, under this name: a DNS label, unique among the validating webhooks of the operator. It is
+    /// served at `/validate/{name}` and registered as `{name}.{plural}.{group}`.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::new(name, Subject::objects::<K>())
+    }
+}
+
+impl Validate<DynamicObject> {
+    /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
+    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than
+    /// one resource.
+    pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
+        Self::new(name, Subject::dynamic(target.into()))
+    }
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
+    /// A webhook for a subresource of the kind `K`, where `T` is what is sent there: `K` itself for `status`,
+    /// [`Scale`](super::Scale) for `scale`, and for others whatever type reads it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use portcullis_webhook::{Context, Scale, Validate, Verdict};
+    ///
+    /// let limit = Validate::<Scale>::subresource_of::<Deployment>("limit", "scale").on_update(
+    ///     |_: Arc<Scale>, new: Arc<Scale>, _: Context| async move {
+    ///         match new.spec.as_ref().and_then(|spec| spec.replicas) {
+    ///             Some(11..) => Verdict::deny("ten replicas are enough").code(422),
+    ///             _ => Verdict::allow(),
+    ///         }
+    ///     },
+    /// );
+    ///
+    /// // A connection has no object but its options; `kubectl exec` sends a PodExecOptions.
+    /// #[derive(serde::Deserialize)]
+    /// struct PodExecOptions {
+    ///     #[serde(default)]
+    ///     command: Vec<String>,
+    /// }
+    /// let no_shells = Validate::<PodExecOptions>::subresource_of::<Pod>("no-shells", "exec").on_connect(
+    ///     |options: Arc<PodExecOptions>, _: Context| async move {
+    ///         if options.command.iter().any(|word| word.ends_with("sh")) {
+    ///             return Verdict::deny("no shells here").code(403);
+    ///         }
+    ///         Verdict::allow()
+    ///     },
+    /// );
+    /// ```
+    pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
+        Self::new(name, Subject::subresource::<K>(subresource))
+    }
+
+    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+        let settings = Settings::named(name.into());
+        let cel_rules = Vec::new();
+        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), cel_rules }
+    }
+
+    /// Judges objects that are created.
+    pub fn on_create<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
+    {
+        self.create = Some(of_one(handler));
+        self
+    }
+
+    /// Judges changes; the handler gets the object as it is and as it shall be.
+    pub fn on_update<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
+    {
+        self.update = Some(of_two(handler));
+        self
+    }
+
+    /// Judges deletions; the handler gets the object as it is.
+    pub fn on_delete<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
+    {
+        self.delete = Some(of_one(handler));
+        self
+    }
+
+    /// Judges connections (`exec`, `attach`, `portforward`, `proxy`); the handler gets the options of the connection.
+    pub fn on_connect<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
+    {
+        self.connect = Some(of_one(handler));
+        self
+    }
+
+    /// Gives handlers a value: those that are registered after this are methods of it (`async fn(&self, …)`), by name.
+    /// Nothing is called that is not registered, and of a private method that is not, the compiler warns.
+    ///
+    /// The same value serves elsewhere, such as in a controller, which asks it about an object that is stored with
+    /// [`Context::of_stored`].
+    ///
+    /// ```
+    /// use std::num::ParseIntError;
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use portcullis_webhook::{Context, Validate, Verdict};
+    ///
+    /// struct Quota {
+    ///     most: u32,
+    /// }
+    ///
+    /// impl Quota {
+    ///     async fn create(&self, new: Arc<ConfigMap>, _: Context) -> Result<Verdict, ParseIntError> {
+    ///         let Some(seats) = new.data.as_ref().and_then(|data| data.get("seats")) else { return Ok(Verdict::allow()) };
+    ///         Ok(match seats.parse::<u32>()? > self.most {
+    ///             true => Verdict::deny(format!("{} seats are the most", self.most)).code(422),
+    ///             false => Verdict::allow(),
+    ///         })
+    ///     }
+    ///
+    ///     async fn delete(&self, _: Arc<ConfigMap>, _: Context) -> Verdict {
+    ///         Verdict::deny("seats are for ever").code(403)
+    ///     }
+    /// }
+    ///
+    /// let quota = Arc::new(Quota { most: 10 });
+    /// let webhook = Validate::<ConfigMap>::named("quota")
+    ///     .state(Arc::clone(&quota))
+    ///     .on_create(Quota::create)
+    ///     .on_delete(Quota::delete);
+    /// ```
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Validate<T, Arc<S>> {
+        let Self { settings, subject, create, update, delete, connect, state: (), cel_rules } = self;
+        Validate { settings, subject, create, update, delete, connect, state, cel_rules }
+    }
+}
+
+/// With a [`state`](Validate::state).
+impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Validate<T, Arc<S>> {
+    /// Judges objects that are created, by a method of the state.
+    pub fn on_create<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.create = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Judges changes, by a method of the state; it gets the object as it is and as it shall be.
+    pub fn on_update<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Arc<T>, Context), Verdict>,
+    {
+        self.update = Some(method_of_two(&self.state, method));
+        self
+    }
+
+    /// Judges deletions, by a method of the state; it gets the object as it is.
+    pub fn on_delete<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.delete = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Judges connections, by a method of the state; it gets the options of the connection.
+    pub fn on_connect<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.connect = Some(method_of_one(&self.state, method));
+        self
+    }
+}
+
+impl<T, S> Validate<T, S> {
+    /// Calls it only for updates that change the stash of a conversion, also of objects that are being deleted.
+    pub(super) fn of_stash_changes(mut self) -> Self {
+        self.settings.match_conditions.push(MatchCondition::stash_changes());
+        self.settings.judges_metadata_of_deleted = true;
+        self
+    }
+
+    /// Adds a rule in CEL that the API server evaluates by itself, whether the operator runs or not: an object that is
+    /// created or updated is refused (422) with `message` where `expression` is false or cannot be evaluated. The
+    /// expression has `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
+    ///
+    /// `generate policies` writes the rules of a webhook as a `ValidatingAdmissionPolicy` with its binding. They hold for
+    /// what the webhook is called for (of its operations, create and update), under its selectors and match conditions,
+    /// and leave an object that is being deleted alone as it does; its failure policy says nothing about them. For kinds
+    /// of your own, prefer rules in the CRD (`x-kubernetes-validations`): they need no object of their own, and bind who
+    /// may write policies too.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis_webhook::{Context, Validate, Verdict};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// let webhook = Validate::<ConfigMap>::named("small")
+    ///     .cel("!has(object.data) || object.data.size() <= 10", "data has more than 10 entries")
+    ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
+    /// ```
+    pub fn cel(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
+        self.cel_rules.push(CelRule { expression: expression.into(), message: message.into() });
+        self
+    }
+
+    settings!();
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admit for Validate<T, S> {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn only_kind(&self) -> Option<&GroupVersionKind> {
+        self.subject.kind()
+    }
+
+    fn manifest(&self) -> Webhook {
+        let handled = [
+            (Operation::Create, self.create.is_some()),
+            (Operation::Update, self.update.is_some()),
+            (Operation::Delete, self.delete.is_some()),
+            (Operation::Connect, self.connect.is_some()),
+        ];
+        let webhook = manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled);
+        Webhook { cel_rules: self.cel_rules.clone(), ..webhook }
+    }
+
+    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
+        async move {
+            self.subject.screen(request)?;
+            if let Some(decided) = exempt(request, &self.settings) {
+                return Ok(decided);
+            }
+            let no_handler = || Failure::NoHandler(request.operation.to_string());
+            let new = || -> Result<_, Failure> { Ok(new_object::<T>(request, &self.settings)?.map(Arc::new)) };
+            let judged = match request.operation {
+                Operation::Create | Operation::Connect => {
+                    let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
+                    let handler = handler.as_ref().ok_or_else(no_handler)?;
+                    new()?.map(|new| handler(new, context))
+                }
+                Operation::Update => {
+                    let handler = self.update.as_ref().ok_or_else(no_handler)?;
+                    // What the user sent comes first: that is what can be mended.
+                    match (new()?, old_object(request, &self.settings)?) {
+                        (Ok(new), Ok(old)) => Ok(handler(old, new, context)),
+                        (Err(unread), _) | (_, Err(unread)) => Err(unread),
+                    }
+                }
+                Operation::Delete => {
+                    let handler = self.delete.as_ref().ok_or_else(no_handler)?;
+                    old_object(request, &self.settings)?.map(|old| handler(old, context))
+                }
+            };
+            let verdict = match judged {
+                Ok(verdict) => verdict,
+                Err(unread) => return Ok(*unread),
+            };
+            Ok(Decision::by_handler(verdict.await.map_err(Failure::Handler)?))
+        }
+        .boxed()
+    }
+}
+
+impl<T, S> fmt::Debug for Validate<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Validate").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
