@@ -68,7 +68,7 @@ async fn an_api_server_takes_what_is_committed_and_every_target_in_every_mode() 
     let first = cluster.apply(&objects).await;
     let pods: Api<Pod> = Api::namespaced(cluster.admin(), NAMESPACE);
     let of_operator = ListParams::default().labels("app.kubernetes.io/name=mcp-operator");
-    wait_until("two Pods that the standard allows", Duration::from_secs(45), || async {
+    wait_until("two Pods that the standard allows", Duration::from_mins(2), || async {
         (pods.list(&of_operator).await.unwrap().items.len() == 2).then_some(())
     })
     .await;

@@ -437,7 +437,7 @@ mod tests {
                 kit.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Next::Wait))).await
             }
         });
-        tokio::time::timeout(Duration::from_secs(30), work).await.expect("a deletion is asked for");
+        tokio::time::timeout(Duration::from_mins(1), work).await.expect("a deletion is asked for");
         assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
     }
 

@@ -66,5 +66,5 @@ pub use trust::Trust;
 pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::{CLIENT_CA_FILE, Workload};
+pub use workload::{CLIENT_CA_FILE, MALLOC, Workload};
 pub use yaml::{YamlError, to_yaml};

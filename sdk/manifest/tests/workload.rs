@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use portcullis_manifest::{
-    CLIENT_CA_FILE, IssuedCertificate, IssuerRef, Labels, ServiceRef, Trust, Workload, kustomization,
+    CLIENT_CA_FILE, IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization,
 };
 use serde_json::{Value, json};
 
@@ -109,12 +109,21 @@ fn replicas_are_replaced_and_evicted_one_at_a_time_and_keep_apart() {
 fn a_pod_is_told_where_it_lives_and_how_it_is_called() {
     let manifests = workload(true).manifests();
     let env = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"];
-    let fields = env.as_array().unwrap().iter();
+    let fields = env.as_array().unwrap().iter().filter(|one| one.get("valueFrom").is_some());
     let fields: Vec<_> = fields.map(|one| (&one["name"], &one["valueFrom"]["fieldRef"]["fieldPath"])).collect();
     assert_eq!(
         fields,
         [(&json!("POD_NAMESPACE"), &json!("metadata.namespace")), (&json!("POD_NAME"), &json!("metadata.name"))]
     );
+}
+
+// glibc keeps what large reviews took, and the container is limited.
+#[test]
+fn the_allocator_is_told_to_give_memory_back() {
+    let manifests = workload(true).manifests();
+    let env = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"];
+    let values = env.as_array().unwrap().iter().filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
+    assert_eq!(values.collect::<Vec<_>>(), MALLOC);
 }
 
 #[test]

@@ -138,7 +138,7 @@ mod tests {
         let request = format!("{line} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut reply = String::new();
-        timeout(Duration::from_secs(10), stream.read_to_string(&mut reply)).await.expect("an answer").unwrap();
+        timeout(Duration::from_mins(1), stream.read_to_string(&mut reply)).await.expect("an answer").unwrap();
         reply
     }
 

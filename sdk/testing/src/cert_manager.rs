@@ -22,7 +22,7 @@ pub const CERT_MANAGER_VERSION: &str = "v1.21.2";
 
 const CERT_MANAGER: &str = "cert-manager";
 /// Starting takes two seconds on a quiet machine; a busy one gets this long.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(3);
 
 /// The real cert-manager: its CRDs, the controllers that issue from Issuers and ClusterIssuers of type CA and
 /// self-signed, and the CA injector. Dropping it ends its process, and so does the end of the test process.

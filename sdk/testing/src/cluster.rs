@@ -20,7 +20,7 @@ use crate::{ControlPlane, wait_for_object, wait_until};
 
 /// The field manager of what tests apply.
 const MANAGER: &str = "portcullis-testing";
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The name with a suffix that no other call gives.
 pub(crate) fn unique(prefix: &str) -> String {
@@ -52,7 +52,7 @@ impl ControlPlane {
     /// Applies CRDs and returns when every served version of each can be listed.
     ///
     /// # Panics
-    /// When the API server refuses one, or does not serve it within 30 s.
+    /// When the API server refuses one, or does not serve it within two minutes.
     pub async fn install_crds(&self, crds: &[CustomResourceDefinition]) {
         let admin = self.admin();
         let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
@@ -125,7 +125,7 @@ impl ControlPlane {
     /// refuses a ConfigMap that nobody else has: when that is refused, those before it are in force.
     ///
     /// # Panics
-    /// When the API server does not take them up within 30 s.
+    /// When the API server does not take them up within two minutes.
     pub async fn webhooks_in_force(&self) {
         let admin = self.admin();
         webhooks_in_force::<MutatingWebhookConfiguration>(&admin, "MutatingWebhookConfiguration").await;

@@ -22,7 +22,7 @@ use crate::watcher::{Server, Watcher};
 use crate::{ControlPlane, ControlPlaneError, Mark};
 
 /// Becoming ready takes some seconds on a quiet machine; a busy one gets this long.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// A port that was free may be taken when the operator binds it.
 const ATTEMPTS: u32 = 3;
 /// How such an end begins, in the operator's own words.
@@ -99,8 +99,8 @@ impl OperatorBinary {
     /// in a `OnceCell`, and give each test a namespace of its own.
     ///
     /// # Panics
-    /// When a command fails, the API server refuses what it prints, or the operator does not become ready within a
-    /// minute; the message has what `/readyz` says, and the end of the log.
+    /// When a command fails, the API server refuses what it prints, or the operator does not become ready within two
+    /// minutes; the message has what `/readyz` says, and the end of the log.
     pub async fn install(&self, cluster: &ControlPlane) -> RunningOperator {
         let began = cluster.audit().mark();
         let namespace = match &self.namespace {

@@ -108,7 +108,7 @@ impl ControlPlane {
     /// A fresh user (the name given, made unique) with exactly these rights, and returns when they are in force.
     ///
     /// # Panics
-    /// When a grant is refused by the API server or does not come into force within 20 s.
+    /// When a grant is refused by the API server or does not come into force within a minute.
     pub async fn user_with(&self, name: &str, grants: &[Grant<'_>]) -> User {
         let name = unique(name);
         let admin = self.admin();
@@ -121,7 +121,7 @@ impl ControlPlane {
     /// A fresh user with exactly these rules in the whole cluster: [`ControlPlane::user_with`] for the common case.
     ///
     /// # Panics
-    /// When the rules are refused by the API server or do not come into force within 20 s.
+    /// When the rules are refused by the API server or do not come into force within a minute.
     pub async fn client_with_rules(&self, name: &str, rules: &[PolicyRule]) -> User {
         self.user_with(name, &[Grant::ClusterRules(rules)]).await
     }
@@ -132,7 +132,7 @@ impl ControlPlane {
     ///
     /// # Panics
     /// When there is no ServiceAccount among them, the API server refuses one of them, or its rights do not come into
-    /// force within 20 s.
+    /// force within a minute.
     pub async fn user_of(&self, manifests: &[Value]) -> User {
         self.apply(manifests).await;
         let admin = self.admin();
@@ -254,7 +254,7 @@ async fn in_force(admin: &Client, user: &str, namespace: Option<&str>, rules: &[
     }
     let review = SubjectAccessReview { spec, ..Default::default() };
     let reviews: Api<SubjectAccessReview> = Api::all(admin.clone());
-    wait_until(&format!("the rights of {user} to be in force"), Duration::from_secs(20), || async {
+    wait_until(&format!("the rights of {user} to be in force"), Duration::from_mins(1), || async {
         let answer = reviews.create(&PostParams::default(), &review).await.ok()?;
         answer.status.filter(|status| status.allowed)
     })

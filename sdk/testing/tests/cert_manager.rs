@@ -36,7 +36,7 @@ async fn it_issues_a_certificate_and_fills_in_its_ca() {
     });
     cluster.apply(&[issuer, certificate, configuration]).await;
 
-    let patience = Duration::from_secs(30);
+    let patience = Duration::from_mins(2);
     let secrets: Api<Secret> = Api::namespaced(cluster.admin(), &namespace);
     let filled =
         |secret: &Secret| secret.data.iter().flatten().any(|(key, value)| key == "tls.crt" && !value.0.is_empty());
@@ -57,7 +57,7 @@ async fn dropping_it_ends_its_process_and_removes_its_directory() {
     let alive = |pid: &u32| PathBuf::from(format!("/proc/{pid}")).exists();
     assert!(processes.iter().all(alive) && cert_manager.log_path().is_file());
     tokio::task::spawn_blocking(move || drop(cert_manager)).await.unwrap();
-    wait_until("its end", Duration::from_secs(10), || async {
+    wait_until("its end", Duration::from_mins(1), || async {
         (!processes.iter().any(alive) && !directory.exists()).then_some(())
     })
     .await;

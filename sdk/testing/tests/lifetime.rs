@@ -59,7 +59,7 @@ fn nothing_is_left_after(runtime: &Runtime, way: &str) {
         _ => held.process.stdin.take().unwrap().write_all(b"end\n").unwrap(),
     }
     held.process.wait().unwrap();
-    runtime.block_on(wait_until(&format!("nothing to be left after {way}"), Duration::from_secs(20), async || {
+    runtime.block_on(wait_until(&format!("nothing to be left after {way}"), Duration::from_mins(1), async || {
         (!held.directory.exists() && !held.servers.iter().any(|pid| alive(*pid))).then_some(())
     }));
     // They were there all the while.
@@ -79,7 +79,7 @@ fn nothing_is_left_when_killed_while_starting(runtime: &Runtime, reached: &str) 
     signal("KILL", &process.id().to_string());
     process.wait().unwrap();
     // The directory's unique path is an argument of each server and of the watcher.
-    runtime.block_on(wait_until(&format!("nothing to be left of '{reached}'"), Duration::from_secs(20), async || {
+    runtime.block_on(wait_until(&format!("nothing to be left of '{reached}'"), Duration::from_mins(1), async || {
         (entries().count() == 0 && mentioned_by(temporary.path()) == 0).then_some(())
     }));
 }

@@ -104,7 +104,7 @@ async fn the_api_server_calls_the_test_under_the_services_name() {
     let mut map = ConfigMap::default();
     map.metadata.name = Some("settings".to_owned());
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-    let message = wait_until("the webhook to be in force", Duration::from_secs(20), || async {
+    let message = wait_until("the webhook to be in force", Duration::from_mins(1), || async {
         maps.create(&dry_run, &map).await.err().map(|error| error.to_string())
     })
     .await;

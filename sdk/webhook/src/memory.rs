@@ -21,15 +21,15 @@ pub(crate) struct Memory {
 impl Memory {
     /// The shares of a process that may take `limit` bytes, or of one that may take what it needs.
     ///
-    /// An eighth is for bodies of admission, which become objects of about the size, and three eighths for conversions.
-    /// The other half is for what does not come from reviews: connections, the stores of controllers, and what the
-    /// allocator keeps. A limit never grants more than there is without one.
+    /// A sixteenth is for bodies of admission, each of which is in memory several times while it is read and decoded, and
+    /// three eighths for conversions. The rest is for what does not come from reviews: connections, the stores of
+    /// controllers, and what the allocator keeps. A limit never grants more than there is without one.
     pub(crate) fn of(limit: Option<usize>) -> Self {
         let Some(limit) = limit else {
             return Self { admission: BODIES, conversion: CONVERSIONS / COPIES, largest: usize::MAX };
         };
         let conversion = (limit / 8 * 3).min(CONVERSIONS) / COPIES;
-        Self { admission: (limit / 8).min(BODIES), conversion, largest: conversion }
+        Self { admission: (limit / 16).min(BODIES), conversion, largest: conversion }
     }
 }
 
@@ -40,11 +40,11 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     #[test]
-    fn reviews_are_granted_half_of_a_limit_and_never_more_than_without_one() {
-        for (limit, admission, conversion) in [(128, 16, 16), (512, 64, 64), (4096, 64, 170)] {
+    fn reviews_are_granted_less_than_half_of_a_limit_and_never_more_than_without_one() {
+        for (limit, admission, conversion) in [(128, 8, 16), (512, 32, 64), (4096, 64, 170)] {
             let Memory { admission: bodies, conversion: converted, largest } = Memory::of(Some(limit * MIB));
             assert_eq!((bodies / MIB, converted / MIB, largest), (admission, conversion, converted), "{limit} MiB");
-            assert!(bodies + COPIES * converted <= limit * MIB / 2, "{limit} MiB");
+            assert!(bodies + COPIES * converted < limit * MIB / 2, "{limit} MiB");
         }
         assert_eq!(Memory::of(None).conversion, CONVERSIONS / COPIES);
     }

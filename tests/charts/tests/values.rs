@@ -227,7 +227,7 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
             "extraEnv",
             json!([{ "name": "RUST_LOG", "value": "debug" }]),
             DEPLOYMENT,
-            &format!("{CONTAINER}/env/2/value"),
+            &format!("{CONTAINER}/env/4/value"),
             json!("debug"),
         ),
         case("extraVolumes", volumes.clone(), DEPLOYMENT, &format!("{POD}/volumes"), volumes),
@@ -367,6 +367,11 @@ fn what_a_schema_does_not_see_is_refused_with_what_to_do() {
             "mcp-operator",
             json!({ "extraEnv": [{ "name": "WATCH_NAMESPACE", "value": "team" }] }),
             "by restrictToNamespace",
+        ),
+        (
+            "mcp-operator",
+            json!({ "extraEnv": [{ "name": "MALLOC_ARENA_MAX", "value": "1" }] }),
+            "extraEnv: MALLOC_ARENA_MAX does not go here; the chart sets it",
         ),
     ] {
         let said = Helm::new().template(&chart(OPERATOR), [release, RELEASE[1]], &values).unwrap_err();

@@ -11,7 +11,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 
 /// How long one call may take.
-const CALL: Duration = Duration::from_secs(20);
+const CALL: Duration = Duration::from_mins(1);
 
 /// A connected MCP client.
 #[derive(Debug)]

@@ -95,7 +95,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
         assert!(!output.status.success() && text.contains(expected), "{text}");
         assert_eq!(everything(&cluster).await, before);
         crds.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
-        wait_until("the CRD to be gone", Duration::from_secs(30), || async {
+        wait_until("the CRD to be gone", Duration::from_mins(1), || async {
             crds.get_opt(&name).await.unwrap().is_none().then_some(())
         })
         .await;

@@ -82,7 +82,7 @@ impl World {
     async fn referrers(&self, config: &str, expected: Value) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", "MCPOIDCConfig"));
         let configs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        wait_until(&format!("{config} to be referred to by {expected}"), Duration::from_secs(20), || async {
+        wait_until(&format!("{config} to be referred to by {expected}"), Duration::from_mins(1), || async {
             let mut object = configs.get(config).await.unwrap();
             let found = object.data["status"]["referencingWorkloads"].take();
             (found == expected || (found.is_null() && expected == json!([]))).then_some(())

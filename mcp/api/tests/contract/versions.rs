@@ -173,7 +173,7 @@ async fn kubectl_explain_finds_our_words_in_both_versions() {
     ] {
         let path = format!("/openapi/v3/apis/toolhive.stacklok.dev/{version}");
         let explained =
-            portcullis_testing::wait_until("published schema", std::time::Duration::from_secs(30), || async {
+            portcullis_testing::wait_until("published schema", std::time::Duration::from_mins(1), || async {
                 let request = http::Request::get(&path).body(Vec::new()).unwrap();
                 let document: Value = judge.client.request(request).await.ok()?;
                 let schema = &document["components"]["schemas"][format!("dev.stacklok.toolhive.{version}.{kind}")];

@@ -358,7 +358,7 @@ async fn a_probe_says_what_is_wrong_and_does_not_wait_for_ever() {
     ];
     for (address, name, ca, wanted) in cases {
         let probed = probe(provider(), address, &name, ca);
-        let error = tokio::time::timeout(Duration::from_secs(20), probed).await.unwrap().unwrap_err().to_string();
+        let error = tokio::time::timeout(PATIENCE, probed).await.unwrap().unwrap_err().to_string();
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
     serving.stop.cancel();

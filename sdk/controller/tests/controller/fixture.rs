@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::boat::{Boat, BoatStatus, Fleet, boat, crd, webhooks};
 
 /// Nothing in these tests takes longer on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 /// Long enough for what would happen without cause.
 pub(crate) const QUIET: Duration = Duration::from_millis(1200);
 

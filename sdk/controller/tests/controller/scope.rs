@@ -69,7 +69,8 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     let place = Place::new("handover").await;
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);
-    let timing = ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), PATIENCE).unwrap();
+    let timing =
+        ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), Duration::from_secs(45)).unwrap();
     let vouchers = handed_over(&place, &name).await;
     let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
     let mut runtime = place.runtime(Switch::On);

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 /// Nothing in these tests takes longer on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 fn command(arguments: &[&str]) -> Command {
     let test = std::env::current_exe().unwrap();

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use clock::TestClock;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(2);
 const LEASE: &str = "scope";
 
 fn timing() -> Timing {

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
-use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -86,6 +85,6 @@ async fn a_rotation_is_waited_for_through_an_outage_of_the_api_server() {
     place.secrets().patch(&secret, &PatchParams::default(), &Patch::Merge(steady)).await.unwrap();
     gate.open.send(true).unwrap();
     until(": steady (one CA)", &mut output).await;
-    let ended = timeout(Duration::from_secs(10), waiting.wait()).await.unwrap().unwrap();
+    let ended = timeout(PATIENCE, waiting.wait()).await.unwrap().unwrap();
     assert!(ended.success(), "{ended}");
 }

@@ -42,7 +42,7 @@ impl Load {
     pub(crate) async fn go_on(&self, more: usize) {
         let target = self.calls.load(Ordering::Relaxed) + more;
         let reached = || async { (self.calls.load(Ordering::Relaxed) >= target).then_some(()) };
-        wait_until("more calls", Duration::from_secs(30), reached).await;
+        wait_until("more calls", Duration::from_mins(1), reached).await;
     }
 
     /// How many calls there were. Not one of them may have failed.

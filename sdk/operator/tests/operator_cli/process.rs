@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 /// Nothing in these tests takes longer on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The example with flags and a controller.
 pub(crate) const ENTITIES: &str = "controller";

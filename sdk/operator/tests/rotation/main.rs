@@ -20,7 +20,7 @@ use fixture::{Installation, Seen, Times};
 use load::{FULL, QUARTER};
 
 /// Nothing in these tests takes longer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What takes hours, in seconds.
 const QUICK: Times = Times { settle: Duration::from_secs(4), drain: Duration::from_secs(2) };

@@ -1,5 +1,6 @@
 //! Replicas of one operator.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -44,7 +45,11 @@ async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_la
         let lines = process.said("leading: this replica");
         lines.iter().map(|line| line["epoch"].as_str().unwrap().parse::<u32>().unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!((led(&first), led(&second)), (vec![1, 3], vec![2]));
-    assert_eq!(first.said("not leading any more").len(), 1);
+    // Of each epoch there is one leader. A Lease that lapses on a busy machine adds an epoch.
+    let (ours, theirs) = (led(&first), led(&second));
+    let distinct: BTreeSet<_> = ours.iter().chain(&theirs).collect();
+    assert_eq!(distinct.len(), ours.len() + theirs.len(), "{ours:?} {theirs:?}");
+    assert!(ours[0] == 1 && theirs[0] > 1 && ours.last() > theirs.last(), "{ours:?} {theirs:?}");
+    assert!(!first.said("not leading any more").is_empty());
     platform.uninstall().await;
 }

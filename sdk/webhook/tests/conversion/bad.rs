@@ -1,7 +1,6 @@
 //! Bad objects: stored when the schema was looser, or met by a converter that panics.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -161,7 +160,7 @@ async fn a_converter_that_panics_is_not_seen_as_eof() {
         let calmed = Patch::Merge(json!({ "spec": { "name": "Wild Bill" } }));
         let name = bad.metadata.name.as_deref().unwrap();
         api.patch(name, &PatchParams::default(), &calmed).await.unwrap();
-        let read = tokio::time::timeout(Duration::from_secs(30), home.api("v3").get(name)).await.unwrap().unwrap();
+        let read = tokio::time::timeout(PATIENCE, home.api("v3").get(name)).await.unwrap().unwrap();
         assert_eq!(read.data["spec"], json!({ "first": "Wild", "last": "Bill" }));
     }
 }

@@ -39,6 +39,8 @@ impl Process {
             .args(flags)
             .args(["--cert".into(), file("tls.crt"), "--key".into(), file("tls.key")])
             .env_remove("RUST_LOG")
+            // Generated Deployments set them, too: without them, glibc keeps what large reviews took.
+            .envs(portcullis::manifest::MALLOC)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)

@@ -1,7 +1,6 @@
 //! What the API server does with a 429.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use portcullis::server::Limits;
@@ -55,7 +54,7 @@ async fn the_api_server_asks_again_what_was_shed_and_its_user_is_none_the_wiser(
             .await;
             release.notify_one();
         };
-        tokio::join!(timeout(Duration::from_secs(10), gate.create(json!({"other": "x"}))), shed).0
+        tokio::join!(timeout(PATIENCE, gate.create(json!({"other": "x"}))), shed).0
     };
     let (first, second) = tokio::join!(gate.create(json!({"slow": "x"})), second);
     first.expect("the first is decided when its handler is done");

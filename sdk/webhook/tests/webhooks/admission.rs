@@ -20,7 +20,7 @@ async fn gate() -> Gate {
     );
     let gate = gate.await;
     // The two configurations come into force one after the other.
-    portcullis_testing::wait_until("the validating webhooks", std::time::Duration::from_secs(20), || async {
+    portcullis_testing::wait_until("the validating webhooks", std::time::Duration::from_mins(1), || async {
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         let forbidden = gate.object("probe", json!({"username": "forbidden"}));
         gate.api().create(&dry, &forbidden).await.err()

@@ -36,7 +36,7 @@ impl Gate {
         let gate = Self::install(webhooks, change, &[Entity::crd()]).await;
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         let object = gate.object("probe", json!({"username": probe}));
-        wait_until("the webhooks to be in force", Duration::from_secs(20), || async {
+        wait_until("the webhooks to be in force", Duration::from_mins(1), || async {
             match gate.api().create(&dry, &object).await {
                 Ok(made) => (made.data["spec"]["username"] != probe).then_some(()),
                 Err(_) => Some(()),
@@ -72,7 +72,7 @@ impl Gate {
             ..ConfigMap::default()
         };
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        wait_until("both configurations to be in force", Duration::from_secs(20), || async {
+        wait_until("both configurations to be in force", Duration::from_mins(1), || async {
             maps.create(&dry, &probe).await.err().filter(|error| error.to_string().contains("both are in force"))
         })
         .await;

@@ -172,7 +172,7 @@ async fn a_field_is_warned_of_where_the_api_server_refuses_its_change_and_nowher
     assert!(said["spec"]["null"].is_null());
     // The API server begins an update with what its cache holds, tries again when that was old, and passes on the
     // warnings of both tries: this one is to see what is stored.
-    wait_until("the cache to hold it", Duration::from_secs(30), || async {
+    wait_until("the cache to hold it", Duration::from_mins(1), || async {
         let (_, _, cached) = gate.send("GET", "rulebooks/a?resourceVersion=0", MERGE, &json!(null)).await;
         (cached["metadata"]["resourceVersion"] == said["metadata"]["resourceVersion"]).then_some(())
     })

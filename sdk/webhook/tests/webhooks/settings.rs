@@ -111,7 +111,7 @@ async fn audit_annotations_are_in_the_audit_log_under_the_name_of_the_webhook() 
 
     let log = ControlPlane::shared().await.directory().join("audit.log");
     let annotations = async |name: &str| -> Value {
-        wait_until("the event of the creation", Duration::from_secs(10), || async {
+        wait_until("the event of the creation", Duration::from_mins(1), || async {
             let log = std::fs::read_to_string(&log).unwrap();
             let mut events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             let event = events.find(|event| {

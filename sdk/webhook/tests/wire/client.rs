@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use crate::fixture::{Serving, provider, serve, webhooks};
 
 /// Nothing in these tests takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Reply {
     pub(crate) status: u16,

@@ -1,7 +1,7 @@
 //! Certificates that change, and servers that end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -101,8 +101,10 @@ async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
     stuck.flush().await.unwrap();
     timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
     held.serving.stop.cancel();
+    let began = Instant::now();
     let reply = read_reply(&mut stuck).await.expect("a word on why");
     assert_eq!(reply.status, 503);
+    assert!(began.elapsed() < Limits::default().drain, "{:?}", began.elapsed());
     assert!(reply.head.contains("retry-after: 1") && reply.head.contains("connection: close"), "{}", reply.head);
     assert!(is_closed(&mut stuck).await);
     timeout(PATIENCE, &mut held.serving.ended).await.expect("the server ends").unwrap();

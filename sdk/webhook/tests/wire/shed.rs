@@ -67,7 +67,7 @@ async fn said(connections: &mut [TlsStream<TcpStream>]) -> Vec<String> {
     let mut words = Vec::new();
     for connection in connections {
         let mut said = [0; 512];
-        if let Ok(read) = timeout(Duration::from_millis(500), connection.read(&mut said)).await {
+        if let Ok(read) = timeout(Duration::from_secs(2), connection.read(&mut said)).await {
             words.push(String::from_utf8_lossy(&said[..read.unwrap()]).into_owned());
         }
     }
@@ -138,7 +138,8 @@ async fn half_sent_bodies_give_their_places_to_those_who_wait() {
             }
         }
     };
-    timeout(PATIENCE, waiting).await.expect("places long before the bodies' own deadline");
+    timeout(PATIENCE, waiting).await.expect("places");
+    // Before the bodies' own deadline, which is another answer.
     let words = said(&mut halves).await;
     assert_eq!(words.len(), 4);
     // One whose head was not read yet gives way as those do that ask nothing.
@@ -202,7 +203,8 @@ async fn bodies_take_no_more_memory_than_is_granted_and_slow_ones_give_it_back()
             }
         }
     };
-    timeout(PATIENCE, goes_through).await.expect("memory, long before the bodies' own deadline");
+    timeout(PATIENCE, goes_through).await.expect("memory");
+    // Before the bodies' own deadline, which is another answer.
     let words = said(&mut unfinished).await;
     assert!(
         !words.is_empty() && words.iter().all(|word| word.contains("429") && word.contains("too slowly")),

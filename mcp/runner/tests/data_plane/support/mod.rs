@@ -21,7 +21,7 @@ pub(crate) use self::sdk::SdkClient;
 pub(crate) use self::tls::TlsFront;
 
 /// Nothing in these tests takes longer, on a machine that is busy with other things.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Waits for `what`, at most [`DEADLINE`].
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
