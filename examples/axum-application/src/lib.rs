@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::operator::{Operator, Parts};
+use portcullis::operator::{Operator, Components};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
@@ -17,6 +17,6 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 pub fn operator() -> Operator {
     Operator::named("axum-application").setup(|_| {
         let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
-        Ok(Parts::new(Webhooks::new().validate(webhook)))
+        Ok(Components::new(Webhooks::new().validate(webhook)))
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Its conditions are there for `run --webhooks off`: what the webhooks would have said is then said in `Valid`.
 
-use portcullis::controller::{Controller, ControllerError, Next, Pass};
+use portcullis::controller::{Action, Controller, ControllerError, Reconcile};
 
 use crate::{EntityStatus, v3::Entity};
 
@@ -16,9 +16,9 @@ fn observed(entity: &Entity) -> EntityStatus {
 ///
 /// # Errors
 /// When the API server does not take it.
-pub async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
-    pass.status(&observed(&pass.object)).await?;
-    Ok(Next::Wait)
+pub async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
+    cx.status(&observed(&cx.object)).await?;
+    Ok(Action::await_change())
 }
 
 /// What it watches; what it may do follows from that.

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use entity_operator::controller;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::operator::{Components, NoArgs, Operator};
 
 fn main() -> anyhow::Result<ExitCode> {
     let operator = Operator::named("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![entity_operator::crd()?])
         .setup(|_: &NoArgs| {
-            let parts = Parts::new(entity_operator::webhooks()?);
+            let parts = Components::new(entity_operator::webhooks()?);
             Ok(parts.controller(controller::controller(), controller::reconcile))
         });
     Ok(operator.main())

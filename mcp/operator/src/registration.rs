@@ -4,7 +4,7 @@ use mcp_plan::settings::Settings;
 use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST};
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
-use portcullis::operator::{Operator, Parts};
+use portcullis::operator::{Components, Operator};
 
 use crate::{admission::Admission, controllers::Controllers, kinds, rights};
 
@@ -66,7 +66,7 @@ pub fn operator() -> Operator<Args> {
         let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
         let watching = controllers.clone();
         // Webhooks read the stores, and every replica serves them.
-        let parts = Parts::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
+        let parts = Components::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
             let watching = watching.clone();
             async move { watching.watch(runtime).await }
         });

@@ -39,7 +39,7 @@ pub enum CertificateError {
     },
     /// What somebody else put into the Secret, or did not, cannot be served.
     #[error("Secret {namespace}/{name} cannot be served: {problem}; {cure}")]
-    Supplied {
+    ProvidedCertificates {
         /// Namespace of the Secret.
         namespace: String,
         /// Its name.

@@ -1,6 +1,6 @@
 //! Certificates that look after themselves, and those that others make.
 //!
-//! There are two sources. [`Supplied`] reads a pair that cert-manager or a person puts into a Secret,
+//! There are two sources. [`ProvidedCertificates`] reads a pair that cert-manager or a person puts into a Secret,
 //! checks every part of it, and never writes. [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the
 //! operator's own namespace, and publishes the CA in the webhook configurations and the CRDs:
 //!
@@ -23,10 +23,10 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `mod` | what the sources have in common: [`Material`] and `CertificateSource` |
+//! | `mod` | what the sources have in common: [`ServingCertificate`] and `CertificateSource` |
 //! | `error` | [`CertificateError`] |
 //! | `automatic/` | [`Automatic`]: `round` reads, repairs and rotates, `store` has the two Secrets, `keeper` the process |
-//! | `supplied/` | [`Supplied`]: `check` says what is wrong with a Secret, `cure` what to do about it |
+//! | `supplied/` | [`ProvidedCertificates`]: `check` says what is wrong with a Secret, `cure` what to do about it |
 //! | `bundle/` | [`Bundle`]: the CA in the webhook configurations and CRDs, for both sources |
 //! | `caller` | [`probe`], and what a caller makes of a chain |
 //! | `follow` | one object, whenever it changes |
@@ -40,8 +40,8 @@ mod caller;
 mod error;
 mod follow;
 mod metrics;
+mod provided;
 mod read;
-mod supplied;
 mod time_of_day;
 
 use std::sync::Arc;
@@ -62,15 +62,15 @@ pub use error::CertificateError;
 /// Where callers find the CA.
 pub use portcullis_manifest::Configurations;
 pub use portcullis_pki::rotation::{Phase, RotationTiming};
+pub use provided::{ProvidedBy, ProvidedCertificates};
 use read::read;
-pub use supplied::{Supplied, Supplier};
 pub use time_of_day::TimeOfDay;
 
 use portcullis_listener::{ClientCa, TlsError, tls_config, tls_config_asking};
 
 /// What is served, and what callers must trust.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Material {
+pub struct ServingCertificate {
     /// The chain, leaf first, in PEM.
     pub cert_pem: String,
     /// The leaf's key in PEM.
@@ -79,7 +79,7 @@ pub struct Material {
     pub ca_pem: String,
 }
 
-impl Material {
+impl ServingCertificate {
     /// The listener's configuration for it.
     ///
     /// # Errors
@@ -100,9 +100,9 @@ impl Material {
     }
 }
 
-impl std::fmt::Debug for Material {
+impl std::fmt::Debug for ServingCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Material").field("ca_pem", &self.ca_pem).finish_non_exhaustive()
+        f.debug_struct("ServingCertificate").field("ca_pem", &self.ca_pem).finish_non_exhaustive()
     }
 }
 
@@ -112,7 +112,7 @@ pub enum CertificateSource {
     /// Made and kept by the operator itself.
     Automatic(Automatic),
     /// Filled in by cert-manager or a person.
-    Supplied(Supplied),
+    ProvidedCertificates(ProvidedCertificates),
 }
 
 impl CertificateSource {
@@ -120,10 +120,10 @@ impl CertificateSource {
     ///
     /// # Errors
     /// When there is none that can be served, or the API server refuses. Nothing is lost by trying again.
-    pub async fn ensure(&self) -> Result<Material, CertificateError> {
+    pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
         match self {
             Self::Automatic(automatic) => automatic.ensure().await,
-            Self::Supplied(supplied) => supplied.ensure().await,
+            Self::ProvidedCertificates(supplied) => supplied.ensure().await,
         }
     }
 
@@ -131,14 +131,14 @@ impl CertificateSource {
     /// pair that cannot be served leaves the one before it in place.
     pub async fn maintain(
         &self,
-        current: Material,
+        current: ServingCertificate,
         tls: &ArcSwap<ServerConfig>,
         bundle: &Bundle,
         stop: &CancellationToken,
     ) {
         match self {
             Self::Automatic(automatic) => Box::pin(automatic.maintain(current, tls, bundle, stop)).await,
-            Self::Supplied(supplied) => supplied.maintain(current, tls, bundle, stop).await,
+            Self::ProvidedCertificates(supplied) => supplied.maintain(current, tls, bundle, stop).await,
         }
     }
 
@@ -153,16 +153,16 @@ impl CertificateSource {
                     bundle.publish(&authorities.bundle());
                 }
             }
-            Self::Supplied(supplied) => bundle.expect(&supplied.stored().await?.0),
+            Self::ProvidedCertificates(supplied) => bundle.expect(&supplied.stored().await?.0),
         }
         Ok(())
     }
 
     /// The publisher of the CA that goes with `material`.
-    pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
+    pub fn bundle(&self, operator: &str, material: &ServingCertificate) -> Bundle {
         match self {
             Self::Automatic(automatic) => automatic.bundle(operator, material),
-            Self::Supplied(supplied) => supplied.bundle(material),
+            Self::ProvidedCertificates(supplied) => supplied.bundle(material),
         }
     }
 
@@ -170,15 +170,15 @@ impl CertificateSource {
     pub fn client(&self) -> &Client {
         match self {
             Self::Automatic(automatic) => &automatic.client,
-            Self::Supplied(supplied) => &supplied.client,
+            Self::ProvidedCertificates(supplied) => &supplied.client,
         }
     }
 
     /// The listener's configuration for `material`.
-    pub fn tls_config(&self, material: &Material) -> Result<ServerConfig, TlsError> {
+    pub fn tls_config(&self, material: &ServingCertificate) -> Result<ServerConfig, TlsError> {
         match self {
             Self::Automatic(automatic) => material.asking(&automatic.provider, automatic.client_ca.as_ref()),
-            Self::Supplied(supplied) => material.asking(&supplied.provider, supplied.client_ca.as_ref()),
+            Self::ProvidedCertificates(supplied) => material.asking(&supplied.provider, supplied.client_ca.as_ref()),
         }
     }
 
@@ -186,7 +186,9 @@ impl CertificateSource {
     pub fn asking(self, client_ca: Option<Arc<ClientCa>>) -> Self {
         match self {
             Self::Automatic(automatic) => Self::Automatic(Automatic { client_ca, ..automatic }),
-            Self::Supplied(supplied) => Self::Supplied(Supplied { client_ca, ..supplied }),
+            Self::ProvidedCertificates(supplied) => {
+                Self::ProvidedCertificates(ProvidedCertificates { client_ca, ..supplied })
+            }
         }
     }
 
@@ -194,7 +196,7 @@ impl CertificateSource {
     pub fn provider(&self) -> &Arc<CryptoProvider> {
         match self {
             Self::Automatic(automatic) => &automatic.provider,
-            Self::Supplied(supplied) => &supplied.provider,
+            Self::ProvidedCertificates(supplied) => &supplied.provider,
         }
     }
 
@@ -202,7 +204,7 @@ impl CertificateSource {
     pub fn configurations(&self) -> &Configurations {
         match self {
             Self::Automatic(automatic) => &automatic.configurations,
-            Self::Supplied(supplied) => &supplied.configurations,
+            Self::ProvidedCertificates(supplied) => &supplied.configurations,
         }
     }
 }

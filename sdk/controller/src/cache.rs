@@ -55,7 +55,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::apply::version_number;
-use crate::{Feeds, KindScope, Namespaces, Runtime, Store, Stored, paged};
+use crate::{KindScope, Namespaces, Runtime, Store, Stored, Watches, paged};
 
 /// Kinds that can be cached: those that webhooks can be registered for.
 pub trait Cached:
@@ -250,13 +250,13 @@ impl<K: Cached> AnyCache for Shared<K> {
     fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()> {
         self.attended.store(true, Ordering::Relaxed);
         let namespaces = Namespaces::of(&runtime.scope);
-        let feeds = Feeds::new(runtime.client, namespaces, runtime.stop).counted_in(&runtime.metrics);
+        let watches = Watches::new(runtime.client, namespaces, runtime.stop).counted_in(&runtime.metrics);
         async move {
-            feeds.follow(paged(), self.store.clone(), Held::of, |_| {});
-            if feeds.ready().await {
+            watches.follow(paged(), self.store.clone(), Held::of, |_| {});
+            if watches.ready().await {
                 self.filled.send_replace(true);
             }
-            feeds.ended().await;
+            watches.ended().await;
         }
         .boxed()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::apply::{Desired, Live, Marks};
+use super::apply::{Desired, FieldManager, Live};
 use super::store::Begun;
 use super::writes::Writes;
 use super::{Store, Stored};
@@ -12,7 +12,7 @@ use super::{Store, Stored};
 /// What a store keeps of a child, when its controller's author keeps more of it than the kit does
 /// ([`Controller::owns_in`](super::Controller::owns_in)).
 pub trait ChildTrace: Stored {
-    /// What the decision to write needs, as [`Marks::read`] found it.
+    /// What the decision to write needs, as [`FieldManager::read`] found it.
     fn live(&self) -> &Live;
 
     /// What is known of a child after `desired` was applied and left `live`.
@@ -67,13 +67,13 @@ pub(super) struct Child {
 
 impl Child {
     /// Keeps what matters of `metadata`. Owners are of the kind `owner`.
-    pub(super) fn read(metadata: &ObjectMeta, marks: &Marks, owner: &str) -> Self {
+    pub(super) fn read(metadata: &ObjectMeta, field_manager: &FieldManager, owner: &str) -> Self {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|it| it.controller == Some(true) && it.kind == owner);
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
-            live: marks.read(metadata),
+            live: field_manager.read(metadata),
             owner: owner.map(|owner| owner.name.clone()),
         }
     }

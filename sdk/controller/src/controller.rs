@@ -13,20 +13,20 @@ use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::Predicate;
 use portcullis_manifest::Access;
 
-use super::apply::{Applier, Marks};
+use super::apply::{Applier, FieldManager};
 use super::changes::{Changes, filter};
 use super::children::{Child, Children};
 use super::events::Events;
 use super::metrics::{ReconcileFamilies, watch_panics};
 use super::observed::Managers;
+use super::reconciler::{CleanUp, Reconciler, failed};
 use super::validity::Validators;
 use super::watched::Watchable;
-use super::work::{Farewell, Kit, failed};
 use super::writer::Writer;
 use super::writes::Writes;
 use super::{
-    Backoff, Change, ChildTrace, Cleanup, Feeds, Key, Kind, KindScope, Leaving, MayOwn, Namespaces, Next, Observed,
-    Pass, Queue, Runtime, Store, Stored as _, paged,
+    Action, Backoff, Change, ChildTrace, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces, Observed, Queue,
+    Reconcile, Runtime, Store, Stored as _, Watches, paged,
 };
 
 /// How many objects are reconciled at once.
@@ -35,7 +35,7 @@ const WORKERS: usize = 8;
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Starts the watch of one kind.
-pub(super) type Follow<K> = Box<dyn Fn(&Feeds, &Marks, &Woken<K>) + Send + Sync>;
+pub(super) type Follow<K> = Box<dyn Fn(&Watches, &FieldManager, &Woken<K>) + Send + Sync>;
 
 /// The children of one kind.
 pub(super) struct Owned<K> {
@@ -56,11 +56,11 @@ pub(super) struct WatchedKind<K> {
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
     pub(super) name: String,
-    marks: Marks,
+    field_manager: FieldManager,
     changes: Changes<K>,
     store: Arc<Store<Observed<K>>>,
     tokens: fn(&K) -> Vec<String>,
-    pub(super) finalizer: Option<(String, Farewell<K>)>,
+    pub(super) finalizer: Option<(String, CleanUp<K>)>,
     /// By `apiVersion` and `kind`.
     pub(super) owned: BTreeMap<(String, String), Owned<K>>,
     pub(super) watched: Vec<WatchedKind<K>>,
@@ -85,7 +85,10 @@ impl<K> Clone for Woken<K> {
 
 impl<K> Debug for Controller<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller").field("name", &self.name).field("marks", &self.marks).finish_non_exhaustive()
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("field_manager", &self.field_manager)
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,7 +99,7 @@ impl<K: Kind> Controller<K> {
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            marks: Marks::of(name),
+            field_manager: FieldManager::of(name),
             changes: Changes::default(),
             store: Arc::default(),
             tokens: |_| Vec::new(),
@@ -111,12 +114,12 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Other marks on its children than those that follow from its name.
-    pub fn marks(mut self, marks: Marks) -> Self {
-        self.marks = marks;
+    pub fn field_manager(mut self, field_manager: FieldManager) -> Self {
+        self.field_manager = field_manager;
         self
     }
 
-    /// Keeps children of this kind: [`Pass::apply`] can write them, and every change of one wakes its owner, that of a
+    /// Keeps children of this kind: [`Reconcile::apply`] can write them, and every change of one wakes its owner, that of a
     /// Deployment's status too. Of each, the metadata is watched. Kinds that live in no namespace can be owned by those that
     /// live in none themselves.
     pub fn owns<C: Watchable>(mut self) -> Self
@@ -126,10 +129,10 @@ impl<K: Kind> Controller<K> {
         let (store, writes) = (Arc::<Store<Child>>::default(), Arc::<Writes>::default());
         let children =
             Children { store: store.clone(), namespaced: C::Scope::NAMESPACED, writes: Some(writes.clone()) };
-        let follow: Follow<K> = Box::new(move |feeds, marks, woken| {
-            let (marks, woken, writes) = (marks.clone(), woken.clone(), writes.clone());
-            let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &marks, &K::kind(&()));
-            feeds.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(&writes, change));
+        let follow: Follow<K> = Box::new(move |watches, field_manager, woken| {
+            let (field_manager, woken, writes) = (field_manager.clone(), woken.clone(), writes.clone());
+            let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &field_manager, &K::kind(&()));
+            watches.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(&writes, change));
         });
         let resource = ApiResource::erase::<C>(&());
         let kind = (resource.api_version.clone(), resource.kind.clone());
@@ -138,7 +141,7 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Keeps children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that has more of
-    /// each child than the kit needs. Who calls this starts the watch that fills it ([`Feeds::follow`]), and says there
+    /// each child than the kit needs. Who calls this starts the watch that fills it ([`Watches::follow`]), and says there
     /// what a change wakes.
     pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
     where
@@ -157,15 +160,15 @@ impl<K: Kind> Controller<K> {
     /// object is being deleted, until it is [`Cleanup::Done`]. Owned children need none: the API server deletes them.
     pub fn finalizer<F, R, E>(mut self, name: &str, cleanup: F) -> Self
     where
-        F: Fn(Leaving<K>) -> R + Send + Sync + 'static,
+        F: Fn(Deletion<K>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Cleanup, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        let farewell: Farewell<K> = Arc::new(move |leaving| {
+        let clean_up: CleanUp<K> = Arc::new(move |leaving| {
             let cleaned = cleanup(leaving);
             async move { cleaned.await.map_err(failed) }.boxed()
         });
-        self.finalizer = Some((name.to_owned(), farewell));
+        self.finalizer = Some((name.to_owned(), clean_up));
         self
     }
 
@@ -208,10 +211,10 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Grants more than what follows from the kinds that it is for, owns and watches ([`Parts::controller`]): what its
+    /// Grants more than what follows from the kinds that it is for, owns and watches ([`Components::controller`]): what its
     /// reconcile does with a client of its own, say.
     ///
-    /// [`Parts::controller`]: portcullis_operator::Parts::controller
+    /// [`Components::controller`]: portcullis_operator::Components::controller
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = self.access.and(access);
         self
@@ -255,8 +258,8 @@ impl<K: Kind> Controller<K> {
     /// again.
     pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F)
     where
-        F: Fn(Pass<K>) -> R,
-        R: Future<Output = Result<Next, E>>,
+        F: Fn(Reconcile<K>) -> R,
+        R: Future<Output = Result<Action, E>>,
         E: Display + Send + 'static,
     {
         self.term(runtime, reconcile).await;
@@ -265,17 +268,18 @@ impl<K: Kind> Controller<K> {
     /// The same for a replica that may lead again: nothing is kept from one time to the next.
     pub async fn term<F, R, E>(&self, runtime: Runtime, reconcile: F)
     where
-        F: Fn(Pass<K>) -> R,
-        R: Future<Output = Result<Next, E>>,
+        F: Fn(Reconcile<K>) -> R,
+        R: Future<Output = Result<Action, E>>,
         E: Display + Send + 'static,
     {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
-        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+        let watches =
+            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
         // The last time may have been cut off.
         self.forget();
-        self.follow(&feeds);
-        self.work(&feeds, runtime, reconcile).await;
-        feeds.ended().await;
+        self.follow(&watches);
+        self.work(&watches, runtime, reconcile).await;
+        watches.ended().await;
         self.forget();
     }
 
@@ -291,15 +295,15 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `feeds` have
+    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `watches` have
     /// delivered their first lists, until [`Runtime::stop`]. It may be called again, once the last call has ended.
-    pub fn work<F, R, E>(&self, feeds: &Feeds, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
+    pub fn work<F, R, E>(&self, watches: &Watches, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
     where
-        F: Fn(Pass<K>) -> R,
-        R: Future<Output = Result<Next, E>>,
+        F: Fn(Reconcile<K>) -> R,
+        R: Future<Output = Result<Action, E>>,
         E: Display + Send + 'static,
     {
-        let kit = Arc::new(self.kit(&runtime));
+        let reconciler = Arc::new(self.reconciler(&runtime));
         let Self { changes: Changes { queue, .. }, store, workers, .. } = self;
         let waiting = Arc::downgrade(queue);
         let families = runtime.metrics.families::<ReconcileFamilies>();
@@ -307,7 +311,7 @@ impl<K: Kind> Controller<K> {
         let Runtime { scope, stop, .. } = runtime;
         let workers = *workers;
         async move {
-            if stop.run_until_cancelled(feeds.ready()).await != Some(true) {
+            if stop.run_until_cancelled(watches.ready()).await != Some(true) {
                 return;
             }
             let _opened = queue.open();
@@ -330,18 +334,18 @@ impl<K: Kind> Controller<K> {
             }));
             let reconcile = &reconcile;
             let work = queue.run(workers, &stop, |key| {
-                let pass = kit.clone();
-                async move { pass.reconcile(key, reconcile).await }
+                let reconciler = reconciler.clone();
+                async move { reconciler.reconcile(key, reconcile).await }
             });
             join(work, handed_over).await;
         }
     }
 
-    pub(super) fn kit(&self, runtime: &Runtime) -> Kit<K> {
-        let (client, marks) = (runtime.client.clone(), self.marks.clone());
-        Kit {
-            writer: Writer { client: client.clone(), managers: Managers::of(&marks.manager), tokens: self.tokens },
-            applier: Applier::new(client.clone(), marks),
+    pub(super) fn reconciler(&self, runtime: &Runtime) -> Reconciler<K> {
+        let (client, field_manager) = (runtime.client.clone(), self.field_manager.clone());
+        Reconciler {
+            writer: Writer { client: client.clone(), managers: Managers::of(&field_manager.name), tokens: self.tokens },
+            applier: Applier::new(client.clone(), field_manager),
             events: Events::new(client, self.name.as_str()),
             children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
             validators: runtime.offline().map(Validators::new),
@@ -356,19 +360,19 @@ impl<K: Kind> Controller<K> {
 
     /// The first half of [`run`](Self::run): starts the watches, and nothing else. Who has more watches than these, and
     /// who reads the stores in webhooks, which every replica serves, takes the halves apart: `follow` in
-    /// [`Parts::on_every_replica`](portcullis_operator::Parts::on_every_replica), [`work`](Self::work) in
-    /// [`Parts::while_leading`](portcullis_operator::Parts::while_leading).
-    pub fn follow(&self, feeds: &Feeds) {
+    /// [`Components::on_every_replica`](portcullis_operator::Components::on_every_replica), [`work`](Self::work) in
+    /// [`Components::while_leading`](portcullis_operator::Components::while_leading).
+    pub fn follow(&self, watches: &Watches) {
         // Until work begins, which asks for every object.
         self.changes.queue.rest();
-        let (managers, tokens) = (Managers::of(&self.marks.manager), self.tokens);
+        let (managers, tokens) = (Managers::of(&self.field_manager.name), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
         let changes = self.changes.clone();
-        feeds.follow(paged(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
+        watches.follow(paged(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
         let woken = Woken { queue: self.changes.queue.clone(), store: self.store.clone() };
         let owned = self.owned.values().filter_map(|owned| owned.follow.as_ref());
         for follow in owned.chain(self.watched.iter().map(|watched| &watched.follow)) {
-            follow(feeds, &self.marks, &woken);
+            follow(watches, &self.field_manager, &woken);
         }
     }
 }
@@ -419,8 +423,8 @@ mod tests {
         let mut runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
         runtime.webhooks = Switch::Off;
         let controller = Controller::<ConfigMap>::named("maps");
-        let kit = Arc::new(controller.kit(&runtime));
-        let validators = kit.validators.as_ref().unwrap();
+        let reconciler = Arc::new(controller.reconciler(&runtime));
+        let validators = reconciler.validators.as_ref().unwrap();
         let mut map = ConfigMap::default();
         (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("odd".into()));
         let old = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
@@ -431,10 +435,10 @@ mod tests {
 
         controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None, delivered: u64::MAX });
         let work = controller.changes.queue.run(1, &stop, |asked| {
-            let (kit, stop) = (kit.clone(), stop.clone());
+            let (reconciler, stop) = (reconciler.clone(), stop.clone());
             async move {
                 stop.cancel();
-                kit.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Next::Wait))).await
+                reconciler.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Action::await_change()))).await
             }
         });
         tokio::time::timeout(Duration::from_mins(1), work).await.expect("a deletion is asked for");
@@ -465,15 +469,15 @@ mod tests {
         (map.metadata.uid, map.metadata.resource_version) = (Some("first".into()), Some("7".into()));
         let known = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
         controller.store.written(known, controller.store.begin());
-        let kit = Arc::new(controller.kit(&runtime));
+        let reconciler = Arc::new(controller.reconciler(&runtime));
         let key = Key::new("team", "brief");
         let reconciled = std::sync::atomic::AtomicBool::new(false);
-        let reconcile = |_: Pass<ConfigMap>| {
+        let reconcile = |_: Reconcile<ConfigMap>| {
             reconciled.store(true, std::sync::atomic::Ordering::SeqCst);
-            ready(Ok::<_, Infallible>(Next::Wait))
+            ready(Ok::<_, Infallible>(Action::await_change()))
         };
-        let next = kit.reconcile(key, &reconcile).await.map_err(|error| error.to_string());
-        assert_eq!(next, Ok(Next::Wait));
+        let next = reconciler.reconcile(key, &reconcile).await.map_err(|error| error.to_string());
+        assert_eq!(next, Ok(Action::await_change()));
         assert!(!reconciled.into_inner(), "it has no finalizer");
         let patch = patches.recv().await.unwrap();
         let uid = serde_json::json!({"op": "test", "path": "/metadata/uid", "value": "first"});

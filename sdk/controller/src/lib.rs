@@ -4,7 +4,7 @@
 //! changed. What is around that is the kit's:
 //!
 //! - one watch per kind, listed in pages and reduced to what is read; an object that does not decode is logged and stops
-//!   nothing ([`Feeds`], [`Store`]);
+//!   nothing ([`Watches`], [`Store`]);
 //! - a queue in which an object is once, and never worked on twice at a time; backoff after failures and panics; a
 //!   deadline; as many at once as [`Controller::concurrency`] says; on shutdown no new ones. Those under way may finish
 //!   as long as an operator's process waits: 22 seconds after SIGTERM, and for the time between a leader's deadline and
@@ -17,9 +17,9 @@
 //! ```
 //! use std::collections::BTreeMap;
 //! use std::process::ExitCode;
-//! use portcullis_controller::{Controller, ControllerError, Next, Pass};
+//! use portcullis_controller::{Controller, ControllerError, Action, Reconcile};
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::operator::{NoArgs, Operator, Parts};
+//! use portcullis::operator::{NoArgs, Operator, Components};
 //! use portcullis_webhook::Webhooks;
 //! # use kube::{CustomResource, CustomResourceExt as _};
 //! # use schemars::JsonSchema;
@@ -38,10 +38,10 @@
 //!     map
 //! }
 //!
-//! async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
-//!     pass.apply(&greeting(&pass.object)).await?;
-//!     pass.status(&EntityStatus { greeted: Some(pass.object.spec.username.clone()) }).await?;
-//!     Ok(Next::Wait)
+//! async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
+//!     cx.apply(&greeting(&cx.object)).await?;
+//!     cx.status(&EntityStatus { greeted: Some(cx.object.spec.username.clone()) }).await?;
+//!     Ok(Action::await_change())
 //! }
 //!
 //! fn main() -> ExitCode {
@@ -50,7 +50,7 @@
 //!         .crds(vec![Entity::crd()])
 //!         .setup(|_: &NoArgs| {
 //!             let greeter = Controller::named("greeter").owns::<ConfigMap>();
-//!             Ok(Parts::new(Webhooks::new()).controller(greeter, reconcile))
+//!             Ok(Components::new(Webhooks::new()).controller(greeter, reconcile))
 //!         })
 //!         .main()
 //! }
@@ -61,7 +61,7 @@
 //! The kind lives in namespaces or in none, and so does each that it [owns](Controller::owns) or
 //! [watches](Controller::watches). Objects without a namespace are reconciled by the cluster-wide operator; a restricted
 //! one may watch them, and reconciles none. A controller that shares its stores, with webhooks or with other controllers,
-//! starts its watches itself with [`Feeds::follow`] on the [`Controller::queue`], and runs by [`Controller::follow`] and
+//! starts its watches itself with [`Watches::follow`] on the [`Controller::queue`], and runs by [`Controller::follow`] and
 //! [`Controller::work`].
 //!
 //! # Webhooks off
@@ -73,7 +73,7 @@
 //! that are being deleted are not judged, so that their finalizers go.
 //!
 //! The CRD needs `status.conditions`, a list of type `map` with the key `type`, for two field managers write to it: the
-//! controller's own conditions are in [`Pass::status`], and `Valid` is left out there while webhooks are off. When they
+//! controller's own conditions are in [`Reconcile::status`], and `Valid` is left out there while webhooks are off. When they
 //! are on again, the condition is taken back. Objects of a kind without such a list get the event and the log line only.
 //!
 //! What has no meaning without a request is not asked; [`Webhooks::explain`](portcullis_webhook::Webhooks::explain) names
@@ -89,21 +89,21 @@ mod conditions;
 mod controller;
 mod error;
 mod events;
-mod feed;
 mod kind_scope;
 mod metrics;
 mod observed;
-mod pass;
 mod queue;
+mod reconcile;
+mod reconciler;
 mod retries;
 mod rights;
 mod runtime;
 mod store;
 mod validity;
 mod watched;
+mod watches;
 #[cfg(feature = "webhook")]
 mod webhooks;
-mod work;
 mod writer;
 mod writes;
 
@@ -112,13 +112,13 @@ pub use conditions::{ConditionStatus, Conditions, fitting};
 pub use controller::Controller;
 pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};
-pub use feed::{Feeds, Namespaces, paged};
 pub use kind_scope::{KindScope, MayOwn};
 pub use observed::Observed;
-pub use pass::{Applied, Cleanup, Leaving, Pass};
-pub use queue::{Backoff, Key, Next, Queue};
+pub use queue::{Action, Backoff, Key, Queue};
+pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;
 pub use store::{Change, Store, Stored};
 pub use validity::{VALID, Validity};
 pub use watched::Watchable;
+pub use watches::{Namespaces, Watches, paged};
 pub use writer::Kind;

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-    #[kube(group = "kit.example", version = "v1", kind = "Part", namespaced, status = "PartStatus")]
+    #[kube(group = "reconciler.example", version = "v1", kind = "Part", namespaced, status = "PartStatus")]
     struct PartSpec {
         size: u32,
     }
@@ -193,7 +193,7 @@ mod tests {
     /// With this change made to it.
     fn part(change: &Value) -> Observed<Part> {
         let mut part = json!({
-            "apiVersion": "kit.example/v1", "kind": "Part",
+            "apiVersion": "reconciler.example/v1", "kind": "Part",
             "metadata": {"name": "a", "namespace": "team", "uid": "u", "generation": 1, "resourceVersion": "1"},
             "spec": {"size": 1},
         });

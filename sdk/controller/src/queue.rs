@@ -38,13 +38,25 @@ pub struct Key {
     pub name: String,
 }
 
-/// What a reconcile asks for next.
+/// What follows a reconcile: the next change of the object or of what belongs to it, and, if asked for, some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A change wakes it.
-    Wait,
-    /// It also has to run again after this long.
-    After(Duration),
+pub enum Action {
+    /// It is reconciled when something changes.
+    AwaitChange,
+    /// It is reconciled when something changes, and after this long at the latest.
+    Requeue(Duration),
+}
+
+impl Action {
+    /// Reconciles when something changes.
+    pub const fn await_change() -> Self {
+        Self::AwaitChange
+    }
+
+    /// Reconciles when something changes, and after this long at the latest.
+    pub const fn requeue(after: Duration) -> Self {
+        Self::Requeue(after)
+    }
 }
 
 /// Keys and when they are due.
@@ -160,7 +172,7 @@ impl Queue {
     /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.
     pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
     where
-        F: Future<Output = Result<Next, E>>,
+        F: Future<Output = Result<Action, E>>,
         E: std::fmt::Display,
     {
         let worker = || async {
@@ -169,7 +181,7 @@ impl Queue {
                 let began = Instant::now();
                 // What panics fails: the other keys are not its business.
                 let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
-                    Ok(Ok(Next::Wait)) => (Some(Next::Wait), Reconciled::Success),
+                    Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
                     Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
                     Ok(Err(error)) => {
                         tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
@@ -215,17 +227,17 @@ impl Queue {
         }
     }
 
-    fn done(&self, key: &Key, next: Option<Next>) {
+    fn done(&self, key: &Key, next: Option<Action>) {
         let backoff = *self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
         self.with(|state| {
             state.running.remove(key);
             let mut due = state.again.remove(key);
             let delay = match next {
-                Some(Next::Wait) => {
+                Some(Action::AwaitChange) => {
                     state.failures.remove(key);
                     None
                 }
-                Some(Next::After(delay)) => {
+                Some(Action::Requeue(delay)) => {
                     state.failures.remove(key);
                     Some(delay)
                 }
@@ -326,7 +338,7 @@ mod tests {
         queue.add_after(key("a"), Duration::from_secs(6));
         assert_eq!(queue.next(&stop).await, Some(key("a")));
         assert_eq!(start.elapsed().as_secs(), 3);
-        queue.done(&key("a"), Some(Next::Wait));
+        queue.done(&key("a"), Some(Action::await_change()));
         assert_eq!(queue.with(|state| state.due.len() + state.at.len() + state.running.len()), 0);
     }
 
@@ -366,7 +378,7 @@ mod tests {
         queue.add(key("a"));
         let nothing = tokio::time::timeout(Duration::from_secs(1), queue.next(&stop)).await;
         assert!(nothing.is_err(), "it is running");
-        queue.done(&key("a"), Some(Next::Wait));
+        queue.done(&key("a"), Some(Action::await_change()));
         assert_eq!(queue.next(&stop).await, Some(key("a")));
     }
 
@@ -384,7 +396,7 @@ mod tests {
         assert_eq!(waits[..5], [0, 500, 1000, 2000, 4000]);
         assert_eq!(waits[11], 300_000);
         queue.next(&stop).await;
-        queue.done(&key("a"), Some(Next::After(Duration::from_secs(7))));
+        queue.done(&key("a"), Some(Action::requeue(Duration::from_secs(7))));
         let start = Instant::now();
         queue.next(&stop).await;
         assert_eq!(start.elapsed().as_secs(), 7);
@@ -437,8 +449,8 @@ mod tests {
             async move {
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 match key.name.as_str() {
-                    "waits" => Ok(Next::Wait),
-                    "asks" => Ok(Next::After(Duration::from_mins(1))),
+                    "waits" => Ok(Action::await_change()),
+                    "asks" => Ok(Action::requeue(Duration::from_mins(1))),
                     "fails" => Err("no luck"),
                     _ => panic!("no luck at all"),
                 }
@@ -467,7 +479,7 @@ mod tests {
             if total.fetch_add(1, Ordering::SeqCst) == 4 {
                 stop.cancel();
             }
-            Ok::<_, std::fmt::Error>(Next::Wait)
+            Ok::<_, std::fmt::Error>(Action::await_change())
         });
         tokio::time::timeout(Duration::from_mins(1), run).await.unwrap();
         assert_eq!((most.into_inner(), total.into_inner()), (2, 5));

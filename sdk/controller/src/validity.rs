@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::conditions::Conditions;
-use super::work::Kit;
+use super::reconciler::Reconciler;
 use super::{ControllerError, EventType, Key, Kind, Observed, PlannedEvent};
 
 /// Type of the condition that says whether the validators accept an object.
@@ -57,7 +57,7 @@ impl Validators {
     }
 }
 
-impl<K: Kind> Kit<K> {
+impl<K: Kind> Reconciler<K> {
     /// Asks the validators about a stored object and tells their answer in its status. Returns whether it may be
     /// reconciled.
     pub(super) async fn is_valid(&self, key: &Key, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {

@@ -74,14 +74,14 @@ impl<K: Kind> Controller<K> {
     }
 
     fn watching<T: Watchable>(mut self, filter: Option<Filter<T>>, mapper: Arc<Mapper<K, T>>) -> Self {
-        let follow: Follow<K> = Box::new(move |feeds, _, woken| {
+        let follow: Follow<K> = Box::new(move |watches, _, woken| {
             let (filter, mapper, woken) = (filter.clone(), mapper.clone(), woken.clone());
             let changed = move |change: &Change<Seen<T>>| tell(change, filter.as_ref(), &*mapper, &woken);
             // The guard would have the whole object sent.
             if T::metadata_api() {
-                feeds.follow(paged(), Arc::default(), |object: T| Seen::of(DeserializeGuard(Ok(object))), changed);
+                watches.follow(paged(), Arc::default(), |object: T| Seen::of(DeserializeGuard(Ok(object))), changed);
             } else {
-                feeds.follow(paged(), Arc::default(), Seen::of, changed);
+                watches.follow(paged(), Arc::default(), Seen::of, changed);
             }
         });
         let (resource, namespaced) = (ApiResource::erase::<T>(&()), T::Scope::NAMESPACED);

@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use portcullis_webhook::{Judgement, Webhooks};
+use portcullis_webhook::{Evaluation, Webhooks};
 use serde_json::Value;
 
 use crate::Validity;
@@ -14,9 +14,9 @@ impl Validity for Webhooks {
 }
 
 /// What all of them find wrong; an error when one of them came to no verdict.
-fn problem(judgements: Vec<Judgement>) -> Result<Option<String>, String> {
+fn problem(evaluations: Vec<Evaluation>) -> Result<Option<String>, String> {
     let mut problems = Vec::new();
-    for Judgement { webhook, verdict, .. } in judgements {
+    for Evaluation { webhook, verdict, .. } in evaluations {
         let verdict = verdict.map_err(|problem| format!("webhook {webhook}: {problem}"))?;
         let Some(denial) = verdict.denial() else { continue };
         let mut text = denial.message().to_owned();

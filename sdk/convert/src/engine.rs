@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::STASH;
-use crate::crossing::{Hop, Identity, write_members};
+use crate::edge::{Edge, Identity, write_members};
 use crate::fast;
 use crate::graph::{Graph, GraphError};
+use crate::in_conversion::ObjectInConversion;
 use crate::object::{Incomplete, Object, begin, into_string};
 use crate::problem::Problem;
 use crate::stash::Stash;
-use crate::trip::Traveller;
 use crate::version::Codec;
 
 /// Converts the objects of one kind between its versions. Cheap to clone; made by [`Hub::build`](crate::Hub::build).
@@ -184,7 +184,7 @@ impl fmt::Display for Who {
 }
 
 /// The way of an object that may lose something, has lost something, or does not convert.
-fn convert_with_care(object: &Object<'_>, hops: &[Hop<'_>], to: &Codec) -> (String, Option<Problem>) {
+fn convert_with_care(object: &Object<'_>, hops: &[Edge<'_>], to: &Codec) -> (String, Option<Problem>) {
     let mut out = Vec::with_capacity(object.metadata.raw.len() + 1024);
     begin(&mut out, &to.api_version, &object.kind);
     let problem = match object.document() {
@@ -194,9 +194,9 @@ fn convert_with_care(object: &Object<'_>, hops: &[Hop<'_>], to: &Codec) -> (Stri
                 object.members.iter().map(|member| member.whole.len()).chain(stash.as_deref().map(str::len)).sum();
             let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters(), length };
             let stash = Stash::read(stash.as_deref());
-            let mut traveller = Traveller { document, stash, problem: None };
-            for hop in hops {
-                traveller.go(*hop, identity);
+            let mut traveller = ObjectInConversion { document, stash, problem: None };
+            for edge in hops {
+                traveller.go(*edge, identity);
             }
             let problem = traveller.problem.as_ref().map(ToString::to_string);
             object.metadata.write(&mut out, traveller.stash.write().as_deref(), problem.as_deref());

@@ -3,7 +3,7 @@
 //! No document is built. What the source's type writes is compared, byte by byte, with what it writes after the way
 //! back; the metadata is copied as it came.
 
-use crate::crossing::Hop;
+use crate::edge::Edge;
 use crate::object::{Object, begin, into_string};
 use crate::problem::unless_it_panics;
 use crate::source::Source;
@@ -11,14 +11,14 @@ use crate::trace::Trace;
 use crate::watch::Notice;
 
 /// The object after all hops; None where any of them would lose something, or fails: then the long way finds out what.
-pub(crate) fn convert(object: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
+pub(crate) fn convert(object: &Object<'_>, hops: &[Edge<'_>]) -> Option<String> {
     if object.metadata.is_annotated() || object.is_too_large() {
         return None;
     }
     unless_it_panics(|| attempt(object, hops)).flatten()
 }
 
-fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
+fn attempt(source: &Object<'_>, hops: &[Edge<'_>]) -> Option<String> {
     let (first, last) = (hops.first()?, hops.last()?);
     let members: Vec<(&str, &str)> = source.members.iter().map(|member| (&*member.key, member.value)).collect();
     let length: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
@@ -35,7 +35,7 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     let mut metadata = object.metadata().clone();
 
     let mut said = Vec::with_capacity(hops.len());
-    for (index, hop) in hops.iter().enumerate() {
+    for (index, edge) in hops.iter().enumerate() {
         let mut trace = Trace::with_capacity(length * 2).with_digests(index == 0 && notice.is_buffered());
         object.trace(&mut trace).ok()?;
         if index == 0 && notice.passed_over(&trace) {
@@ -45,7 +45,7 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
             object.metadata().clone_from(&metadata);
         }
         said.push(trace);
-        object = (hop.there)(object).ok()?;
+        object = (edge.there)(object).ok()?;
     }
 
     let mut out = Vec::with_capacity(source.metadata.raw.len() + length + 256);
@@ -59,9 +59,9 @@ fn attempt(source: &Object<'_>, hops: &[Hop<'_>]) -> Option<String> {
     }
     out.push(b'}');
 
-    for (index, (hop, before)) in hops.iter().zip(said).enumerate().rev() {
+    for (index, (edge, before)) in hops.iter().zip(said).enumerate().rev() {
         *object.metadata() = if index == 0 { std::mem::take(&mut metadata) } else { metadata.clone() };
-        object = (hop.back)(object).ok()?;
+        object = (edge.back)(object).ok()?;
         let mut after = Trace::with_capacity(length * 2);
         object.trace(&mut after).ok()?;
         if after != before {

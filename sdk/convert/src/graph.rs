@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::crossing::Hop;
+use crate::edge::Edge;
 use crate::engine::Engine;
 use crate::version::{Codec, Converter, ConverterFn, Version, converter};
 
@@ -26,8 +26,8 @@ pub(crate) struct Spoke {
 }
 
 impl Spoke {
-    fn up<'g>(&'g self, hub: &'g Codec) -> Hop<'g> {
-        Hop { from: &self.codec, to: hub, there: &self.to_hub, back: &self.from_hub }
+    fn up<'g>(&'g self, hub: &'g Codec) -> Edge<'g> {
+        Edge { from: &self.codec, to: hub, there: &self.to_hub, back: &self.from_hub }
     }
 }
 
@@ -153,7 +153,7 @@ impl Graph {
     }
 
     /// The hops from one version to another one.
-    pub(crate) fn route(&self, from: &str, to: &str) -> Vec<Hop<'_>> {
+    pub(crate) fn route(&self, from: &str, to: &str) -> Vec<Edge<'_>> {
         let spoke = |version: &str| self.spokes.iter().find(|spoke| spoke.codec.version == version);
         let up = spoke(from).map(|spoke| spoke.up(&self.hub));
         let down = spoke(to).map(|spoke| spoke.up(&self.hub).reversed());

@@ -93,10 +93,11 @@
 //! For an object of 10 kB, half of it managed fields, that is a little more than 30 µs. An object with a stash, or with members that
 //! its type does not know, costs several times as much.
 
-mod crossing;
+mod edge;
 mod engine;
 mod fast;
 mod graph;
+mod in_conversion;
 mod key;
 mod members;
 mod object;
@@ -106,7 +107,6 @@ mod scan;
 mod source;
 mod stash;
 mod trace;
-mod trip;
 mod unknown;
 mod version;
 mod watch;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use portcullis_review::MAX_DEPTH;
 use serde_json::{Map, Value};
 
-use crate::crossing::Document;
+use crate::edge::Document;
 use crate::problem::Problem;
 use crate::review::write_string;
 use crate::scan::{Member, Scan, extent, text};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
 use portcullis::conversion::Convert;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::operator::{Components, NoArgs, Operator};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 
 mod v1 {
@@ -81,7 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
             .validate(Validate::<v2::Order>::named("sober").on_create(sober).on_update(|_, new, cx| sober(new, cx)))
             .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
             .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
-        Ok(Parts::new(webhooks))
+        Ok(Components::new(webhooks))
     });
     Ok(operator.main())
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::report::{Finding, Verdict};
-use portcullis_webhook::{Denial, Judgement, Webhooks};
+use portcullis_webhook::{Denial, Evaluation, Webhooks};
 
 const ID: &str = "V1";
 const WHAT: &str = "which rules an object breaks";
@@ -24,11 +24,11 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
         let mut say = |verdict, message: String, fix: Option<String>| {
             findings.push(Finding { id: ID, what: WHAT, verdict, message: format!("{label}: {message}"), fix });
         };
-        let judgements = webhooks.explain(object).await;
-        if judgements.is_empty() {
+        let evaluations = webhooks.explain(object).await;
+        if evaluations.is_empty() {
             say(Verdict::Info, "no validating webhook is called for it".to_owned(), None);
         }
-        for Judgement { webhook, verdict, unfilled } in judgements {
+        for Evaluation { webhook, verdict, unfilled } in evaluations {
             if !unfilled.is_empty() {
                 let unfilled = unfilled.join(", ");
                 let fix = format!("give a file with {unfilled} too: -f FILE -f OTHER-FILE");

@@ -2,10 +2,10 @@
 //!
 //! | you want | take |
 //! |---|---|
-//! | one of several replicas to act | [`Campaign::leader_election`] |
-//! | an operator that owns one namespace, beside a cluster-wide one | [`Campaign::scope`] in that namespace |
+//! | one of several replicas to act | [`LeaseElection::leader_election`] |
+//! | an operator that owns one namespace, beside a cluster-wide one | [`LeaseElection::scope`] in that namespace |
 //! | a cluster-wide operator that leaves such namespaces alone | [`Scopes`] |
-//! | one of several cluster-wide installations to act | [`ScopesDriver::among`], and [`Campaign::label`] |
+//! | one of several cluster-wide installations to act | [`ScopesDriver::among`], and [`LeaseElection::label`] |
 //! | to decide yourself | [`decide`], or the state machines [`Elector`] and [`ScopeView`]: no IO, no clock |
 //!
 //! ```
@@ -13,13 +13,13 @@
 //!
 //! use futures::StreamExt as _;
 //! use kube::Client;
-//! use portcullis_lease::{Campaign, LeaseError, ScopeTiming, Scopes, Vouchers};
+//! use portcullis_lease::{LeaseElection, LeaseError, ScopeTiming, Scopes, Vouchers};
 //!
 //! /// The restricted operator of namespace `team-a`: reconciles while it holds the scope.
 //! async fn restricted(client: Client, pod: &str, stop: impl Future<Output = ()>) -> Result<(), LeaseError> {
 //!     let vouchers = Vouchers::new("entity-operator", "entity-operator-scope");
-//!     let campaign = Campaign::scope("team-a", "entity-operator-scope", pod)?.vouched_by(vouchers);
-//!     let (lease, driver) = campaign.with(client);
+//!     let election = LeaseElection::scope("team-a", "entity-operator-scope", pod)?.vouched_by(vouchers);
+//!     let (lease, driver) = election.with(client);
 //!     let work = async {
 //!         while let Some(hold) = lease.acquired().await {
 //!             tokio::select! {
@@ -138,12 +138,12 @@
 //! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the name; for
 //! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name, and not narrowed for [`ScopesDriver::among`], since nobody
 //! knows the names of others' leaders. On `validatingadmissionpolicies` and `validatingadmissionpolicybindings` of
-//! `admissionregistration.k8s.io`: `get` narrowed to the name for [`Campaign::vouched_by`]; for [`Scopes`], `list` and `watch` on both and on
+//! `admissionregistration.k8s.io`: `get` narrowed to the name for [`LeaseElection::vouched_by`]; for [`Scopes`], `list` and `watch` on both and on
 //! `validatingwebhookconfigurations`, whose names nobody knows before they are there.
 
-mod campaign;
 mod changes;
 mod decide;
+mod election;
 mod elector;
 mod error;
 mod law;
@@ -158,9 +158,9 @@ mod time;
 mod timing;
 mod vouchers;
 
-pub use campaign::{Campaign, CampaignDriver, LeaseHandle, LeaseHealth};
 pub use changes::{Change, Changes};
 pub use decide::{Candidate, Decision, Hold, Reason, Role, decide};
+pub use election::{LeaseElection, LeaseElectionDriver, LeaseHandle, LeaseHealth};
 pub use elector::{Elector, End, Step, Write};
 pub use error::LeaseError;
 #[doc(hidden)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kube::{CustomResource, CustomResourceExt as _};
 use portcullis::cache::Cache;
-use portcullis::operator::{NoArgs, Operator, Parts, Runtime};
+use portcullis::operator::{Components, NoArgs, Operator, Runtime};
 use portcullis::prometheus_client::metrics::counter::Counter;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
                 .timeout(Duration::from_secs(2))
                 .on_create(move |new, context| std::future::ready(known.judge(&new, &context)));
             let room = Validate::<Depot>::named("room").on_create(some_room);
-            Ok(Parts::new(Webhooks::new().validate(place).validate(room))
+            Ok(Components::new(Webhooks::new().validate(place).validate(room))
                 .metric("cached_refused_orders", "Orders that were refused", refused)
                 .while_leading("idle", [], idle))
         })

@@ -15,10 +15,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::api::ListParams;
 use kube::{Api, CustomResource, CustomResourceExt as _};
-use portcullis::controller::{Controller, ControllerError, Next, Pass};
+use portcullis::controller::{Action, Controller, ControllerError, Reconcile};
 use portcullis::k8s_openapi::api::core::v1::ConfigMap;
 use portcullis::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use portcullis::operator::{Operator, Parts, Runtime};
+use portcullis::operator::{Components, Operator, Runtime};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,19 +87,19 @@ fn greeting(entity: &Entity) -> String {
     format!("Hello {}!", entity.spec.nickname.as_ref().unwrap_or(&entity.spec.username))
 }
 
-async fn reconcile(pass: Pass<Entity>) -> Result<Next, ControllerError> {
-    let greeting = greeting(&pass.object);
+async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
+    let greeting = greeting(&cx.object);
     let mut map = ConfigMap::default();
-    map.metadata.name = Some(pass.key.name.clone());
+    map.metadata.name = Some(cx.key.name.clone());
     map.data = Some(BTreeMap::from([("greeting".to_owned(), greeting.clone())]));
-    pass.apply(&map).await?;
-    pass.status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
-    Ok(Next::Wait)
+    cx.apply(&map).await?;
+    cx.status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
+    Ok(Action::await_change())
 }
 
 /// Greets every entity in a ConfigMap of its name.
 async fn greet(runtime: Runtime) -> anyhow::Result<()> {
-    // The watches wait for a CRD that comes later, and `Parts::controller` would do. Whoever would rather be told asks
+    // The watches wait for a CRD that comes later, and `Components::controller` would do. Whoever would rather be told asks
     // first, and ends when asked to.
     let (client, one) = (runtime.client.clone(), ListParams::default().limit(1));
     let entities: Api<Entity> = match runtime.scope.restricted_to() {
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
                 .on_update(move |_, new, _| judge(new, updating.clone()));
             let webhooks =
                 Webhooks::new().validate(username).mutate(Mutate::<Entity>::named("defaults").on_create(defaults));
-            Ok(Parts::new(webhooks).while_leading("greeter", greeter().access(), greet))
+            Ok(Components::new(webhooks).while_leading("greeter", greeter().access(), greet))
         })
         .main()
 }

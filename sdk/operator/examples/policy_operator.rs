@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::operator::{Components, NoArgs, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 /// What an expression could say as well, were it not an example.
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
                 .cel("!has(object.data) || object.data.size() <= 2", "data has more than 2 entries")
                 .on_create(named)
                 .on_update(|_, new, cx| named(new, cx));
-            Ok(Parts::new(Webhooks::new().validate(webhook)))
+            Ok(Components::new(Webhooks::new().validate(webhook)))
         })
         .main()
 }

@@ -14,7 +14,7 @@ use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
 use portcullis::certificates::{RotationTiming, TimeOfDay};
 use portcullis::conversion::Convert;
-use portcullis::operator::{Operator, Parts};
+use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 
 /// Rotations that are over within seconds, and clocks that are wrong.
@@ -105,7 +105,7 @@ fn main() -> anyhow::Result<ExitCode> {
             .mutate(Mutate::<v2::Ticket>::named("hurry").on_create(hurry))
             .validate(Validate::<v2::Ticket>::named("judge").on_create(judge));
         let clock = TimeOfDay::off_by(SignedDuration::from_secs(args.clock_skew));
-        Ok(Parts::new(webhooks).rotation_timing(args.timing()).time_of_day(clock))
+        Ok(Components::new(webhooks).rotation_timing(args.timing()).time_of_day(clock))
     });
     Ok(operator.main())
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use kube::{CustomResource, CustomResourceExt as _};
-use portcullis::operator::{Operator, Parts, Runtime};
+use portcullis::operator::{Components, Operator, Runtime};
 use portcullis::webhooks::{Context, FailurePolicy, Mutate, Mutation, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
             };
             let mark = Mutate::<Widget>::named("mark").failure_policy(policy).on_create(mark);
             let webhooks = Webhooks::new().validate(size).mutate(mark);
-            Ok(Parts::new(webhooks).while_leading("acts", [], move |runtime| act(runtime, acting.clone())))
+            Ok(Components::new(webhooks).while_leading("acts", [], move |runtime| act(runtime, acting.clone())))
         })
         .main()
 }

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
-use portcullis::controller::{Controller, ControllerError, Next, Pass};
+use portcullis::controller::{Action, Controller, ControllerError, Reconcile};
 use portcullis::conversion::Convert;
-use portcullis::operator::{Operator, Parts};
+use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::Webhooks;
 use tracing::info;
 
@@ -108,9 +108,9 @@ struct Args {
 }
 
 /// A controller that has not learnt of later versions yet: the API server has what it reads converted.
-async fn name(pass: Pass<v1::Person>) -> Result<Next, ControllerError> {
-    info!(name = pass.object.spec.name, "somebody is there");
-    Ok(Next::Wait)
+async fn name(cx: Reconcile<v1::Person>) -> Result<Action, ControllerError> {
+    info!(name = cx.object.spec.name, "somebody is there");
+    Ok(Action::await_change())
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -119,7 +119,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let operator =
         Operator::named("versions-operator").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|args: &Args| {
             let people = Convert::<v3::Person>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2);
-            let parts = Parts::new(Webhooks::new().convert(people));
+            let parts = Components::new(Webhooks::new().convert(people));
             if !args.name {
                 return Ok(parts);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use portcullis_manifest::{Access, CertificateMode, Configurations, Grant, Rights, ScopePolicy};
 
 use super::installation::configurations;
-use super::{Installation, Operator, Parts};
+use super::{Components, Installation, Operator};
 use portcullis_manifest::names::is_label;
 use portcullis_webhook::RegistrationError;
 
@@ -17,7 +17,7 @@ impl<A: clap::Args> Operator<A> {
     /// # Errors
     /// When the webhooks or controllers cannot be registered as they are, and when a controller's name cannot be part of
     /// the name of a ServiceAccount.
-    pub fn rights(&self, installation: &Installation, parts: &Parts) -> Result<Rights, RegistrationError> {
+    pub fn rights(&self, installation: &Installation, parts: &Components) -> Result<Rights, RegistrationError> {
         parts.checked()?;
         parts.check_release(&installation.release)?;
         let granted = |access: &Access| named_after(access.clone(), &installation.release);
@@ -42,7 +42,7 @@ impl<A: clap::Args> Operator<A> {
     fn grant_serving(
         &self,
         installation: &Installation,
-        parts: &Parts,
+        parts: &Components,
         access: &mut Access,
     ) -> Result<(), RegistrationError> {
         let webhooks = &parts.webhooks;
@@ -88,7 +88,7 @@ impl<A: clap::Args> Operator<A> {
     }
 }
 
-impl Parts {
+impl Components {
     /// That no controller of a release with a shorter name has an account of this release.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ mod tests {
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
         for (operators, controllers) in cases {
             let operator = Operator::<NoArgs>::named("op").rbac(operators);
-            let parts = Parts::default().while_leading("one", controllers, idle);
+            let parts = Components::default().while_leading("one", controllers, idle);
             let mut installation = operator.installation("here").unwrap();
             installation.use_service_account_credentials = false;
             let access = operator.rights(&installation, &parts).unwrap().operator;
@@ -196,7 +196,7 @@ mod tests {
             let webhook = Validate::<ConfigMap>::named(name).reads(&maps).reads(&nodes);
             webhook.on_create(async |_, _: Context| Verdict::allow())
         };
-        let parts = Parts::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
+        let parts = Components::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
         let operator = Operator::<NoArgs>::named("op");
         let list = |resource| Grant::new("", &[resource], &["list", "watch"]);
         for restricted_to in [None, Some("team".to_owned())] {
@@ -213,11 +213,11 @@ mod tests {
     fn one_account_for_all_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let one = || Parts::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
+        let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
         let pods = Grant::new("", &["pods"], &["list"]);
         let two = one().while_leading("two", [maps(&["patch"]), pods.clone()], |_| async {});
         let cases = [
-            (Parts::default(), vec![maps(&["list", "watch"])]),
+            (Components::default(), vec![maps(&["list", "watch"])]),
             (one(), vec![maps(&["list", "watch", "patch"])]),
             (two, vec![maps(&["list", "watch", "patch"]), pods]),
         ];
@@ -234,7 +234,7 @@ mod tests {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let own = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let parts = Parts::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
+        let parts = Components::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
             "two",
             Access::default().in_own_namespace([own]),
             |_| async {},
@@ -257,7 +257,7 @@ mod tests {
         for (name, fits) in
             [("orders", true), (&*"o".repeat(60), true), (&*"o".repeat(61), false), ("My orders", false)]
         {
-            let parts = Parts::default().while_leading(name, [], |_| async {});
+            let parts = Components::default().while_leading(name, [], |_| async {});
             let mut installation = operator.installation("here").unwrap();
             let said = operator.rights(&installation, &parts).map_err(|error| error.to_string());
             assert_eq!(said.is_ok(), fits, "{name}");
@@ -271,9 +271,9 @@ mod tests {
     fn a_release_whose_accounts_a_controller_of_a_shorter_one_could_have_is_refused() {
         let operator = Operator::<NoArgs>::named("op");
         let idle = |_| async {};
-        let one = || Parts::default().while_leading("orders", [], idle);
+        let one = || Components::default().while_leading("orders", [], idle);
         let two = || one().while_leading("late-orders", [], idle);
-        let cases: [(&str, Parts, Option<[&str; 3]>); 7] = [
+        let cases: [(&str, Components, Option<[&str; 3]>); 7] = [
             ("shop", one(), None),
             ("orders", one(), None),
             ("shop-orders", one(), Some(["shop-orders", "orders", "shop"])),
@@ -313,11 +313,15 @@ mod tests {
     #[test]
     fn rights_on_leases_are_those_that_are_used() {
         let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
-        let controllers = || Parts::default().while_leading("one", [], |_| async {});
+        let controllers = || Components::default().while_leading("one", [], |_| async {});
         let cases = [
-            (None, Parts::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
+            (None, Components::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
             (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),
-            (Some("team"), Parts::default(), vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")]),
+            (
+                Some("team"),
+                Components::default(),
+                vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")],
+            ),
         ];
         for (restricted_to, parts, expected) in cases {
             let mut installation = operator.installation("here").unwrap();

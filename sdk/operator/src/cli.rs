@@ -335,7 +335,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::Parts;
+    use crate::Components;
     use portcullis_webhook::Webhooks;
     use portcullis_webhook::conversion::Convert;
 
@@ -413,7 +413,8 @@ mod tests {
             let crd = merge_crds(vec![Old::crd(), v2::Old::crd()], "v2").unwrap();
             // The functions of v1 were forgotten.
             let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
-            let operator: Operator = Operator::named("op").crds(vec![crd]).setup(move |_| Ok(Parts::new(webhooks())));
+            let operator: Operator =
+                Operator::named("op").crds(vec![crd]).setup(move |_| Ok(Components::new(webhooks())));
             let matches = Cli::<NoArgs>::command().get_matches_from([&["op"], words].concat());
             let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
             assert_eq!(

@@ -17,7 +17,7 @@ use super::generate::{installation_arguments, quoted};
 use super::input::read;
 use super::installation::{InstallationFlags, entries, label};
 use super::leases::{duration, duration_within};
-use super::{Installation, Operator, Parts};
+use super::{Components, Installation, Operator};
 use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
 
 /// A file with manifests is no larger.
@@ -111,7 +111,7 @@ impl DoctorFlags {
 /// Looks, and says what was found. Fails when something does not work.
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Parts,
+    parts: Components,
     flags: DoctorFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
@@ -167,7 +167,7 @@ fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
 /// What should be there, from the registration.
 fn subject<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Parts,
+    parts: &Components,
     installation: Installation,
 ) -> anyhow::Result<Subject> {
     let webhooks = &parts.webhooks;
@@ -235,7 +235,7 @@ mod tests {
         let webhooks = Webhooks::new()
             .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
             .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
-        let (operator, parts) = (Operator::<NoArgs>::named("op"), Parts::new(webhooks));
+        let (operator, parts) = (Operator::<NoArgs>::named("op"), Components::new(webhooks));
         for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;

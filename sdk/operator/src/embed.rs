@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::accounts::Accounts;
+use super::background::Background;
 use super::certs::certificate_source;
 use super::cli::{BIND, in_one_line};
 use super::client_ca::ClientCaFile;
@@ -23,8 +24,7 @@ use super::installation::configurations;
 use super::leases::{LeaseFlags, LeaseTiming, Leases};
 use super::run::{CONTROLLERS, LONGEST_DRAIN, SHUTDOWN};
 use super::tasks::Tasks;
-use super::work::Work;
-use super::{Installation, Operator, Parts, Runtime, Switch};
+use super::{Components, Installation, Operator, Runtime, Switch};
 use portcullis_certificates::Configurations;
 use portcullis_listener::{Handler, Limits, Server};
 use portcullis_manifest::words::WEBHOOKS_OFF;
@@ -97,7 +97,7 @@ impl EmbedOptions {
 pub struct EmbeddedOperator {
     operator: &'static str,
     clients: Clients,
-    parts: Parts,
+    parts: Components,
     leases: Leases,
     accounts: Accounts,
     routes: Routes,
@@ -133,7 +133,7 @@ impl<A: clap::Args> Operator<A> {
     /// written to the cluster yet.
     ///
     /// It takes a configuration and makes its own clients, because each controller acts under
-    /// [an account of its own](Parts::controller).
+    /// [an account of its own](Components::controller).
     ///
     /// # Errors
     /// When the registration does not fit together, no client can be made, or the address cannot be bound.
@@ -160,7 +160,7 @@ impl EmbeddedOperator {
     pub(super) fn new(
         operator: &'static str,
         scope_leases: &[&'static str],
-        mut parts: Parts,
+        mut parts: Components,
         clients: Clients,
         options: EmbedOptions,
     ) -> Result<Self, RunError> {
@@ -312,7 +312,7 @@ impl EmbeddedOperator {
         };
         let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
         let (patience, only) = (CONTROLLERS, Vec::new());
-        Work { runtime, accounts, leases, only, health: health_of_leases, serving, answered, patience }
+        Background { runtime, accounts, leases, only, health: health_of_leases, serving, answered, patience }
             .start(parts, first, &mut tasks);
         let result = tokio::select! {
             () = stop.cancelled() => Ok(()),

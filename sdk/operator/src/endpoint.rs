@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::error::RunError;
 use super::health::Health;
-use portcullis_certificates::{Bundle, CertificateError, CertificateSource, Material, probe};
+use portcullis_certificates::{Bundle, CertificateError, CertificateSource, ServingCertificate, probe};
 use portcullis_client::Pauses;
 use portcullis_listener::{Handler, Server};
 
@@ -63,14 +63,14 @@ impl<H: Handler> Endpoint<H> {
     }
 }
 
-async fn certificates(source: &CertificateSource, health: &Health) -> Result<Material, CertificateError> {
+async fn certificates(source: &CertificateSource, health: &Health) -> Result<ServingCertificate, CertificateError> {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut tries = 1;
     loop {
         match source.ensure().await {
             Ok(material) => return Ok(material),
             // What somebody else has to put right is waited for: starting again would not bring it sooner.
-            Err(error @ CertificateError::Supplied { .. }) => {
+            Err(error @ CertificateError::ProvidedCertificates { .. }) => {
                 warn!(%error, "no certificates yet");
                 health.waiting_for(format!("certificates: {error}"));
             }

@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use jiff::SignedDuration;
 use kube::Client;
 use portcullis_lease::{
-    Campaign, CampaignDriver, LeaseError, LeaseHandle, Scope, ScopeMetrics, ScopeTiming, Scopes, ScopesDriver, Timing,
-    Vouchers,
+    LeaseElection, LeaseElectionDriver, LeaseError, LeaseHandle, Scope, ScopeMetrics, ScopeTiming, Scopes,
+    ScopesDriver, Timing, Vouchers,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -51,10 +51,10 @@ impl LeaseFlags {
         Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing, mark: Some(mark) }
     }
 
-    fn marking(&self, campaign: Campaign) -> Campaign {
+    fn marking(&self, candidacy: LeaseElection) -> LeaseElection {
         match &self.mark {
-            Some(mark) => mark.iter().fold(campaign, |campaign, (key, value)| campaign.mark(key, value)),
-            None => DEV_MARK.iter().fold(campaign, |campaign, key| campaign.unmark(key)),
+            Some(mark) => mark.iter().fold(candidacy, |candidacy, (key, value)| candidacy.mark(key, value)),
+            None => DEV_MARK.iter().fold(candidacy, |candidacy, key| candidacy.unmark(key)),
         }
     }
 }
@@ -113,7 +113,7 @@ pub(super) struct Leases {
     pub(super) scope: Scope,
     /// The Lease by which it leads; none where every replica does.
     pub(super) election: Option<Election>,
-    campaign: Option<CampaignDriver>,
+    candidacy: Option<LeaseElectionDriver>,
     scopes: Option<Scopes>,
     watch: Option<ScopesDriver>,
 }
@@ -143,36 +143,37 @@ impl Leases {
         let LeaseFlags { leader_elect, identity, lease_timing, .. } = flags;
         let identity = identity.as_deref().unwrap_or(&installation.release);
         let timing = lease_timing.unwrap_or_default();
-        let stand = |namespace: &str, name: &str, campaign: Campaign, timing: Timing| {
-            let (lease, driver) = flags.marking(campaign).timing(timing).with(client.clone());
+        let stand = |namespace: &str, name: &str, candidacy: LeaseElection, timing: Timing| {
+            let (lease, driver) = flags.marking(candidacy).timing(timing).with(client.clone());
             let margin = timing.duration().saturating_sub(timing.deadline());
             (Election { lease, name: format!("{namespace}/{name}"), margin, among: None }, driver)
         };
         if let Some(namespace) = &installation.restricted_to {
             let name = installation.scope_lease();
-            let campaign = Campaign::scope(namespace, &name, identity)?.vouched_by(Vouchers::of(&installation));
-            let (election, driver) = stand(namespace, &name, campaign, timing.scope);
+            let candidacy = LeaseElection::scope(namespace, &name, identity)?.vouched_by(Vouchers::of(&installation));
+            let (election, driver) = stand(namespace, &name, candidacy, timing.scope);
             let scope = Scope::restricted(namespace, election.lease.clone());
-            return Ok(Self { scope, election: Some(election), campaign: Some(driver), scopes: None, watch: None });
+            return Ok(Self { scope, election: Some(election), candidacy: Some(driver), scopes: None, watch: None });
         }
         let own = installation.scope_lease();
         let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
         let (scopes, mut watch) = Scopes::new(client.clone(), &names, Vouchers::of(&installation), timing.watch)?;
-        let (mut election, mut campaign) = (None, None);
+        let (mut election, mut candidacy) = (None, None);
         let scope = Scope::cluster_wide(scopes.clone());
         if has_controllers && leader_elect.is_on() {
             let (namespace, name) = (&installation.namespace, installation.leader_lease());
-            let stands = Campaign::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
+            let stands =
+                LeaseElection::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
             let (stood, driver) = stand(namespace, &name, stands, timing.leader);
             watch = watch.among(&leaders(installation.operator), LEADER, namespace, &name, stood.lease.clone());
-            (election, campaign) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
+            (election, candidacy) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
         }
-        Ok(Self { scope, election, campaign, scopes: Some(scopes), watch: Some(watch) })
+        Ok(Self { scope, election, candidacy, scopes: Some(scopes), watch: Some(watch) })
     }
 
     /// None: a process that stands back for nobody.
     pub(super) fn none() -> Self {
-        Self { scope: Scope::everything(), election: None, campaign: None, scopes: None, watch: None }
+        Self { scope: Scope::everything(), election: None, candidacy: None, scopes: None, watch: None }
     }
 
     /// Whether namespaces are left to restricted operators.
@@ -198,11 +199,11 @@ impl Leases {
         give_back: CancellationToken,
         stop: CancellationToken,
     ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
-        let Self { scope: _, election, campaign, scopes, watch } = self;
+        let Self { scope: _, election, candidacy, scopes, watch } = self;
         async move {
             let hold = async {
-                let Some(campaign) = campaign else { return };
-                if let Err(error) = campaign.run(give_back.cancelled()).await {
+                let Some(candidacy) = candidacy else { return };
+                if let Err(error) = candidacy.run(give_back.cancelled()).await {
                     let error = format!("{:#}", anyhow::Error::from(error));
                     warn!(error, "a lease was not given back; it lapses");
                 }

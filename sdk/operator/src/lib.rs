@@ -5,7 +5,7 @@
 //! use std::sync::Arc;
 //!
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::operator::{Operator, Parts};
+//! use portcullis::operator::{Operator, Components};
 //! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 //!
 //! #[derive(clap::Args)]
@@ -25,7 +25,7 @@
 //!                     _ => Verdict::allow(),
 //!                 }
 //!             };
-//!             Ok(Parts::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(judge))))
+//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(judge))))
 //!         })
 //!         .main()
 //! }
@@ -59,6 +59,7 @@
 
 mod access;
 mod accounts;
+mod background;
 mod caches;
 mod certs;
 mod cli;
@@ -82,7 +83,6 @@ mod run;
 mod taken;
 mod tasks;
 mod token_metrics;
-mod work;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -103,7 +103,7 @@ pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Rights, Switch};
 
 use portcullis_certificates::{RotationTiming, TimeOfDay};
-use portcullis_controller::{Controller, Kind, Next, Pass};
+use portcullis_controller::{Action, Controller, Kind, Reconcile};
 use portcullis_metrics::OwnMetrics;
 use portcullis_webhook::{RegistrationError, Webhooks};
 
@@ -118,7 +118,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
     setup: Setup<A>,
 }
 
-type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
+type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Components>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// What runs in the one replica that leads: what it may do, and what it does.
@@ -130,7 +130,7 @@ struct Leading {
 /// What the arguments decide: the webhooks that are served and the controllers that run.
 #[derive(Default)]
 #[must_use = "parts do nothing until the operator runs them"]
-pub struct Parts {
+pub struct Components {
     webhooks: Webhooks,
     controllers: BTreeMap<String, Leading>,
     everywhere: BTreeMap<String, Task>,
@@ -141,7 +141,7 @@ pub struct Parts {
     unfit: Option<RegistrationError>,
 }
 
-impl Parts {
+impl Components {
     /// Webhooks, and no controller yet.
     pub fn new(webhooks: Webhooks) -> Self {
         Self { webhooks, ..Self::default() }
@@ -156,15 +156,15 @@ impl Parts {
     pub fn controller<K, F, R, E>(self, controller: Controller<K>, reconcile: F) -> Self
     where
         K: Kind,
-        F: Fn(Pass<K>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Next, E>> + Send + 'static,
+        F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
         let (name, access) = (controller.name().to_owned(), controller.access());
         let controller = Arc::new((controller, reconcile));
         self.while_leading(&name, access, move |runtime| {
             let controller = controller.clone();
-            async move { controller.0.term(runtime, |pass| (controller.1)(pass)).await }
+            async move { controller.0.term(runtime, |request| (controller.1)(request)).await }
         })
     }
 
@@ -226,7 +226,7 @@ impl Parts {
     /// ```
     /// use std::sync::Arc;
     /// use portcullis::k8s_openapi::api::core::v1::ConfigMap;
-    /// use portcullis::operator::Parts;
+    /// use portcullis::operator::Components;
     /// use portcullis::prometheus_client::metrics::counter::Counter;
     /// use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
     ///
@@ -239,7 +239,7 @@ impl Parts {
     ///     async { Verdict::allow() }
     /// };
     /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(judge));
-    /// let parts = Parts::new(webhooks).metric("shop_large_maps", "ConfigMaps with more than 100 entries", large);
+    /// let parts = Components::new(webhooks).metric("shop_large_maps", "ConfigMaps with more than 100 entries", large);
     /// ```
     pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
         if let Err(error) = self.metrics.register(name, help, metric) {
@@ -291,7 +291,7 @@ impl<A: clap::Args> Operator<A> {
     /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the
     /// Secrets.
     pub fn named(name: &'static str) -> Self {
-        let setup: Setup<A> = Box::new(|_| Ok(Parts::default()));
+        let setup: Setup<A> = Box::new(|_| Ok(Components::default()));
         Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_leases: Vec::new(), setup }
     }
 
@@ -308,8 +308,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// What handlers of webhooks and tasks [on every replica](Parts::on_every_replica) may do, under the operator's own
-    /// ServiceAccount. What a controller may do follows from the controller ([`Parts::controller`]); what
+    /// What handlers of webhooks and tasks [on every replica](Components::on_every_replica) may do, under the operator's own
+    /// ServiceAccount. What a controller may do follows from the controller ([`Components::controller`]); what
     /// certificates and leases need is added.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = access.into();
@@ -327,7 +327,7 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// Makes webhooks and controllers from the arguments. State that both need is made here and captured by both.
-    pub fn setup(mut self, setup: impl Fn(&A) -> anyhow::Result<Parts> + 'static) -> Self {
+    pub fn setup(mut self, setup: impl Fn(&A) -> anyhow::Result<Components> + 'static) -> Self {
         self.setup = Box::new(setup);
         self
     }
@@ -344,7 +344,7 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// The parts that these arguments make.
-    fn parts(&self, args: &A) -> anyhow::Result<Parts> {
+    fn parts(&self, args: &A) -> anyhow::Result<Components> {
         let parts = (self.setup)(args)?;
         parts.checked()?;
         Ok(parts)
@@ -366,11 +366,11 @@ impl<A: clap::Args> std::fmt::Debug for Operator<A> {
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for Components {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let controllers: Vec<_> = self.controllers.keys().collect();
         let everywhere: Vec<_> = self.everywhere.keys().collect();
-        f.debug_struct("Parts")
+        f.debug_struct("Components")
             .field("webhooks", &self.webhooks)
             .field("controllers", &controllers)
             .field("everywhere", &everywhere)
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
-        let parts = Parts::default()
+        let parts = Components::default()
             .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
             .while_leading("failing", [], |_| async move {
                 "no number".parse::<u8>()?;
@@ -410,7 +410,8 @@ mod tests {
         for (names, expected) in table {
             let counted = Counter::<u64>::default();
             counted.inc();
-            let parts = names.iter().fold(Parts::default(), |parts, name| parts.metric(name, "Help", counted.clone()));
+            let parts =
+                names.iter().fold(Components::default(), |parts, name| parts.metric(name, "Help", counted.clone()));
             let said = parts.checked().err().map(|error| error.to_string());
             assert_eq!(said.is_some(), expected.is_some(), "{names:?}");
             if let (Some(said), Some(expected)) = (said, expected) {
@@ -430,10 +431,13 @@ mod tests {
     fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
-        let table: [(fn() -> Parts, _); 3] = [
-            (|| Parts::default().while_leading("orders", [], idle).while_leading("orders", [], idle), expected.clone()),
-            (|| Parts::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
-            (|| Parts::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
+        let table: [(fn() -> Components, _); 3] = [
+            (
+                || Components::default().while_leading("orders", [], idle).while_leading("orders", [], idle),
+                expected.clone(),
+            ),
+            (|| Components::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
+            (|| Components::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
         ];
         for (parts, expected) in table {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));

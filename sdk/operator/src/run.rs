@@ -19,7 +19,7 @@ use super::embed::{EmbedOptions, EmbeddedOperator};
 use super::error::RunError;
 use super::installation::configurations;
 use super::memory_limit::of_cgroup;
-use super::{Installation, Operator, Parts};
+use super::{Components, Installation, Operator};
 use portcullis_certificates::{Configurations, published};
 use portcullis_listener::{Limits, Server};
 
@@ -40,7 +40,7 @@ const ECHO: Duration = Duration::from_millis(500);
 
 pub(super) async fn run<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Parts,
+    parts: Components,
     flags: RunFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {

@@ -33,7 +33,7 @@
 //! use std::process::ExitCode;
 //! use std::sync::Arc;
 //! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::operator::{NoArgs, Operator, Parts};
+//! use portcullis::operator::{NoArgs, Operator, Components};
 //! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 //!
 //! async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
@@ -47,7 +47,7 @@
 //!     Operator::named("no-passwords")
 //!         .setup(|_: &NoArgs| {
 //!             let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
-//!             Ok(Parts::new(Webhooks::new().validate(webhook)))
+//!             Ok(Components::new(Webhooks::new().validate(webhook)))
 //!         })
 //!         .main()
 //! }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use portcullis_webhook::{Context, Mutate, Mutation, Scale, Validate, Verdict, Webhooks};
 use portcullis_testing::admission::{Answer, Reviews, assert_idempotent};
+use portcullis_webhook::{Context, Mutate, Mutation, Scale, Validate, Verdict, Webhooks};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ use super::{Context, Webhooks};
 
 /// What one webhook says of an object.
 #[derive(Clone, Debug)]
-pub struct Judgement {
+pub struct Evaluation {
     /// The webhook's own name.
     pub webhook: String,
     /// Its verdict; or why there is none: its handler failed (with what its error says), panicked, or took longer than
@@ -59,20 +59,20 @@ impl Webhooks {
     /// # });
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub async fn explain(&self, object: &Value) -> Vec<Judgement> {
+    pub async fn explain(&self, object: &Value) -> Vec<Evaluation> {
         let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         // Only webhooks for untyped objects go by the resource; kube's guess at its name is the usual one.
         let resource = ApiResource::from_gvk(&Gvk::gvk(group, version, kind));
-        let mut judgements = Vec::new();
+        let mut evaluations = Vec::new();
         for webhook in &self.registered {
             let settings = webhook.settings();
             let unfilled: Vec<String> = settings.unfilled().map(|source| source.resource()).collect();
             if !unfilled.is_empty() {
                 if self.is_for(&**webhook, &resource, object) {
                     let verdict = Err(format!("not judged: reads {}", unfilled.join(", ")));
-                    judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
+                    evaluations.push(Evaluation { webhook: settings.name.clone(), verdict, unfilled });
                 }
                 continue;
             }
@@ -86,9 +86,9 @@ impl Webhooks {
                 Ok(Err(_)) => Err(format!("handler did not finish within {} s", patience.as_secs())),
                 Err(_) => Err("handler panicked".to_owned()),
             };
-            judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
+            evaluations.push(Evaluation { webhook: settings.name.clone(), verdict, unfilled });
         }
-        judgements
+        evaluations
     }
 
     /// The verdict of one webhook; `None` when it is not called for such an object.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use mcp_plan::{reference::Referrer, settings::Settings};
-use portcullis::controller::{Cleanup, ControllerError, Leaving, Next, Pass};
+use portcullis::controller::{Action, Cleanup, ControllerError, Deletion, Reconcile};
 
 use super::Stores;
 use crate::config::{ConfigInputs, ConfigKind, plan_config};
@@ -30,35 +30,35 @@ impl ConfigController {
     }
 
     /// Writes the status.
-    pub(super) async fn reconcile<K: ConfigKind>(&self, pass: Pass<K>) -> Result<Next, ControllerError> {
-        let referrers = self.stores.referrers(&K::kind(&()), &pass.key);
-        self.settle(&pass, &referrers).await?;
-        Ok(Next::Wait)
+    pub(super) async fn reconcile<K: ConfigKind>(&self, cx: Reconcile<K>) -> Result<Action, ControllerError> {
+        let referrers = self.stores.referrers(&K::kind(&()), &cx.key);
+        self.settle(&cx, &referrers).await?;
+        Ok(Action::await_change())
     }
 
     /// A configuration stays until nobody refers to it any more. That nobody does is the API server's to say: what the
     /// stores say last may be old, and a configuration that went too early leaves workloads without their guard.
-    pub(super) async fn clean_up<K: ConfigKind>(&self, leaving: Leaving<K>) -> Result<Cleanup, ControllerError> {
+    pub(super) async fn clean_up<K: ConfigKind>(&self, deletion: Deletion<K>) -> Result<Cleanup, ControllerError> {
         let kind = K::kind(&());
-        let mut referrers = self.stores.referrers(&kind, &leaving.key);
-        let mut next = Next::Wait;
+        let mut referrers = self.stores.referrers(&kind, &deletion.key);
+        let mut next = Action::await_change();
         if referrers.is_empty() {
-            referrers = self.stores.ask_for_referrers(&self.own, &kind, &leaving.key).await?;
-            next = Next::After(AGAIN);
+            referrers = self.stores.ask_for_referrers(&self.own, &kind, &deletion.key).await?;
+            next = Action::requeue(AGAIN);
         }
-        if let Ok(pass) = &leaving.pass {
-            self.settle(pass, &referrers).await?;
+        if let Ok(cx) = &deletion.reconcile {
+            self.settle(cx, &referrers).await?;
         }
         Ok(if referrers.is_empty() { Cleanup::Done } else { Cleanup::Waits(next) })
     }
 
     /// Nobody reads the status of what is about to be gone.
-    async fn settle<K: ConfigKind>(&self, pass: &Pass<K>, referrers: &[Referrer]) -> Result<(), ControllerError> {
+    async fn settle<K: ConfigKind>(&self, cx: &Reconcile<K>, referrers: &[Referrer]) -> Result<(), ControllerError> {
         let inputs =
-            ConfigInputs { config: &*pass.object, referrers, settings: &self.settings, now: jiff::Timestamp::now() };
+            ConfigInputs { config: &*cx.object, referrers, settings: &self.settings, now: jiff::Timestamp::now() };
         let plan = plan_config(&inputs);
-        if !plan.may_go && pass.status(&K::status_of(plan.report)).await? {
-            pass.publish(&plan.events).await;
+        if !plan.may_go && cx.status(&K::status_of(plan.report)).await? {
+            cx.publish(&plan.events).await;
         }
         Ok(())
     }

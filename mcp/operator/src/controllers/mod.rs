@@ -25,7 +25,7 @@ use k8s_openapi::api::{
 use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
 use mcp_plan::{settings::Settings, workload::ChildKind};
 use portcullis::{
-    controller::{Feeds, Namespaces, paged},
+    controller::{Namespaces, Watches, paged},
     manifest::Access,
     operator::Runtime,
     webhooks::Webhooks,
@@ -57,7 +57,7 @@ pub struct Controllers {
 
 /// The watches of the process, and who works on what they bring.
 struct Watched {
-    feeds: Feeds,
+    watches: Watches,
     controllers: Vec<Box<dyn KindController>>,
 }
 
@@ -95,24 +95,25 @@ impl Controllers {
         let Self { kinds, unlabelled, stores, settings, namespaces, watched } = self;
         let namespaces =
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
-        let feeds = Feeds::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+        let watches =
+            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
         let wake = Wake::new(stores.clone());
         let building = Building { stores: stores.clone(), settings, wake: wake.clone(), own: runtime.client };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
-        follow_built_in(&feeds, &stores, &wake, &unlabelled);
+        follow_built_in(&watches, &stores, &wake, &unlabelled);
         for controller in &controllers {
-            controller.follow(&feeds);
+            controller.follow(&watches);
         }
-        let all = Arc::new(Watched { feeds, controllers });
+        let all = Arc::new(Watched { watches, controllers });
         watched.send_replace(Some(all.clone()));
-        if all.feeds.ready().await {
+        if all.watches.ready().await {
             stores.set_ready(true);
             tracing::info!("the stores are filled");
             runtime.stop.cancelled().await;
         }
         stores.set_ready(false);
-        all.feeds.ended().await;
+        all.watches.ended().await;
     }
 
     /// The kinds, each with what its controller does beside watching.
@@ -126,41 +127,41 @@ impl Controllers {
         let mut watched = self.watched.subscribe();
         let begun = runtime.stop.run_until_cancelled(watched.wait_for(Option::is_some)).await;
         let Some(all) = begun.and_then(Result::ok).and_then(|all| all.clone()) else { return };
-        let Watched { feeds, controllers } = &*all;
+        let Watched { watches, controllers } = &*all;
         let Some(controller) = controllers.iter().find(|controller| controller.kind() == kind) else { return };
         let ready = async {
-            if runtime.stop.run_until_cancelled(feeds.ready()).await == Some(true) {
+            if runtime.stop.run_until_cancelled(watches.ready()).await == Some(true) {
                 tracing::info!(kind, "every store holds its first list; reconciling");
             }
         };
-        join(ready, controller.work(feeds, runtime.clone())).await;
+        join(ready, controller.work(watches, runtime.clone())).await;
     }
 }
 
 /// Children, Secrets and ConfigMaps, whatever workload they belong to.
-fn follow_built_in(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str) {
-    follow_children::<ConfigMap>(feeds, stores, wake, unlabelled, ChildKind::ConfigMap);
-    follow_children::<Service>(feeds, stores, wake, unlabelled, ChildKind::Service);
-    follow_children::<ServiceAccount>(feeds, stores, wake, unlabelled, ChildKind::ServiceAccount);
-    follow_children::<Role>(feeds, stores, wake, unlabelled, ChildKind::Role);
-    follow_children::<RoleBinding>(feeds, stores, wake, unlabelled, ChildKind::RoleBinding);
-    follow_children::<NetworkPolicy>(feeds, stores, wake, unlabelled, ChildKind::NetworkPolicy);
-    follow_children::<StatefulSet>(feeds, stores, wake, unlabelled, ChildKind::StatefulSet);
+fn follow_built_in(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str) {
+    follow_children::<ConfigMap>(watches, stores, wake, unlabelled, ChildKind::ConfigMap);
+    follow_children::<Service>(watches, stores, wake, unlabelled, ChildKind::Service);
+    follow_children::<ServiceAccount>(watches, stores, wake, unlabelled, ChildKind::ServiceAccount);
+    follow_children::<Role>(watches, stores, wake, unlabelled, ChildKind::Role);
+    follow_children::<RoleBinding>(watches, stores, wake, unlabelled, ChildKind::RoleBinding);
+    follow_children::<NetworkPolicy>(watches, stores, wake, unlabelled, ChildKind::NetworkPolicy);
+    follow_children::<StatefulSet>(watches, stores, wake, unlabelled, ChildKind::StatefulSet);
     let (on, store) = (wake.clone(), stores.children(ChildKind::Deployment).clone());
     let of = unlabelled.to_owned();
     let read = move |deployment| Trace::read_deployment(deployment, &of);
-    feeds.follow::<DeploymentTrace, _>(paged(), store, read, move |change| {
+    watches.follow::<DeploymentTrace, _>(paged(), store, read, move |change| {
         on.child(ChildKind::Deployment, change);
     });
     let on = wake.clone();
     let of = unlabelled.to_owned();
     let read = move |secret| Trace::read(secret, &of);
-    feeds.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), read, move |change| {
+    watches.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), read, move |change| {
         on.secret(change);
     });
 }
 
-fn follow_children<K>(feeds: &Feeds, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str, kind: ChildKind)
+fn follow_children<K>(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str, kind: ChildKind)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
@@ -174,5 +175,5 @@ where
     let store = stores.children(kind).clone();
     let of = unlabelled.to_owned();
     let read = move |object| Trace::read(object, &of);
-    feeds.follow::<PartialObjectMeta<K>, _>(paged(), store, read, move |change| on.child(kind, change));
+    watches.follow::<PartialObjectMeta<K>, _>(paged(), store, read, move |change| on.child(kind, change));
 }

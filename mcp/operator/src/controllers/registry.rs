@@ -16,7 +16,7 @@ use mcp_plan::{
     workload::{ChildKind, ChildRef},
 };
 use portcullis::{
-    controller::{Controller, Feeds, Observed, Queue, Store, paged},
+    controller::{Controller, Observed, Queue, Store, Watches, paged},
     manifest::{Access, Grant},
     operator::Runtime,
     webhooks::Webhooks,
@@ -78,9 +78,9 @@ pub(super) trait KindController: Send + Sync {
     /// Where its objects are asked for.
     fn queue(&self) -> Arc<Queue>;
     /// Starts its watches.
-    fn follow(&self, feeds: &Feeds);
+    fn follow(&self, watches: &Watches);
     /// Reconciles until it has to end.
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()>;
+    fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()>;
 }
 
 impl Registry {
@@ -149,9 +149,9 @@ impl<W: Workload> Registered for WorkloadKind<W> {
             .owns_in::<StatefulSet, _>(of(ChildKind::StatefulSet))
             .on_change(move |change| on.referrer(change));
         if let Some(finalizer) = W::FINALIZER {
-            controller = controller.finalizer(finalizer, move |leaving| {
+            controller = controller.finalizer(finalizer, move |deletion| {
                 let cleaned = cleaned.clone();
-                async move { cleaned.clean_up(leaving).await }
+                async move { cleaned.clean_up(deletion).await }
             });
         }
         let (stores, wake, own) = (stores.clone(), wake.clone(), own.clone());
@@ -190,18 +190,18 @@ impl<W: Workload> KindController for OfWorkloads<W> {
         self.controller.queue()
     }
 
-    fn follow(&self, feeds: &Feeds) {
-        self.controller.follow(feeds);
+    fn follow(&self, watches: &Watches) {
+        self.controller.follow(watches);
         let (on, kind) = (self.wake.clone(), self.kind());
         let pods = paged().labels(&PodTrace::selector(W::APP));
-        feeds.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
+        watches.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
     }
 
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
+    fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
             let Some(contents) = &Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
             let client = &runtime.client.clone();
-            self.controller.work(feeds, runtime, |pass| self.work.reconcile(contents, client, pass)).await;
+            self.controller.work(watches, runtime, |cx| self.work.reconcile(contents, client, cx)).await;
         }
         .boxed()
     }
@@ -227,9 +227,9 @@ impl<K: ConfigKind> Registered for Config<K> {
                 on.config(change);
             });
         if let Some(finalizer) = K::FINALIZER {
-            controller = controller.finalizer(finalizer, move |leaving| {
+            controller = controller.finalizer(finalizer, move |deletion| {
                 let released = released.clone();
-                async move { released.clean_up(leaving).await }
+                async move { released.clean_up(deletion).await }
             });
         }
         Box::new(OfConfigs { controller, work })
@@ -263,12 +263,12 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
         self.controller.queue()
     }
 
-    fn follow(&self, feeds: &Feeds) {
-        self.controller.follow(feeds);
+    fn follow(&self, watches: &Watches) {
+        self.controller.follow(watches);
     }
 
-    fn work<'a>(&'a self, feeds: &'a Feeds, runtime: Runtime) -> BoxFuture<'a, ()> {
-        self.controller.work(feeds, runtime, |pass| self.work.reconcile(pass)).boxed()
+    fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {
+        self.controller.work(watches, runtime, |cx| self.work.reconcile(cx)).boxed()
     }
 }
 
@@ -280,7 +280,7 @@ fn made<W: Workload>(workload: &W) -> Vec<ChildRef> {
 /// A controller named after its kind.
 fn named<K: Subject>() -> Controller<K> {
     let kind = K::kind(&());
-    Controller::named(&format!("{}-controller", kind.to_lowercase())).marks(marks(&kind))
+    Controller::named(&format!("{}-controller", kind.to_lowercase())).field_manager(marks(&kind))
 }
 
 impl std::fmt::Debug for Registry {

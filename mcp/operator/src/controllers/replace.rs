@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, Preconditions},
 };
 use mcp_plan::workload::deaf::{Attached, is_deaf, told_at};
-use portcullis::controller::{ControllerError, EventType, Pass, PlannedEvent};
+use portcullis::controller::{ControllerError, EventType, PlannedEvent, Reconcile};
 
 use super::request::in_time;
 use crate::workload::Workload;
@@ -14,19 +14,19 @@ use crate::workload::Workload;
 /// Deletes the pod that the workload's proxy attaches to, where one of the `proxies` has told that the server in it stays.
 pub(super) async fn replace_deaf<W: Workload>(
     client: &Client,
-    pass: &Pass<W>,
+    cx: &Reconcile<W>,
     proxies: &[&Pod],
 ) -> Result<(), ControllerError> {
-    let (Some(Attached { pod, container }), Some(told)) = (pass.object.attached(), told_at(proxies)) else {
+    let (Some(Attached { pod, container }), Some(told)) = (cx.object.attached(), told_at(proxies)) else {
         return Ok(());
     };
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &pass.key.namespace);
-    let what = || format!("Pod {}/{pod}", pass.key.namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &cx.key.namespace);
+    let what = || format!("Pod {}/{pod}", cx.key.namespace);
     let Some(server) = in_time("get", what, pods.get_opt(&pod)).await? else { return Ok(()) };
-    if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, pass) {
+    if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, cx) {
         return Ok(());
     }
-    pass.may_write()?;
+    cx.may_write()?;
     // That pod, and not the one that takes its place.
     let preconditions = Some(Preconditions { uid: server.metadata.uid, resource_version: None });
     in_time("delete", what, gone(pods.delete(&pod, &DeleteParams { preconditions, ..DeleteParams::default() })))
@@ -34,15 +34,15 @@ pub(super) async fn replace_deaf<W: Workload>(
     let note = format!(
         "replaced pod {pod}: the MCP server went on when its input ended, so nobody could speak to it any more"
     );
-    tracing::warn!(namespace = pass.key.namespace, name = pass.key.name, "{note}");
-    pass.publish(&[PlannedEvent::new(EventType::Warning, "ServerReplaced", &note)]).await;
+    tracing::warn!(namespace = cx.key.namespace, name = cx.key.name, "{note}");
+    cx.publish(&[PlannedEvent::new(EventType::Warning, "ServerReplaced", &note)]).await;
     Ok(())
 }
 
 /// Whether the workload's own StatefulSet made it.
-fn is_backend<W: Workload>(server: &Pod, pass: &Pass<W>) -> bool {
+fn is_backend<W: Workload>(server: &Pod, cx: &Reconcile<W>) -> bool {
     let owners = server.metadata.owner_references.as_deref().unwrap_or_default();
-    pass.object.backend().is_some_and(|backend| {
+    cx.object.backend().is_some_and(|backend| {
         owners.iter().any(|owner| {
             owner.controller == Some(true) && owner.kind == backend.kind.as_str() && owner.name == backend.name
         })

@@ -17,7 +17,7 @@ use mcp_api::names::{annotation, label};
 use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry, workload::deaf};
 use portcullis::controller::{
     ChildTrace, Stored,
-    apply::{Desired, Live, Marks, version_number},
+    apply::{Desired, FieldManager, Live, version_number},
 };
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -26,8 +26,8 @@ use tokio::sync::OnceCell;
 const MANAGER: &str = "portcullis-";
 
 /// How the children of workloads of this kind are marked. What ToolHive made for [that kind](kind_of) is taken over.
-pub(super) fn marks(kind: &str) -> Marks {
-    Marks { adopts: made_by_platform, ..Marks::of(format!("{MANAGER}{}", kind.to_lowercase())) }
+pub(super) fn marks(kind: &str) -> FieldManager {
+    FieldManager { adopts: made_by_platform, ..FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase())) }
 }
 
 fn made_by_platform(metadata: &ObjectMeta) -> bool {

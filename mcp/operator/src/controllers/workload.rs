@@ -13,7 +13,7 @@ use mcp_plan::{
     workload::{Child, ChildKind, ChildRef, Phase},
 };
 use portcullis::controller::{
-    Applied, Cleanup, ControllerError, Key, Leaving, Next, Pass, Store,
+    Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store,
     apply::{ApplyError, refusal},
 };
 use tokio::time::Instant;
@@ -68,55 +68,55 @@ impl WorkloadController {
         &self,
         contents: &Contents,
         client: &Client,
-        pass: Pass<W>,
-    ) -> Result<Next, ControllerError> {
-        let (key, workload) = (&pass.key, &*pass.object);
+        cx: Reconcile<W>,
+    ) -> Result<Action, ControllerError> {
+        let (key, workload) = (&cx.key, &*cx.object);
         let proxies = self.pods.find(&key.namespace, &key.name);
-        replace_deaf(client, &pass, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
+        replace_deaf(client, &cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
         let (mut plan, unreadable) = self.plan(contents, workload).await;
         let mut done = Done::default();
-        remove(&pass, &plan.absent, &mut done).await;
+        remove(&cx, &plan.absent, &mut done).await;
         if done.failed.is_none() {
-            apply(&pass, &plan.children, &mut done).await?;
+            apply(&cx, &plan.children, &mut done).await?;
         }
         if let Some(failure) = done.failure() {
             // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
             if matches!(failure, ApplyFailure::Waits(_))
                 && let Some(rest) = self.settle(key, true)
             {
-                return Ok(Next::After(rest));
+                return Ok(Action::requeue(rest));
             }
             failure::report(&mut plan, workload, &failure);
         } else if plan.report.phase == Phase::Pending
             && self.pods.find(&key.namespace, &key.name).is_empty()
             && let Some(rest) = self.settle(key, done.writes > 0)
         {
-            return Ok(Next::After(rest));
+            return Ok(Action::requeue(rest));
         }
         self.settled(key);
-        report(&pass, plan).await?;
-        done.failed.or(unreadable).map_or(Ok(Next::Wait), Err)
+        report(&cx, plan).await?;
+        done.failed.or(unreadable).map_or(Ok(Action::await_change()), Err)
     }
 
     /// Deletes the children of a workload that is being deleted. What that leaves is the garbage collector's.
-    pub(super) async fn clean_up<W: Workload>(&self, leaving: Leaving<W>) -> Result<Cleanup, ControllerError> {
-        self.settled(&leaving.key);
-        if let Ok(pass) = leaving.pass {
-            let pods = self.pods.find(&pass.key.namespace, &pass.key.name);
+    pub(super) async fn clean_up<W: Workload>(&self, deletion: Deletion<W>) -> Result<Cleanup, ControllerError> {
+        self.settled(&deletion.key);
+        if let Ok(cx) = deletion.reconcile {
+            let pods = self.pods.find(&cx.key.namespace, &cx.key.name);
             let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
             let now = jiff::Timestamp::now();
-            let backend = pass.object.backend();
-            let runs = backend.is_some_and(|backend| self.own(&*pass.object, &backend).is_some());
-            let since = pass.object.meta().deletion_timestamp.as_ref().map_or(now, |asked| asked.0);
+            let backend = cx.object.backend();
+            let runs = backend.is_some_and(|backend| self.own(&*cx.object, &backend).is_some());
+            let since = cx.object.meta().deletion_timestamp.as_ref().map_or(now, |asked| asked.0);
             let rest = ENDING.saturating_sub(now.duration_since(since).unsigned_abs());
-            let plan = deleted(&*pass.object, &pods, !runs || rest.is_zero(), now);
-            remove(&pass, &plan.absent, &mut Done::default()).await;
+            let plan = deleted(&*cx.object, &pods, !runs || rest.is_zero(), now);
+            remove(&cx, &plan.absent, &mut Done::default()).await;
             // Nothing of this may keep the object from going.
-            if let Err(error) = report(&pass, plan).await {
-                tracing::debug!(namespace = pass.key.namespace, name = pass.key.name, %error, "cannot report the deletion");
+            if let Err(error) = report(&cx, plan).await {
+                tracing::debug!(namespace = cx.key.namespace, name = cx.key.name, %error, "cannot report the deletion");
             }
             if runs && !rest.is_zero() {
-                return Ok(Cleanup::Waits(Next::After(rest)));
+                return Ok(Cleanup::Waits(Action::requeue(rest)));
             }
         }
         Ok(Cleanup::Done)
@@ -153,7 +153,7 @@ impl WorkloadController {
     /// The child, where it exists. Another's object of that name says nothing about this workload.
     fn own<W: Workload>(&self, workload: &W, child: &ChildRef) -> Option<Arc<Trace>> {
         let found = self.stores.children(child.kind).get(&workload.namespace().unwrap_or_default(), &child.name);
-        let (uid, manager) = (workload.uid().unwrap_or_default(), marks(&W::kind(&())).manager);
+        let (uid, manager) = (workload.uid().unwrap_or_default(), marks(&W::kind(&())).name);
         found.filter(|trace| refusal(&trace.live, &uid, &manager).is_none())
     }
 
@@ -178,9 +178,9 @@ impl WorkloadController {
     }
 }
 
-async fn apply<W: Workload>(pass: &Pass<W>, children: &[Child], done: &mut Done) -> Result<(), ControllerError> {
+async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Done) -> Result<(), ControllerError> {
     for Child { reference: ChildRef { kind, name }, object } in children {
-        match pass.apply_dynamic(&kind.api_resource(), object.clone()).await {
+        match cx.apply_dynamic(&kind.api_resource(), object.clone()).await {
             Ok(Applied::Kept) => {}
             Ok(Applied::Written) => done.writes += 1,
             // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
@@ -195,7 +195,7 @@ async fn apply<W: Workload>(pass: &Pass<W>, children: &[Child], done: &mut Done)
             }
             // Its pods would go anyway; once it is gone, it is made anew.
             Err(error) if keeps_its_strategy(&error) => {
-                remove(pass, &[ChildRef::new(*kind, name)], done).await;
+                remove(cx, &[ChildRef::new(*kind, name)], done).await;
                 done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
                 return Ok(());
             }
@@ -219,7 +219,7 @@ fn keeps_its_strategy(error: &ControllerError) -> bool {
 }
 
 /// Deletes those of `absent` that exist and are the workload's.
-async fn remove<W: Workload>(pass: &Pass<W>, absent: &[ChildRef], done: &mut Done) {
+async fn remove<W: Workload>(cx: &Reconcile<W>, absent: &[ChildRef], done: &mut Done) {
     for ChildRef { kind, name } in absent {
         // These stay until their pods are gone: what follows must not serve beside them, nor what closes the way to them go
         // before them.
@@ -227,16 +227,16 @@ async fn remove<W: Workload>(pass: &Pass<W>, absent: &[ChildRef], done: &mut Don
             ChildKind::Deployment | ChildKind::StatefulSet => PropagationPolicy::Foreground,
             _ => PropagationPolicy::Background,
         };
-        match pass.delete_dynamic(&kind.api_resource(), name, propagation).await {
+        match cx.delete_dynamic(&kind.api_resource(), name, propagation).await {
             Ok(deleted) => done.writes += usize::from(deleted),
             Err(error) => _ = done.failed.get_or_insert(error),
         }
     }
 }
 
-async fn report<W: Workload>(pass: &Pass<W>, plan: Plan) -> Result<(), ControllerError> {
-    if pass.status(&W::status_of(plan.report)).await? {
-        pass.publish(&plan.events).await;
+async fn report<W: Workload>(cx: &Reconcile<W>, plan: Plan) -> Result<(), ControllerError> {
+    if cx.status(&W::status_of(plan.report)).await? {
+        cx.publish(&plan.events).await;
     }
     Ok(())
 }

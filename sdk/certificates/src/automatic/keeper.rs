@@ -14,7 +14,7 @@ use super::round::Found;
 use super::{Automatic, ROUND};
 use crate::bundle::Bundle;
 use crate::follow::follow;
-use crate::{CertificateError, Material};
+use crate::{CertificateError, ServingCertificate};
 use portcullis_client::Pauses;
 
 /// How often what is stored is looked at when nothing happens to it.
@@ -31,9 +31,9 @@ pub(super) struct Keeper<'a> {
     tls: &'a ArcSwap<ServerConfig>,
     bundle: &'a Bundle,
     /// What the listener serves, and what callers must trust for it.
-    served: Material,
+    served: ServingCertificate,
     /// What was stored last, since when it has been seen so, and since when its bundle has been wanted.
-    stored: Material,
+    stored: ServingCertificate,
     unchanged: Instant,
     wanted: Instant,
     /// Since when a new pair waits to be served.
@@ -45,7 +45,7 @@ pub(super) struct Keeper<'a> {
 impl<'a> Keeper<'a> {
     pub(super) fn new(
         source: &'a Automatic,
-        served: Material,
+        served: ServingCertificate,
         tls: &'a ArcSwap<ServerConfig>,
         bundle: &'a Bundle,
     ) -> Self {

@@ -24,7 +24,7 @@ use tracing::warn;
 
 use super::bundle::{Bundle, Origin};
 use super::metrics::CertificateMetrics;
-use super::{CertificateError, Configurations, Material, TimeOfDay};
+use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay};
 use keeper::Keeper;
 use portcullis_client::Pauses;
 use portcullis_listener::ClientCa;
@@ -108,7 +108,7 @@ impl Automatic {
 
     /// The publisher of the CA that goes with `material`: as field manager `<operator>-ca-bundle`, in the entries that
     /// call a Service by one of these names.
-    pub fn bundle(&self, operator: &str, material: &Material) -> Bundle {
+    pub fn bundle(&self, operator: &str, material: &ServingCertificate) -> Bundle {
         Bundle::new(operator, &material.ca_pem)
             .of_services(self.dns_names.iter().cloned())
             .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
@@ -122,7 +122,7 @@ impl Automatic {
     /// # Errors
     /// When there is nothing to serve and the API server refuses, or does not come to rest within a minute; and when
     /// [`timing`](Self::timing) is [refused](RotationTiming::check). Nothing is lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
-    pub async fn ensure(&self) -> Result<Material, CertificateError> {
+    pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
         let work = async {
             let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
@@ -195,7 +195,7 @@ impl Automatic {
     /// one before it in place.
     pub async fn maintain(
         &self,
-        current: Material,
+        current: ServingCertificate,
         tls: &ArcSwap<ServerConfig>,
         bundle: &Bundle,
         stop: &CancellationToken,

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::store::{ca_data, pair_data};
 use super::{Automatic, LONGEST_OVERTAKEN, OVERTAKEN};
-use crate::{CertificateError, Material, published};
+use crate::{CertificateError, ServingCertificate, published};
 use portcullis_client::Pauses;
 
 /// Clocks of API servers differ a little from ours.
@@ -20,7 +20,7 @@ const COMMON_NAME: usize = 64;
 /// What a round ends with.
 pub(super) struct Found {
     /// What can be served, and must be trusted.
-    pub(super) material: Material,
+    pub(super) material: ServingCertificate,
     /// What is stored, where all of it is sound.
     pub(super) sound: Option<Sound>,
     /// A repair that the API server did not let us make.
@@ -50,7 +50,7 @@ struct Read {
     ca_secret: Option<Secret>,
     pair_secret: Option<Secret>,
     /// The pair, without a bundle.
-    material: Material,
+    material: ServingCertificate,
     /// What its leaf says; or why it cannot be served.
     leaf: Result<Certificate, String>,
     stored: Stored,
@@ -67,7 +67,7 @@ impl Found {
 impl Automatic {
     /// Reads both Secrets, and repairs them until they are sound. What `served` is under stays trusted, whatever is
     /// stored.
-    pub(super) async fn round(&self, served: Option<&Material>) -> Result<Found, CertificateError> {
+    pub(super) async fn round(&self, served: Option<&ServingCertificate>) -> Result<Found, CertificateError> {
         self.timing.check()?;
         let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
         let (mut done, mut refused) = (Vec::new(), None);
@@ -82,7 +82,7 @@ impl Automatic {
                     known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
                     let remains = self.still_trusted(known, &material, served).await;
                     let trusted = remains.len();
-                    let material = Material { ca_pem: bundle(&remains), ..material };
+                    let material = ServingCertificate { ca_pem: bundle(&remains), ..material };
                     let authorities = Authorities::new(self.new_authority()?, remains);
                     let write = self.write_authorities(ca_secret.as_ref(), &authorities);
                     match self.once(Repair::Replace, &done, write).await {
@@ -146,7 +146,7 @@ impl Automatic {
                             (Repair::Issue, self.once(Repair::Issue, &done, issue).await?)
                         }
                         Ok(leaf) => {
-                            let material = Material { ca_pem: authorities.bundle(), ..material };
+                            let material = ServingCertificate { ca_pem: authorities.bundle(), ..material };
                             let sound = Some(Sound { authorities, leaf });
                             let found = Found { material, sound, refused: None, repaired, ca_secret, pair_secret };
                             if stored.publishes_all || refused.is_some() {
@@ -185,7 +185,7 @@ impl Automatic {
         let stored = Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
-        let material = Material { cert_pem, key_pem, ca_pem: String::new() };
+        let material = ServingCertificate { cert_pem, key_pem, ca_pem: String::new() };
         // The listener has the last word on what it can serve.
         let leaf = match &stored.leaf {
             Ok(leaf) => material.tls_config(&self.provider).map(|_| leaf.clone()).map_err(|error| error.to_string()),
@@ -239,7 +239,7 @@ impl Automatic {
             not_after: from(now, self.timing.leaf_validity).min(ca.certificate().not_after),
             usage: Usage::Server,
         })?;
-        let material = Material { cert_pem, key_pem, ca_pem: authorities.bundle() };
+        let material = ServingCertificate { cert_pem, key_pem, ca_pem: authorities.bundle() };
         // What would not pass when it is read back would be issued again for ever.
         let unusable =
             |problem| CertificateError::Unusable { namespace: self.namespace.clone(), ca: self.ca_secret(), problem };
@@ -268,7 +268,12 @@ impl Automatic {
 
     /// What callers go on trusting when what is stored is damaged: authorities that bear our name, or stand behind what is
     /// stored or served; of these that are known, and of what is published.
-    async fn still_trusted(&self, mut known: Vec<Anchor>, stored: &Material, served: Option<&Material>) -> Vec<Anchor> {
+    async fn still_trusted(
+        &self,
+        mut known: Vec<Anchor>,
+        stored: &ServingCertificate,
+        served: Option<&ServingCertificate>,
+    ) -> Vec<Anchor> {
         let (now, name) = (self.time_of_day.now(), self.authority_name());
         known.extend(self.published(now).await);
         let (behind, others): (Vec<_>, Vec<_>) =
@@ -308,8 +313,8 @@ fn from(time: Timestamp, by: SignedDuration) -> Timestamp {
 }
 
 /// The authorities that callers of what is served must trust.
-fn trusted_through(served: Option<&Material>, now: Timestamp) -> Vec<Anchor> {
-    let Some(Material { cert_pem, ca_pem, .. }) = served else { return Vec::new() };
+fn trusted_through(served: Option<&ServingCertificate>, now: Timestamp) -> Vec<Anchor> {
+    let Some(ServingCertificate { cert_pem, ca_pem, .. }) = served else { return Vec::new() };
     let valid = Certificate::from_pem(cert_pem.as_bytes()).is_ok_and(|leaf| now <= leaf.not_after);
     let anchors = Anchor::read(ca_pem.as_bytes(), now);
     anchors.into_iter().filter(|anchor| valid && anchor.stands_behind(cert_pem.as_bytes(), now)).collect()

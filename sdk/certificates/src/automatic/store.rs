@@ -10,7 +10,7 @@ use portcullis_pki::rotation::{Anchor, Authorities, CaData, PairData, bundle};
 use serde_json::json;
 
 use super::Automatic;
-use crate::{CertificateError, Material, read};
+use crate::{CertificateError, ServingCertificate, read};
 
 /// Values of a Secret; those that are `None` are taken out.
 type Values<'a> = [(&'a str, Option<String>)];
@@ -59,9 +59,9 @@ impl Automatic {
     pub(super) async fn write_pair(
         &self,
         read: Option<&Secret>,
-        material: &Material,
+        material: &ServingCertificate,
     ) -> Result<bool, CertificateError> {
-        let Material { cert_pem, key_pem, ca_pem } = material.clone();
+        let ServingCertificate { cert_pem, key_pem, ca_pem } = material.clone();
         let values = [("tls.crt", Some(cert_pem)), ("tls.key", Some(key_pem)), ("ca.crt", Some(ca_pem))];
         self.write(&self.secret, "kubernetes.io/tls", read, &values).await
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::standing::{Standing, Standings, Wanted};
+use super::state::{State, States, Wanted};
 use super::{Bundle, objects};
 use crate::Configurations;
-use crate::Material;
+use crate::ServingCertificate;
 
 /// What an object says by which nobody calls us.
 #[derive(Clone, Copy)]
@@ -29,7 +29,12 @@ impl Bundle {
 
     /// Waits until callers accept this chain, wherever it is that they find what they trust. What is wanted of the
     /// published bundles stays as it is. What nobody is called by does not count.
-    pub async fn accepted(&self, material: &Material, configurations: &Configurations, waiting: impl FnMut(&str)) {
+    pub async fn accepted(
+        &self,
+        material: &ServingCertificate,
+        configurations: &Configurations,
+        waiting: impl FnMut(&str),
+    ) {
         self.until(Some(Wanted::accepted(material)), configurations, waiting).await;
     }
 
@@ -77,16 +82,16 @@ impl Bundle {
         mut look: impl FnMut(&Wanted, Option<&str>) -> ControlFlow<T>,
     ) -> T {
         let objects = objects(configurations);
-        let (mut wanted, mut standings) = (self.wanted.subscribe(), self.standings.subscribe());
+        let (mut wanted, mut states) = (self.wanted.subscribe(), self.states.subscribe());
         loop {
             let now = wanted.borrow_and_update().clone();
             let now = other.as_ref().unwrap_or(&now);
             let missing = {
-                let standings = standings.borrow_and_update();
-                let standing = |object: &String| standings.get(object).map(|(standing, _)| standing);
+                let states = states.borrow_and_update();
+                let standing = |object: &String| states.get(object).map(|(state, _)| state);
                 objects.iter().find_map(|object| match (standing(object), absence) {
-                    (Some(Standing::Absent(_)), Absence::Passed) => None,
-                    (standing, _) => self.missing_in(now, object, standing),
+                    (Some(State::Absent(_)), Absence::Passed) => None,
+                    (state, _) => self.missing_in(now, object, state),
                 })
             };
             if let ControlFlow::Break(done) = look(now, missing.as_deref()) {
@@ -95,19 +100,17 @@ impl Bundle {
             // Neither channel ends while `self` is here.
             tokio::select! {
                 _ = wanted.changed() => {}
-                _ = standings.changed() => {}
+                _ = states.changed() => {}
             }
         }
     }
 
     /// What is missing in this object, of which this is known.
-    fn missing_in(&self, wanted: &Wanted, object: &str, standing: Option<&Standing>) -> Option<String> {
-        match standing {
+    fn missing_in(&self, wanted: &Wanted, object: &str, state: Option<&State>) -> Option<String> {
+        match state {
             None => Some(format!("the CA to be published in {object}")),
-            Some(Standing::Waits(why) | Standing::Absent(why)) => {
-                Some(format!("the CA to be published in {object}: {why}"))
-            }
-            Some(Standing::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
+            Some(State::Waits(why) | State::Absent(why)) => Some(format!("the CA to be published in {object}: {why}")),
+            Some(State::Carries(entries)) => entries.iter().find_map(|(entry, carried)| {
                 let why = wanted.missing(carried.as_deref(), self.time_of_day.now())?;
                 let why = if why.is_empty() { why } else { format!(": {entry}: {why}; {}", self.cure) };
                 Some(format!("the CA to be published in {object}{why}"))
@@ -118,25 +121,23 @@ impl Bundle {
     /// Since when every object has been seen to hold `bundle`; not before `begun`, when it became wanted. What nobody is
     /// called by does not count.
     pub fn held_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
-        let (wanted, standings) = (Wanted::Held(Arc::from(bundle)), self.standings.borrow());
-        objects(configurations).iter().try_fold(begun, |since, object| match standings.get(object) {
-            Some((Standing::Absent(_), _)) => Some(since),
-            Some((standing, at)) => {
-                self.missing_in(&wanted, object, Some(standing)).is_none().then_some(since.max(*at))
-            }
+        let (wanted, states) = (Wanted::Held(Arc::from(bundle)), self.states.borrow());
+        objects(configurations).iter().try_fold(begun, |since, object| match states.get(object) {
+            Some((State::Absent(_), _)) => Some(since),
+            Some((state, at)) => self.missing_in(&wanted, object, Some(state)).is_none().then_some(since.max(*at)),
             None => None,
         })
     }
 
     /// Changes whenever one of the objects stands otherwise than before.
     pub fn changes(&self) -> Changes {
-        Changes(self.standings.subscribe())
+        Changes(self.states.subscribe())
     }
 }
 
 /// Whether the objects stand otherwise than before.
 #[derive(Debug)]
-pub struct Changes(watch::Receiver<Standings>);
+pub struct Changes(watch::Receiver<States>);
 
 impl Changes {
     /// Waits for a change since the last one that was waited for.

@@ -5,11 +5,11 @@
 //! bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common is a
 //! `carrier`. `published` reads them once, for those who do not stay.
 
-mod carrier;
 mod missing;
 mod published;
 mod publisher;
-mod standing;
+mod state;
+mod target;
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::CertificateMetrics;
-use super::{Configurations, Material, TimeOfDay};
-use carrier::{CONVERSION, object};
+use super::{Configurations, ServingCertificate, TimeOfDay};
 pub use missing::Changes;
 pub use published::{OwnEntry, PublishedEntry, PublishedObject, published};
 use publisher::Publisher;
-use standing::{Standings, Wanted};
+use state::{States, Wanted};
+use target::{CONVERSION, object};
 
 /// Kind and name of each object that carries the bundle.
 fn objects(configurations: &Configurations) -> Vec<String> {
@@ -40,7 +40,7 @@ fn objects(configurations: &Configurations) -> Vec<String> {
 
 /// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something
 /// else takes it out (Helm, GitOps, a user's `apply`). Or it only looks on, where publishing is somebody else's business
-/// ([`Supplied`](super::Supplied)).
+/// ([`ProvidedCertificates`](super::ProvidedCertificates)).
 ///
 /// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is
 /// sent while the bytes are right. Who takes the conversion out of a CRD by server-side apply takes
@@ -50,7 +50,7 @@ fn objects(configurations: &Configurations) -> Vec<String> {
 pub struct Bundle {
     wanted: watch::Sender<Wanted>,
     /// How each object stands, and since when.
-    standings: watch::Sender<Standings>,
+    states: watch::Sender<States>,
     /// As whom it writes; nobody when it only looks on.
     manager: Option<String>,
     /// What its owner has to do about a bundle that is not right, when it only looks on.
@@ -79,14 +79,14 @@ impl Bundle {
 
     /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
     /// and what is to be done if not.
-    pub(super) fn observing(material: &Material, cure: &str) -> Self {
+    pub(super) fn observing(material: &ServingCertificate, cure: &str) -> Self {
         Self { cure: cure.to_owned(), ..Self::wanting(Wanted::accepted(material)) }
     }
 
     fn wanting(wanted: Wanted) -> Self {
         Self {
             wanted: watch::Sender::new(wanted),
-            standings: watch::Sender::default(),
+            states: watch::Sender::default(),
             manager: None,
             cure: String::new(),
             services: Vec::new(),
@@ -130,7 +130,7 @@ impl Bundle {
     }
 
     /// What callers must accept from now on, where somebody else publishes.
-    pub(super) fn expect(&self, material: &Material) {
+    pub(super) fn expect(&self, material: &ServingCertificate) {
         self.want(Wanted::accepted(material));
     }
 

@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use super::carrier::{CONVERSION, Carrier, object};
+use super::target::{BundleTarget, CONVERSION, object};
 use crate::Configurations;
 
 /// An object that should carry the bundle, as it is now.
@@ -75,7 +75,7 @@ pub async fn published(client: &Client, configurations: &Configurations) -> Vec<
     found
 }
 
-async fn read<C: Carrier>(client: &Client, name: &str, ours: &[String]) -> PublishedObject {
+async fn read<C: BundleTarget>(client: &Client, name: &str, ours: &[String]) -> PublishedObject {
     // A `get` would take another right than the watch has.
     let one = ListParams::default().fields(&format!("metadata.name={name}"));
     let list = Api::<C>::all(client.clone()).list(&one).await;

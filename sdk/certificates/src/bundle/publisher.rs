@@ -12,8 +12,8 @@ use portcullis_pki::bundle_fingerprints;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::carrier::{Carrier, Entry, object};
-use super::standing::{Standing, Wanted};
+use super::state::{State, Wanted};
+use super::target::{BundleTarget, Entry, object};
 use super::{Bundle, Origin};
 use crate::follow::follow;
 use portcullis_client::Pauses;
@@ -53,7 +53,7 @@ pub(super) struct Publisher<'a, C> {
     last_written: Option<Arc<str>>,
 }
 
-impl<'a, C: Carrier> Publisher<'a, C> {
+impl<'a, C: BundleTarget> Publisher<'a, C> {
     pub(super) fn new(bundle: &'a Bundle, client: &Client, name: &'a str, ours: &'a [String]) -> Self {
         Self {
             bundle,
@@ -83,7 +83,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
                     Some(Err(error)) => {
                         warn!(%error, object = object::<C>(self.name), "cannot watch what the CA is published in");
                         if self.live.is_none() {
-                            self.stands(Standing::Waits(error.to_string()));
+                            self.stands(State::Waits(error.to_string()));
                         }
                         continue;
                     }
@@ -103,17 +103,17 @@ impl<'a, C: Carrier> Publisher<'a, C> {
         let Some(live) = self.live.clone() else {
             // Whoever installs it again takes nothing of ours out.
             self.last_written = None;
-            self.stands(Standing::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
+            self.stands(State::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
             return None;
         };
         let mine = match self.mine(&live) {
             Ok(mine) => mine,
-            Err(standing) => {
-                self.stands(standing);
+            Err(state) => {
+                self.stands(state);
                 return self.overdue(&live);
             }
         };
-        self.stands(Standing::carries(&mine));
+        self.stands(State::carries(&mine));
         let now = self.bundle.time_of_day.now();
         let right = mine.iter().all(|entry| wanted.missing(entry.bundle, now).is_none());
         let Some(manager) = self.bundle.manager.as_ref().filter(|_| !right) else {
@@ -144,11 +144,11 @@ impl<'a, C: Carrier> Publisher<'a, C> {
     }
 
     /// The entries to look after; how the object stands when there are none.
-    fn mine<'o>(&mut self, live: &'o C) -> Result<Vec<Entry<'o>>, Standing> {
+    fn mine<'o>(&mut self, live: &'o C) -> Result<Vec<Entry<'o>>, State> {
         if live.annotations().contains_key(DEV_SESSION) {
             // A development session has borrowed its conversion and gives it back. That the session is called for
             // now is no reason to be in its way, nor to wait for it.
-            return Err(Standing::Carries(Vec::new()));
+            return Err(State::Carries(Vec::new()));
         }
         let entries = live.entries();
         let registered = |name: &String| entries.iter().any(|entry| entry.name == *name);
@@ -167,9 +167,9 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             self.others = None;
             return Ok(mine);
         }
-        let Some(other) = other else { return Err(Standing::Absent(C::STRANGE.to_owned())) };
+        let Some(other) = other else { return Err(State::Absent(C::STRANGE.to_owned())) };
         if !C::SHARED {
-            return Err(Standing::Absent(format!(
+            return Err(State::Absent(format!(
                 "it calls {other}, of another installation; give --namespace and --service-name, or see '{}'",
                 C::COMMAND
             )));
@@ -184,7 +184,7 @@ impl<'a, C: Carrier> Publisher<'a, C> {
             );
             self.others = Some(other);
         }
-        Err(Standing::Carries(Vec::new()))
+        Err(State::Carries(Vec::new()))
     }
 
     /// When to look again at a conversion that a development session has borrowed. Where that is over and has not given
@@ -224,14 +224,14 @@ impl<'a, C: Carrier> Publisher<'a, C> {
                 info!(object = object::<C>(self.name), webhooks = entries.len(), "published the CA");
                 self.bundle.metrics.wrote_bundle(object::<C>(self.name));
                 let held = written.entries();
-                self.stands(Standing::carries(held.iter().filter(|entry| entries.contains(&entry.name))));
+                self.stands(State::carries(held.iter().filter(|entry| entries.contains(&entry.name))));
                 self.last_written = Some(Arc::clone(bundle));
                 self.live = Some(Arc::new(written));
                 None
             }
             Err(error) => {
                 warn!(error, object = object::<C>(self.name), "cannot publish the CA");
-                self.stands(Standing::Waits(error));
+                self.stands(State::Waits(error));
                 Some(self.not_before)
             }
         }
@@ -248,12 +248,12 @@ impl<'a, C: Carrier> Publisher<'a, C> {
         }
     }
 
-    fn stands(&self, standing: Standing) {
-        self.bundle.standings.send_if_modified(|standings| {
+    fn stands(&self, state: State) {
+        self.bundle.states.send_if_modified(|states| {
             let object = object::<C>(self.name);
-            let changed = standings.get(&object).is_none_or(|(before, _)| *before != standing);
+            let changed = states.get(&object).is_none_or(|(before, _)| *before != state);
             if changed {
-                standings.insert(object, (standing, Instant::now()));
+                states.insert(object, (state, Instant::now()));
             }
             changed
         });

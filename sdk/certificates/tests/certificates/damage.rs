@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -10,7 +9,7 @@ use futures::future::{BoxFuture, join_all};
 use http_body_util::Full;
 use hyper::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
-use portcullis::certificates::{Automatic, Material, probe};
+use portcullis::certificates::{Automatic, ServingCertificate, probe};
 use portcullis::server::{Limits, RequestBody, Server};
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use portcullis_testing::wait_until;
@@ -286,7 +285,12 @@ pub(crate) async fn call(place: &Place, serving: &Serving) -> Result<(), String>
     }
 }
 
-async fn is_repaired(place: &Place, serving: &Serving, before: &Material, left: Left) -> Option<Material> {
+async fn is_repaired(
+    place: &Place,
+    serving: &Serving,
+    before: &ServingCertificate,
+    left: Left,
+) -> Option<ServingCertificate> {
     let stored = place.stored().await.filter(|stored| match left {
         All => stored == before,
         OnlyCa => stored.ca_pem == before.ca_pem && stored.cert_pem != before.cert_pem,

@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use portcullis::certificates::{Automatic, Bundle, Configurations, Material};
+use portcullis::certificates::{Automatic, Bundle, Configurations, ServingCertificate};
 use portcullis::manifest::Grant as Rights;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::operator::{Components, NoArgs, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl Place {
         let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("any").on_create(allow));
         // An operator's name is a constant of its binary.
         let operator = Operator::<NoArgs>::named(name.clone().leak());
-        let parts = Parts::new(webhooks.clone());
+        let parts = Components::new(webhooks.clone());
         let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap().operator;
         let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
@@ -93,10 +93,10 @@ impl Place {
     }
 
     /// What is stored now, for a listener and for callers.
-    pub(crate) async fn stored(&self) -> Option<Material> {
+    pub(crate) async fn stored(&self) -> Option<ServingCertificate> {
         let data = self.read(&self.secret()).await?.data?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
-        Some(Material { cert_pem: text("tls.crt")?, key_pem: text("tls.key")?, ca_pem: text("ca.crt")? })
+        Some(ServingCertificate { cert_pem: text("tls.crt")?, key_pem: text("tls.key")?, ca_pem: text("ca.crt")? })
     }
 
     pub(crate) async fn delete(&self, secret: &str) {

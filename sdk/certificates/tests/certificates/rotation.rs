@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use portcullis::certificates::{Automatic, Bundle, Material, Phase, TimeOfDay};
+use portcullis::certificates::{Automatic, Bundle, Phase, ServingCertificate, TimeOfDay};
 use portcullis_testing::wait_until;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ async fn phase(source: &Automatic) -> Phase {
 }
 
 /// A replica: the source, and what it publishes.
-async fn replica(place: &Place, source: Automatic, stop: &CancellationToken) -> Material {
+async fn replica(place: &Place, source: Automatic, stop: &CancellationToken) -> ServingCertificate {
     let material = source.ensure().await.unwrap();
     let tls = ArcSwap::from_pointee(material.tls_config(&source.provider).unwrap());
     let bundle: Bundle = source.bundle(&place.name, &material);
@@ -30,9 +30,10 @@ async fn replica(place: &Place, source: Automatic, stop: &CancellationToken) -> 
     made
 }
 
-async fn rotated(place: &Place, source: &Automatic, before: &Material) -> Material {
+async fn rotated(place: &Place, source: &Automatic, before: &ServingCertificate) -> ServingCertificate {
     let look = || async {
-        let ended = |stored: &Material| stored.ca_pem != before.ca_pem && stored.ca_pem.matches("BEGIN").count() == 1;
+        let ended =
+            |stored: &ServingCertificate| stored.ca_pem != before.ca_pem && stored.ca_pem.matches("BEGIN").count() == 1;
         let stored = place.stored().await.filter(ended)?;
         let published = place.bundles().await == [("a".to_owned(), Some(stored.ca_pem.clone()))];
         (published && phase(source).await == Phase::Steady).then_some(stored)

@@ -84,21 +84,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::apply::Marks;
+    use crate::apply::FieldManager;
 
     fn desired() -> Desired {
         let document = json!({
             "metadata": {"name": "c", "namespace": "n", "ownerReferences": [{"uid": "owner", "controller": true}]},
             "data": {"k": "v"}
         });
-        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &Marks::of("test")).unwrap()
+        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::of("test")).unwrap()
     }
 
     fn live() -> Live {
         let held = json!({
             "f:data": {"f:k": {}},
             "f:metadata": {
-                "f:annotations": {format!("f:{}", Marks::DIGEST): {}},
+                "f:annotations": {format!("f:{}", FieldManager::DIGEST): {}},
                 "f:ownerReferences": {"k:{\"uid\":\"owner\"}": {}}
             }
         });

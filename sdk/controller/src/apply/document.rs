@@ -4,7 +4,7 @@ use kube::Resource;
 use kube::core::ApiResource;
 use serde_json::{Map, Value, json};
 
-use super::{Marks, digest};
+use super::{FieldManager, digest};
 
 /// Why a planned document cannot be applied. Every variant is a defect of the plan, not of the cluster.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -45,12 +45,17 @@ impl Desired {
     ///
     /// # Errors
     /// When one of these members is missing.
-    pub fn new(resource: &ApiResource, document: Value, marks: &Marks) -> Result<Self, DocumentError> {
-        Self::of(resource, document, marks, true)
+    pub fn new(resource: &ApiResource, document: Value, field_manager: &FieldManager) -> Result<Self, DocumentError> {
+        Self::of(resource, document, field_manager, true)
     }
 
     /// The same for a kind that may live in no namespace.
-    fn of(resource: &ApiResource, mut document: Value, marks: &Marks, namespaced: bool) -> Result<Self, DocumentError> {
+    fn of(
+        resource: &ApiResource,
+        mut document: Value,
+        field_manager: &FieldManager,
+        namespaced: bool,
+    ) -> Result<Self, DocumentError> {
         prune(&mut document);
         let members = document.as_object_mut().ok_or(DocumentError::Missing("every member"))?;
         members.insert("apiVersion".to_owned(), json!(resource.api_version));
@@ -67,7 +72,7 @@ impl Desired {
             .map(|metadata| metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new())))
             .and_then(Value::as_object_mut)
             .ok_or(DocumentError::Missing("metadata.annotations as an object"))?;
-        annotations.insert(marks.digest.to_owned(), Value::String(digest.clone()));
+        annotations.insert(field_manager.digest.to_owned(), Value::String(digest.clone()));
         Ok(Self { resource: resource.clone(), namespace, name, digest, document })
     }
 
@@ -81,7 +86,7 @@ impl Desired {
         owner: &K,
         resource: &ApiResource,
         mut document: Value,
-        marks: &Marks,
+        field_manager: &FieldManager,
         namespaced: bool,
     ) -> Result<Self, DocumentError> {
         let mut reference =
@@ -98,7 +103,7 @@ impl Desired {
             None => {}
         }
         metadata.insert("ownerReferences".to_owned(), json!([reference]));
-        Self::of(resource, document, marks, namespaced)
+        Self::of(resource, document, field_manager, namespaced)
     }
 
     /// Where it is written to.
@@ -155,8 +160,8 @@ mod tests {
 
     use super::*;
 
-    fn marks() -> Marks {
-        Marks::of("test")
+    fn field_manager() -> FieldManager {
+        FieldManager::of("test")
     }
 
     #[test]
@@ -165,8 +170,8 @@ mod tests {
             "metadata": {"name": "web", "namespace": "team", "labels": null},
             "spec": {"paused": null, "template": {"spec": {"containers": [], "volumes": [{"name": "t", "emptyDir": {}}]}}},
         });
-        let marks = Marks { digest: "example.com/digest", ..marks() };
-        let desired = Desired::new(&ApiResource::erase::<Deployment>(&()), document, &marks).unwrap();
+        let field_manager = FieldManager { digest: "example.com/digest", ..field_manager() };
+        let desired = Desired::new(&ApiResource::erase::<Deployment>(&()), document, &field_manager).unwrap();
         assert_eq!((&*desired.resource().plural, desired.namespace(), desired.name()), ("deployments", "team", "web"));
         assert_eq!(
             desired.document(),
@@ -182,12 +187,13 @@ mod tests {
     fn a_child_is_in_its_owners_namespace_and_names_its_owner() {
         let mut owner = ConfigMap::default();
         let (resource, child) = (ApiResource::erase::<Secret>(&()), json!({"metadata": {"name": "c"}}));
-        let error = Desired::child_of(&owner, &resource, child.clone(), &marks(), true).unwrap_err().to_string();
+        let error =
+            Desired::child_of(&owner, &resource, child.clone(), &field_manager(), true).unwrap_err().to_string();
         assert_eq!(error, "planned child lacks an owner with name and uid");
         owner.metadata.name = Some("o".into());
         owner.metadata.namespace = Some("team".into());
         owner.metadata.uid = Some("u".into());
-        let desired = Desired::child_of(&owner, &resource, child, &marks(), true).unwrap();
+        let desired = Desired::child_of(&owner, &resource, child, &field_manager(), true).unwrap();
         assert_eq!(desired.namespace(), "team");
         let reference = &desired.document()["metadata"]["ownerReferences"][0];
         assert_eq!(
@@ -204,7 +210,7 @@ mod tests {
         let child = |namespace: &Value, namespaced| {
             let (resource, document) =
                 (ApiResource::erase::<Secret>(&()), json!({"metadata": {"name": "c", "namespace": namespace}}));
-            Desired::child_of(&owner, &resource, document, &marks(), namespaced)
+            Desired::child_of(&owner, &resource, document, &field_manager(), namespaced)
         };
         assert_eq!(child(&json!("team"), true).unwrap().namespace(), "team");
         assert_eq!(child(&json!(null), true).unwrap_err().to_string(), "planned child lacks metadata.namespace");
@@ -221,7 +227,7 @@ mod tests {
         ];
         for (document, message) in cases {
             let resource = ApiResource::erase::<Service>(&());
-            assert_eq!(Desired::new(&resource, document, &marks()).unwrap_err().to_string(), message);
+            assert_eq!(Desired::new(&resource, document, &field_manager()).unwrap_err().to_string(), message);
         }
     }
 }

@@ -283,16 +283,19 @@ fn without_what_an_entry_holds_that_of_others_is_left() {
         "f:phase": {},
         "f:parts": {},
         "f:nested": {".": {}, "f:url": {}},
-        "f:marks": {".": {}, "v:\"a\"": {}},
+        "f:field_manager": {".": {}, "v:\"a\"": {}},
         "f:conditions": {".": {}, "k:{\"type\":\"Ready\"}": {".": {}, "f:type": {}, "f:status": {}}},
     }});
     let cases = [
-        (json!({"phase": "On", "parts": [1, 2], "nested": {"url": "u"}, "marks": ["a"], "conditions": []}), json!({})),
+        (
+            json!({"phase": "On", "parts": [1, 2], "nested": {"url": "u"}, "field_manager": ["a"], "conditions": []}),
+            json!({}),
+        ),
         (
             json!({"phase": "On", "other": 1, "nested": {"url": "u", "port": 2}, "conditions": [ready, theirs]}),
             json!({"status": {"other": 1, "nested": {"port": 2}, "conditions": [{"seen": 3}, theirs]}}),
         ),
-        (json!({"marks": ["b", "a"]}), json!({"status": {"marks": ["b"]}})),
+        (json!({"field_manager": ["b", "a"]}), json!({"status": {"field_manager": ["b"]}})),
         (json!({}), json!({})),
     ];
     for (status, left) in cases {

@@ -4,9 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// How a controller marks the objects that it makes, and knows them again.
 #[derive(Clone, Debug)]
-pub struct Marks {
+pub struct FieldManager {
     /// Field manager of its writes; `<manager>-merge` is the one of the merges that make way for them.
-    pub manager: String,
+    pub name: String,
     /// Annotation that holds the digest of the document that was applied last.
     pub digest: &'static str,
     /// Says of an object without an owner that our manager never applied that a predecessor of this operator made it, so
@@ -26,7 +26,7 @@ pub struct Live {
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
     /// Of an object without such an owner: the manager that may take it for a child, because it applied it or
-    /// [adopts](Marks::adopts) it.
+    /// [adopts](FieldManager::adopts) it.
     pub maker: Option<String>,
     /// Has a `deletionTimestamp`.
     pub deleting: bool,
@@ -34,27 +34,27 @@ pub struct Live {
     pub held: Option<Box<str>>,
 }
 
-impl Marks {
+impl FieldManager {
     /// The annotation that is used unless another is said.
     pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
 
     /// The marks of one field manager. Nothing is taken over.
-    pub fn of(manager: impl Into<String>) -> Self {
-        Self { manager: manager.into(), digest: Self::DIGEST, adopts: |_| false }
+    pub fn of(name: impl Into<String>) -> Self {
+        Self { name: name.into(), digest: Self::DIGEST, adopts: |_| false }
     }
 
     /// Reads the traces from `metadata`.
     pub fn read(&self, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());
-        let held = held_by(metadata, &self.manager, None);
+        let held = held_by(metadata, &self.name, None);
         let ours = controller.is_none() && (held.is_some() || (self.adopts)(metadata));
         Live {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version_number(metadata),
             digest: metadata.annotations.as_ref().and_then(|all| all.get(self.digest)).cloned(),
             controller,
-            maker: ours.then(|| self.manager.clone()),
+            maker: ours.then(|| self.name.clone()),
             deleting: metadata.deletion_timestamp.is_some(),
             held,
         }

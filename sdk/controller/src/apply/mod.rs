@@ -1,7 +1,7 @@
 //! Server-side apply of what a plan wants, and the decision whether a write is needed at all.
 //!
 //! A child is written when it is absent, when the digest of its desired document differs from the one in its
-//! [`Marks::digest`] annotation, or when our entry in its `managedFields` no longer holds every desired path: a foreign
+//! [`FieldManager::digest`] annotation, or when our entry in its `managedFields` no longer holds every desired path: a foreign
 //! client that changes a value takes the path from us, one that adds a label does not. Values are never compared, so
 //! API-server defaults, quantities and admission webhooks of others cannot make a loop.
 
@@ -15,7 +15,7 @@ mod status;
 
 pub use decide::{Refusal, refusal};
 pub use document::{Desired, DocumentError};
-pub use live::{Live, Marks, version_number};
+pub use live::{FieldManager, Live, version_number};
 pub use send::ApplyError;
 
 pub(super) use document::prune;

@@ -14,7 +14,7 @@ use kube::{
 use serde::Serialize;
 
 use super::decide::{Decision, decide};
-use super::{Desired, Live, Marks, Refusal};
+use super::{Desired, FieldManager, Live, Refusal};
 use crate::kind_scope::full_name;
 use portcullis_client::own_sentence;
 
@@ -81,7 +81,7 @@ pub(crate) enum Ensured {
 #[derive(Clone)]
 pub(crate) struct Applier {
     client: Client,
-    marks: Marks,
+    field_manager: FieldManager,
     /// Field manager of the merge that makes way for an apply which others' list elements would make invalid.
     merge: String,
 }
@@ -95,20 +95,20 @@ impl ApplyError {
 
 impl Debug for Applier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Applier").field("marks", &self.marks).finish_non_exhaustive()
+        f.debug_struct("Applier").field("field_manager", &self.field_manager).finish_non_exhaustive()
     }
 }
 
 impl Applier {
     /// An applier for the children of one controller.
-    pub(crate) fn new(client: Client, marks: Marks) -> Self {
-        let merge = format!("{}-merge", marks.manager);
-        Self { client, marks, merge }
+    pub(crate) fn new(client: Client, field_manager: FieldManager) -> Self {
+        let merge = format!("{}-merge", field_manager.name);
+        Self { client, field_manager, merge }
     }
 
     /// The marks that it leaves.
-    pub(crate) fn marks(&self) -> &Marks {
-        &self.marks
+    pub(crate) fn field_manager(&self) -> &FieldManager {
+        &self.field_manager
     }
 
     /// Makes `desired`, a child of the object with uid `owner`, what it should be: applies it where it is absent, another
@@ -122,7 +122,7 @@ impl Applier {
         desired: &Desired,
         owner: &str,
     ) -> Result<Ensured, ApplyError> {
-        match decide(live, desired, owner, &self.marks.manager) {
+        match decide(live, desired, owner, &self.field_manager.name) {
             Decision::Keep => Ok(Ensured::Kept),
             Decision::Wait => Ok(Ensured::Waits),
             Decision::Refuse(refusal) => Ok(Ensured::Refused(refusal)),
@@ -151,11 +151,11 @@ impl Applier {
             }
             result => result?,
         };
-        Ok(self.marks.read(&metadata))
+        Ok(self.field_manager.read(&metadata))
     }
 
     async fn send(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {
-        let params = PatchParams::apply(&self.marks.manager).force();
+        let params = PatchParams::apply(&self.field_manager.name).force();
         self.patch(desired, &params, &Patch::Apply(desired.document())).await
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use portcullis::controller::{Applied, Next, Pass};
+use portcullis::controller::{Action, Applied, Reconcile};
 use portcullis::operator::Switch;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::json;
@@ -20,12 +20,12 @@ fn log_book(boat: &Boat) -> ConfigMap {
 }
 
 /// A boat with oars has a log book.
-async fn keep(pass: Pass<Boat>) -> anyhow::Result<Next> {
-    match pass.object.spec.oars {
-        0 => _ = pass.delete::<ConfigMap>(&pass.key.name, PropagationPolicy::Background).await?,
-        _ => _ = pass.apply(&log_book(&pass.object)).await?,
+async fn keep(cx: Reconcile<Boat>) -> anyhow::Result<Action> {
+    match cx.object.spec.oars {
+        0 => _ = cx.delete::<ConfigMap>(&cx.key.name, PropagationPolicy::Background).await?,
+        _ => _ = cx.apply(&log_book(&cx.object)).await?,
     }
-    afloat(pass).await
+    afloat(cx).await
 }
 
 fn oars(map: &ConfigMap) -> Option<&str> {
@@ -75,14 +75,14 @@ async fn an_object_of_a_childs_name_that_is_not_ours_is_left_alone() {
     theirs.metadata.name = Some("b".to_owned());
     maps.create(&PostParams::default(), &theirs).await.unwrap();
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |cx| {
         let said = said.clone();
         async move {
-            let wrong = pass.apply(&Secret::default()).await.unwrap_err().to_string();
-            let error = pass.apply(&log_book(&pass.object)).await.unwrap_err().to_string();
-            pass.delete::<ConfigMap>("b", PropagationPolicy::Background).await?;
+            let wrong = cx.apply(&Secret::default()).await.unwrap_err().to_string();
+            let error = cx.apply(&log_book(&cx.object)).await.unwrap_err().to_string();
+            cx.delete::<ConfigMap>("b", PropagationPolicy::Background).await?;
             said.send((wrong, error))?;
-            Ok(Next::Wait)
+            Ok(Action::await_change())
         }
     });
     place.create("b", 2).await;
@@ -103,11 +103,11 @@ async fn a_child_is_made_once_its_name_is_free_whoever_had_it() {
     maps.create(&PostParams::default(), &theirs).await.unwrap();
     maps.delete("b", &DeleteParams::default()).await.unwrap();
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::On), move |cx| {
         let said = said.clone();
         async move {
-            said.send(pass.apply(&log_book(&pass.object)).await?)?;
-            Ok(Next::Wait)
+            said.send(cx.apply(&log_book(&cx.object)).await?)?;
+            Ok(Action::await_change())
         }
     });
     place.create("b", 2).await;

@@ -9,7 +9,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::runtime::predicates;
 use kube::{Api, ResourceExt as _};
-use portcullis::controller::{Cleanup, Controller, EventType, Key, Namespaces, Next, Pass, PlannedEvent};
+use portcullis::controller::{Action, Cleanup, Controller, EventType, Key, Namespaces, PlannedEvent, Reconcile};
 use portcullis::operator::Runtime;
 use portcullis_testing::{Grant, wait_for_object, wait_until};
 use serde_json::json;
@@ -19,26 +19,26 @@ use crate::boat::{Boat, Fleet, FleetSpec, FleetStatus};
 use crate::fixture::{PATIENCE, Place, Running, rules};
 
 /// A fleet has a flag in its home, a rank in the cluster, and counts its boats.
-async fn muster(pass: Pass<Fleet>, boats: Api<Boat>) -> anyhow::Result<Next> {
-    let FleetSpec { home, motto } = &pass.object.spec;
+async fn muster(cx: Reconcile<Fleet>, boats: Api<Boat>) -> anyhow::Result<Action> {
+    let FleetSpec { home, motto } = &cx.object.spec;
     if motto.is_empty() {
-        pass.delete_in::<ConfigMap>(home, &pass.key.name, PropagationPolicy::Background).await?;
-        pass.delete::<PriorityClass>(&pass.key.name, PropagationPolicy::Background).await?;
+        cx.delete_in::<ConfigMap>(home, &cx.key.name, PropagationPolicy::Background).await?;
+        cx.delete::<PriorityClass>(&cx.key.name, PropagationPolicy::Background).await?;
     } else {
         let mut flag = ConfigMap::default();
-        (flag.metadata.name, flag.metadata.namespace) = (Some(pass.key.name.clone()), Some(home.clone()));
+        (flag.metadata.name, flag.metadata.namespace) = (Some(cx.key.name.clone()), Some(home.clone()));
         flag.data = Some(BTreeMap::from([("motto".to_owned(), motto.clone())]));
-        pass.apply(&flag).await?;
+        cx.apply(&flag).await?;
         let mut rank = PriorityClass { value: 7, ..PriorityClass::default() };
-        rank.metadata.name = Some(pass.key.name.clone());
-        pass.apply(&rank).await?;
+        rank.metadata.name = Some(cx.key.name.clone());
+        cx.apply(&rank).await?;
     }
     let all = boats.list(&ListParams::default()).await?.items;
-    let ours = all.iter().filter(|boat| boat.spec.name.as_ref() == Some(&pass.key.name)).count();
-    if pass.status(&FleetStatus { boats: Some(ours) }).await? {
-        pass.publish(&[PlannedEvent::new(EventType::Normal, "Mustered", "the boats were counted")]).await;
+    let ours = all.iter().filter(|boat| boat.spec.name.as_ref() == Some(&cx.key.name)).count();
+    if cx.status(&FleetStatus { boats: Some(ours) }).await? {
+        cx.publish(&[PlannedEvent::new(EventType::Normal, "Mustered", "the boats were counted")]).await;
     }
-    Ok(Next::Wait)
+    Ok(Action::await_change())
 }
 
 /// Fleets, which every boat that names one wakes.
@@ -61,7 +61,7 @@ async fn a_kind_without_a_namespace_is_reconciled_owns_children_of_both_sorts_an
     let runtime = Runtime::new(user.client.clone(), "default", CancellationToken::new());
     let boats: Api<Boat> = Api::namespaced(user.client.clone(), &place.namespace);
     let mark = place.cluster.audit().mark();
-    let running = Running::start(fleets(), runtime, move |pass| muster(pass, boats.clone()));
+    let running = Running::start(fleets(), runtime, move |cx| muster(cx, boats.clone()));
     let spec = FleetSpec { home: place.namespace.clone(), motto: "onwards".to_owned() };
     api.create(&PostParams::default(), &Fleet::new(&name, spec)).await.unwrap();
     let counts = |boats| move |fleet: &Fleet| fleet.status.as_ref().is_some_and(|status| status.boats == Some(boats));
@@ -107,11 +107,11 @@ async fn a_kind_without_a_namespace_is_reconciled_owns_children_of_both_sorts_an
 }
 
 /// Reads the motto of its fleet.
-async fn shout(pass: Pass<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Next> {
-    let fleet = fleets.get_opt(pass.object.spec.name.as_deref().unwrap_or_default()).await?;
+async fn shout(cx: Reconcile<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Action> {
+    let fleet = fleets.get_opt(cx.object.spec.name.as_deref().unwrap_or_default()).await?;
     let phase = fleet.map_or_else(|| "alone".to_owned(), |fleet| fleet.spec.motto);
-    pass.status(&crate::boat::BoatStatus { phase: Some(phase), conditions: None }).await?;
-    Ok(Next::Wait)
+    cx.status(&crate::boat::BoatStatus { phase: Some(phase), conditions: None }).await?;
+    Ok(Action::await_change())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,7 +124,7 @@ async fn a_change_of_a_kind_without_a_namespace_wakes_the_objects_that_name_it_a
     let user = place.cluster.user_with("shouts", &[Grant::ClusterRules(&rules(&controller))]).await;
     let runtime = Runtime::new(user.client.clone(), "default", CancellationToken::new());
     let read = Api::all(user.client.clone());
-    let running = Running::start(controller, runtime, move |pass| shout(pass, read.clone()));
+    let running = Running::start(controller, runtime, move |cx| shout(cx, read.clone()));
     let mut boat = crate::boat::boat("b", 2);
     boat.spec.name = Some(name.clone());
     place.api().create(&PostParams::default(), &boat).await.unwrap();

@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use crate::boat::{Boat, webhooks};
 
 async fn said(webhooks: &Webhooks, object: Value) -> Vec<String> {
-    let judgements = webhooks.explain(&object).await;
-    judgements
+    let evaluations = webhooks.explain(&object).await;
+    evaluations
         .into_iter()
-        .map(|judgement| {
-            let verdict = match &judgement.verdict {
+        .map(|evaluation| {
+            let verdict = match &evaluation.verdict {
                 Ok(verdict) => verdict.denial().map_or("allowed", |denial| denial.message()).to_owned(),
                 Err(problem) => format!("error: {problem}"),
             };
-            format!("{}: {verdict}", judgement.webhook)
+            format!("{}: {verdict}", evaluation.webhook)
         })
         .collect()
 }

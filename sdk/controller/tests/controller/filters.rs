@@ -22,9 +22,9 @@ async fn a_predicate_on_the_generation_swallows_neither_finalizers_nor_deletions
         .controller()
         .predicate(predicates::generation.combine(predicates::labels))
         .finalizer("kit.example/boats", |_| async { anyhow::Ok(Cleanup::Done) });
-    let running = Running::start(controller, place.runtime(Switch::On), move |pass| {
+    let running = Running::start(controller, place.runtime(Switch::On), move |cx| {
         counted.fetch_add(1, Ordering::SeqCst);
-        afloat(pass)
+        afloat(cx)
     });
     place.create("b", 2).await;
     place.until("b", "its status", |boat| boat.says("Afloat").is_some()).await;

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, CustomResourceExt as _};
-use portcullis::controller::{Cleanup, Controller, Kind, Namespaces, Next, Pass};
+use portcullis::controller::{Action, Cleanup, Controller, Kind, Namespaces, Reconcile};
 use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Runtime, Switch};
 use portcullis::webhooks::Webhooks;
@@ -126,8 +126,8 @@ impl Running {
     pub(crate) fn start<K, F, R>(controller: Controller<K>, runtime: Runtime, reconcile: F) -> Self
     where
         K: Kind,
-        F: Fn(Pass<K>) -> R + Send + Sync + 'static,
-        R: Future<Output = anyhow::Result<Next>> + Send + 'static,
+        F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = anyhow::Result<Action>> + Send + 'static,
     {
         let stop = runtime.stop.clone();
         Self { stop, task: tokio::spawn(controller.run(runtime, reconcile)) }
@@ -149,7 +149,7 @@ impl Running {
 }
 
 /// Writes a status that says that the boat was seen.
-pub(crate) async fn afloat(pass: Pass<Boat>) -> anyhow::Result<Next> {
+pub(crate) async fn afloat(cx: Reconcile<Boat>) -> anyhow::Result<Action> {
     let condition = json!({
         "type": "Afloat", "status": "True", "reason": "Seen", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
@@ -157,7 +157,7 @@ pub(crate) async fn afloat(pass: Pass<Boat>) -> anyhow::Result<Next> {
     let mut valid = condition.clone();
     valid["type"] = json!("Valid");
     let conditions = serde_json::from_value(json!([condition, valid]))?;
-    let phase = format!("{} oars", pass.object.spec.oars);
-    pass.status(&BoatStatus { phase: Some(phase), conditions: Some(conditions) }).await?;
-    Ok(Next::Wait)
+    let phase = format!("{} oars", cx.object.spec.oars);
+    cx.status(&BoatStatus { phase: Some(phase), conditions: Some(conditions) }).await?;
+    Ok(Action::await_change())
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use portcullis::controller::{Backoff, Next};
+use portcullis::controller::{Action, Backoff};
 use portcullis::operator::Switch;
 use portcullis_testing::wait_until;
 use tokio::sync::Semaphore;
@@ -27,7 +27,7 @@ async fn no_more_objects_are_reconciled_at_once_than_the_limit_says() {
             gate.acquire().await?.forget();
             now.fetch_sub(1, Ordering::SeqCst);
             total.fetch_add(1, Ordering::SeqCst);
-            Ok(Next::Wait)
+            Ok(Action::await_change())
         }
     });
     wait_until("two at once", PATIENCE, || async { (now.load(Ordering::SeqCst) == 2).then_some(()) }).await;
@@ -55,7 +55,7 @@ async fn a_failed_or_panicked_reconcile_comes_again_later_and_later() {
                 1 => anyhow::bail!("no luck"),
                 2 => panic!("none at all"),
                 3 | 4 => anyhow::bail!("no luck again"),
-                _ => Ok(Next::Wait),
+                _ => Ok(Action::await_change()),
             }
         }
     });
@@ -76,9 +76,9 @@ async fn a_reconcile_that_hangs_is_given_up_and_comes_again() {
     place.create("b", 2).await;
     let first = Arc::new(AtomicUsize::new(0));
     let controller = place.controller().deadline(Duration::from_millis(200));
-    let running = Running::start(controller, place.runtime(Switch::On), move |pass| {
+    let running = Running::start(controller, place.runtime(Switch::On), move |cx| {
         let try_ = first.fetch_add(1, Ordering::SeqCst);
-        async move { if try_ == 0 { std::future::pending().await } else { afloat(pass).await } }
+        async move { if try_ == 0 { std::future::pending().await } else { afloat(cx).await } }
     });
     place.until("b", "the second try", |boat| boat.says("Afloat").is_some()).await;
     running.end().await;
@@ -90,12 +90,12 @@ async fn on_shutdown_what_is_under_way_is_finished_and_nothing_else_is_begun() {
     place.create("first", 2).await;
     let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let shared = (begun.clone(), gate.clone());
-    let running = Running::start(place.controller().concurrency(1), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller().concurrency(1), place.runtime(Switch::On), move |cx| {
         let (begun, gate) = shared.clone();
         async move {
             begun.fetch_add(1, Ordering::SeqCst);
             gate.acquire().await?.forget();
-            afloat(pass).await
+            afloat(cx).await
         }
     });
     wait_until("it to begin", PATIENCE, || async { (begun.load(Ordering::SeqCst) == 1).then_some(()) }).await;

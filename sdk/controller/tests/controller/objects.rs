@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
-use portcullis::controller::{Cleanup, Next};
+use portcullis::controller::{Action, Cleanup};
 use portcullis::operator::Switch;
 use portcullis_testing::wait_until;
 use serde_json::json;
@@ -20,17 +20,17 @@ async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_when_the_cle
     let place = Place::new("finalizer").await;
     let tries = Arc::new(AtomicUsize::new(0));
     let cleanups = tries.clone();
-    let controller = place.controller().finalizer(FINALIZER, move |leaving| {
+    let controller = place.controller().finalizer(FINALIZER, move |deletion| {
         let first = cleanups.fetch_add(1, Ordering::SeqCst) == 0;
         async move {
             anyhow::ensure!(!first, "the first cleanup fails");
-            assert!(leaving.pass.is_ok());
+            assert!(deletion.reconcile.is_ok());
             Ok(Cleanup::Done)
         }
     });
-    let running = Running::start(controller, place.runtime(Switch::On), |pass| {
-        assert!(pass.object.has_finalizer(FINALIZER), "{:?}", pass.object.metadata);
-        afloat(pass)
+    let running = Running::start(controller, place.runtime(Switch::On), |cx| {
+        assert!(cx.object.has_finalizer(FINALIZER), "{:?}", cx.object.metadata);
+        afloat(cx)
     });
     place.create("b", 2).await;
     place.until("b", "its status", |boat| boat.says("Afloat").is_some() && boat.has_finalizer(FINALIZER)).await;
@@ -53,9 +53,9 @@ async fn an_update_that_adds_a_finalizer_wakes_and_nothing_does_at_rest() {
     let place = Place::new("wakes").await;
     let count = Arc::new(AtomicUsize::new(0));
     let passes = count.clone();
-    let running = Running::start(place.controller(), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller(), place.runtime(Switch::On), move |cx| {
         passes.fetch_add(1, Ordering::SeqCst);
-        afloat(pass)
+        afloat(cx)
     });
     place.create("b", 2).await;
     place.until("b", "its status", |boat| boat.says("Afloat").is_some()).await;
@@ -76,8 +76,8 @@ async fn an_object_that_does_not_decode_stops_no_other_and_can_be_deleted() {
     bad.metadata.finalizers = Some(vec![FINALIZER.into()]);
     bad.data = json!({"spec": {"oars": "many"}});
     api.create(&PostParams::default(), &bad).await.unwrap();
-    let controller = place.controller().finalizer(FINALIZER, |leaving| async move {
-        if let Err(problem) = &leaving.pass {
+    let controller = place.controller().finalizer(FINALIZER, |deletion| async move {
+        if let Err(problem) = &deletion.reconcile {
             assert!(problem.contains("many"), "{problem}");
         }
         anyhow::Ok(Cleanup::Done)
@@ -97,7 +97,7 @@ async fn a_cleanup_that_waits_holds_the_object_and_runs_again() {
     let tries = Arc::new(AtomicUsize::new(0));
     let cleanups = tries.clone();
     let controller = place.controller().finalizer(FINALIZER, move |_| {
-        let soon = Next::After(std::time::Duration::from_millis(50));
+        let soon = Action::requeue(std::time::Duration::from_millis(50));
         let done = cleanups.fetch_add(1, Ordering::SeqCst) == 2;
         async move { anyhow::Ok(if done { Cleanup::Done } else { Cleanup::Waits(soon) }) }
     });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
-use portcullis::controller::{Cleanup, Next, Pass};
+use portcullis::controller::{Action, Cleanup, Reconcile};
 use portcullis::operator::Switch;
 use serde_json::json;
 
@@ -16,12 +16,12 @@ use crate::fixture::{Place, Running, afloat};
 const FINALIZER: &str = "kit.example/boats";
 
 /// Writes a child and the status.
-async fn log_and_float(pass: Pass<Boat>) -> anyhow::Result<Next> {
+async fn log_and_float(cx: Reconcile<Boat>) -> anyhow::Result<Action> {
     let mut map = ConfigMap::default();
-    map.metadata.name = Some(pass.key.name.clone());
-    map.data = Some(BTreeMap::from([("oars".to_owned(), pass.object.spec.oars.to_string())]));
-    pass.apply(&map).await?;
-    afloat(pass).await
+    map.metadata.name = Some(cx.key.name.clone());
+    map.data = Some(BTreeMap::from([("oars".to_owned(), cx.object.spec.oars.to_string())]));
+    cx.apply(&map).await?;
+    afloat(cx).await
 }
 
 fn phase(boat: &Boat) -> Option<&str> {
@@ -35,9 +35,9 @@ async fn twenty_changes_are_twenty_reconciles_for_our_own_writes_wake_nobody() {
     let passes = count.clone();
     let done = |_| async { anyhow::Ok(Cleanup::Done) };
     let controller = place.controller().finalizer(FINALIZER, done).owns::<ConfigMap>();
-    let running = Running::start(controller, place.runtime(Switch::Off), move |pass| {
+    let running = Running::start(controller, place.runtime(Switch::Off), move |cx| {
         passes.fetch_add(1, Ordering::SeqCst);
-        log_and_float(pass)
+        log_and_float(cx)
     });
     place.create("b", 2).await;
     for oars in 2..22 {
@@ -57,16 +57,16 @@ async fn twenty_changes_are_twenty_reconciles_for_our_own_writes_wake_nobody() {
 async fn a_change_between_the_read_and_the_write_of_a_status_is_not_lost() {
     let place = Place::new("in-between").await;
     let api = place.api::<Boat>();
-    let running = Running::start(place.controller(), place.runtime(Switch::On), move |pass| {
+    let running = Running::start(place.controller(), place.runtime(Switch::On), move |cx| {
         let api = api.clone();
         async move {
             // Somebody else is faster, nine times.
-            let oars = pass.object.spec.oars + 2;
+            let oars = cx.object.spec.oars + 2;
             if oars <= 20 {
                 let more = Patch::Merge(json!({"spec": {"oars": oars}}));
-                api.patch(&pass.key.name, &PatchParams::default(), &more).await?;
+                api.patch(&cx.key.name, &PatchParams::default(), &more).await?;
             }
-            afloat(pass).await
+            afloat(cx).await
         }
     });
     place.create("b", 2).await;

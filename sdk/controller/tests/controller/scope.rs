@@ -86,12 +86,12 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     let (outcome, mut told) = tokio::sync::mpsc::unbounded_channel();
     let shared = (begun.clone(), go.clone());
     let mark = place.cluster.audit().mark();
-    let running = Running::start(place.controller(), runtime, move |pass| {
+    let running = Running::start(place.controller(), runtime, move |cx| {
         let ((begun, go), outcome) = (shared.clone(), outcome.clone());
         async move {
             begun.add_permits(1);
             go.acquire().await?.forget();
-            let result = afloat(pass).await;
+            let result = afloat(cx).await;
             outcome.send(result.as_ref().err().map(ToString::to_string))?;
             result
         }

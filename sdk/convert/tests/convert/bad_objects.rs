@@ -124,7 +124,7 @@ fn a_panic_of_a_converter_is_not_a_lost_answer() {
     assert_eq!(v3["spec"], bad["spec"]);
     assert_eq!(convert(&panicking(), &v3, "v1"), bad);
 
-    // On the second hop, and on the way back only.
+    // On the second edge, and on the way back only.
     let (v2, problem) = flagged(&panicking(), &entity("v1", json!({ "name": "s3cret x" })), "v2");
     assert_eq!(problem, ".: the converter from v3 to v2 panicked");
     assert_eq!(convert(&panicking(), &v2, "v1"), entity("v1", json!({ "name": "s3cret x" })));

@@ -48,7 +48,7 @@ proptest! {
         }
     }
 
-    // Issue 1 of docs/src/reference/issues.md: one hop was all there was, and the object was lost.
+    // Issue 1 of docs/src/reference/issues.md: one edge was all there was, and the object was lost.
     #[test]
     fn an_entity_is_not_lost_on_a_chain_of_versions(object in entity::any_entity()) {
         comes_back(&entity::engine(), &object, &["v2", "v3"])?;

@@ -185,7 +185,7 @@ impl Scopes {
 
 impl ScopesDriver {
     /// Beside other cluster-wide installations of the same operator: each labels the Lease of its leader with `label`, as in
-    /// `example.dev/operator=shop` ([`Campaign::label`](crate::Campaign::label)), and its name ends in `ending`; ours is `lease` in
+    /// `example.dev/operator=shop` ([`LeaseElection::label`](crate::LeaseElection::label)), and its name ends in `ending`; ours is `lease` in
     /// `namespace`, and `own` its handle. Of those that are alive, the one whose Lease was created first acts, and the others
     /// stand back.
     ///

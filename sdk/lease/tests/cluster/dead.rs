@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::client::Body;
 use kube::{Api, Client};
-use portcullis_lease::{Campaign, Scopes};
+use portcullis_lease::{LeaseElection, Scopes};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 use tower::{BoxError, service_fn};
@@ -59,8 +59,9 @@ async fn a_dead_watch_hides_neither_an_older_installation_nor_a_restricted_opera
     leases.create(&PostParams::default(), &older).await.unwrap();
 
     let deaf = Deaf::new(cluster.admin());
-    let campaign = Campaign::leader_election(&b, "op-leader", "me").unwrap().label(LABEL.0, LABEL.1).timing(timing());
-    let leader = Candidate::start(cluster.admin(), campaign, 0);
+    let election =
+        LeaseElection::leader_election(&b, "op-leader", "me").unwrap().label(LABEL.0, LABEL.1).timing(timing());
+    let leader = Candidate::start(cluster.admin(), election, 0);
     let hold = leader.holds().await;
     deaf.dead.store(true, Ordering::Release);
     let (scopes, driver) = Scopes::new(deaf.client.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
@@ -74,9 +75,9 @@ async fn a_dead_watch_hides_neither_an_older_installation_nor_a_restricted_opera
     })
     .await;
 
-    let campaign =
-        Campaign::leader_election(&a, "op-leader", "other").unwrap().label(LABEL.0, LABEL.1).timing(timing());
-    let first = Candidate::start(cluster.admin(), campaign, 0);
+    let election =
+        LeaseElection::leader_election(&a, "op-leader", "other").unwrap().label(LABEL.0, LABEL.1).timing(timing());
+    let first = Candidate::start(cluster.admin(), election, 0);
     first.holds().await;
     let begun = tokio::time::Instant::now();
     wait_until("it to stand back", DEADLINE, || async { (!scopes.leads(hold.epoch)).then_some(()) }).await;
@@ -86,8 +87,8 @@ async fn a_dead_watch_hides_neither_an_older_installation_nor_a_restricted_opera
 
     hand_over(cluster, &team).await;
     let tenant = timing().settle(std::time::Duration::from_millis(3600));
-    let campaign = Campaign::scope(&team, LEASE, "tenant").unwrap().timing(tenant).vouched_by(vouchers());
-    let tenant = Candidate::start(cluster.admin(), campaign, 0);
+    let election = LeaseElection::scope(&team, LEASE, "tenant").unwrap().timing(tenant).vouched_by(vouchers());
+    let tenant = Candidate::start(cluster.admin(), election, 0);
     tenant.holds().await;
     assert!(!scopes.owns(&team).may_write(), "it acts, and so nobody else does");
     task.abort();

@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::client::Body;
-use portcullis_lease::{Campaign, Change, End, Epoch, Reason, Record, Timing};
+use portcullis_lease::{Change, End, Epoch, LeaseElection, Reason, Record, Timing};
 use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use crate::{Candidate, DEADLINE, LEASE, Observer, timing};
 
-fn campaign(namespace: &str, identity: &str) -> Campaign {
-    Campaign::leader_election(namespace, LEASE, identity).unwrap().timing(timing())
+fn election(namespace: &str, identity: &str) -> LeaseElection {
+    LeaseElection::leader_election(namespace, LEASE, identity).unwrap().timing(timing())
 }
 
 fn watch(candidates: &[&Candidate]) -> Observer {
@@ -30,9 +30,9 @@ async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_sa
     let cluster = ControlPlane::shared().await;
     for skew in [300, -300] {
         let namespace = cluster.namespace("crash").await;
-        let first = Candidate::start(cluster.admin(), campaign(&namespace, "first"), skew);
+        let first = Candidate::start(cluster.admin(), election(&namespace, "first"), skew);
         assert_eq!(first.holds().await.epoch, Epoch::hold(1));
-        let others = [-skew, 0].map(|skew| Candidate::start(cluster.admin(), campaign(&namespace, "other"), skew));
+        let others = [-skew, 0].map(|skew| Candidate::start(cluster.admin(), election(&namespace, "other"), skew));
         let observer = watch(&[&first, &others[0], &others[1]]);
         let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
         wait_for_object(&lease, LEASE, "a renewal", DEADLINE, |lease| {
@@ -64,9 +64,9 @@ async fn a_graceful_end_hands_over_at_once_in_the_next_epoch() {
     let cluster = ControlPlane::shared().await;
     for end in [End::Release, End::HandOver] {
         let namespace = cluster.namespace("handover").await;
-        let first = Candidate::start(cluster.admin(), campaign(&namespace, "first").end(end), 0);
+        let first = Candidate::start(cluster.admin(), election(&namespace, "first").end(end), 0);
         first.holds().await;
-        let second = Candidate::start(cluster.admin(), campaign(&namespace, "second"), 0);
+        let second = Candidate::start(cluster.admin(), election(&namespace, "second"), 0);
         wait_until("the second to see it", DEADLINE, || async { second.handle.health().holder }).await;
         let observer = watch(&[&first, &second]);
         let ended = Instant::now();
@@ -103,8 +103,8 @@ async fn a_lease_that_is_being_taken_when_the_end_comes_is_given_back() {
     });
     // Ten seconds for a request: whatever else the machine does, the answer is there before.
     let patient = Timing::new(Duration::from_mins(1), Duration::from_secs(40), Duration::from_secs(10)).unwrap();
-    let campaign = campaign(&namespace, "late").timing(patient);
-    let candidate = Candidate::start(kube::Client::new(slow, "default"), campaign, 0);
+    let election = election(&namespace, "late").timing(patient);
+    let candidate = Candidate::start(kube::Client::new(slow, "default"), election, 0);
     tokio::time::timeout(DEADLINE, asked.notified()).await.unwrap();
     let handle = candidate.handle.clone();
     let end = tokio::spawn(candidate.end());
@@ -121,9 +121,9 @@ async fn a_lease_that_is_being_taken_when_the_end_comes_is_given_back() {
 async fn a_holder_whose_machine_stood_still_finds_out_with_its_next_renewal() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("pause").await;
-    let first = Candidate::start(cluster.admin(), campaign(&namespace, "first"), 0);
+    let first = Candidate::start(cluster.admin(), election(&namespace, "first"), 0);
     let hold = first.holds().await;
-    let second = Candidate::start(cluster.admin(), campaign(&namespace, "second"), 0);
+    let second = Candidate::start(cluster.admin(), election(&namespace, "second"), 0);
     wait_until("the second to see it", DEADLINE, || async { second.handle.health().holder }).await;
 
     first.clock.stop();
@@ -144,7 +144,7 @@ async fn a_holder_whose_machine_stood_still_finds_out_with_its_next_renewal() {
 async fn what_others_write_on_the_lease_stays_and_disturbs_nobody() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("labels").await;
-    let holder = Candidate::start(cluster.admin(), campaign(&namespace, "holder"), 0);
+    let holder = Candidate::start(cluster.admin(), election(&namespace, "holder"), 0);
     let hold = holder.holds().await;
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
     let label = json!({ "metadata": { "labels": { "team": "a" } } });
@@ -163,7 +163,7 @@ async fn what_others_write_on_the_lease_stays_and_disturbs_nobody() {
 async fn a_deleted_lease_is_made_again_in_a_later_epoch() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("deleted").await;
-    let holder = Candidate::start(cluster.admin(), campaign(&namespace, "holder"), 0);
+    let holder = Candidate::start(cluster.admin(), election(&namespace, "holder"), 0);
     let hold = holder.holds().await;
     let mut changes = holder.handle.changes();
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
@@ -177,7 +177,7 @@ async fn a_deleted_lease_is_made_again_in_a_later_epoch() {
 async fn a_met_epoch_that_is_later_ends_the_hold_and_the_next_is_later_than_that() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("fenced").await;
-    let holder = Candidate::start(cluster.admin(), campaign(&namespace, "holder"), 0);
+    let holder = Candidate::start(cluster.admin(), election(&namespace, "holder"), 0);
     let hold = holder.holds().await;
     holder.handle.fence(hold.epoch);
     assert_eq!(holder.handle.held().map(|hold| hold.epoch), Some(hold.epoch), "its own epoch is no other's");
@@ -191,7 +191,7 @@ async fn a_new_hold_settles_before_one_may_act() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("settle").await;
     let settle = Duration::from_secs(1);
-    let slow = campaign(&namespace, "holder").timing(timing().settle(settle));
+    let slow = election(&namespace, "holder").timing(timing().settle(settle));
     let holder = Candidate::start(cluster.admin(), slow, 0);
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
     wait_until("the lease", DEADLINE, || async { lease.get_opt(LEASE).await.unwrap() }).await;
@@ -206,7 +206,7 @@ async fn a_steady_holder_writes_one_small_patch_in_each_renewal_and_reads_nothin
     let namespace = cluster.namespace("steady").await;
     let user = cluster.user_with("holder", &[crate::rights::holder(&namespace)]).await;
     let mark = cluster.audit().mark();
-    let holder = Candidate::start(user.client.clone(), campaign(&namespace, "holder"), 0);
+    let holder = Candidate::start(user.client.clone(), election(&namespace, "holder"), 0);
     holder.holds().await;
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
     let first = Record::from(&lease.get(LEASE).await.unwrap());
@@ -235,15 +235,15 @@ async fn a_mark_says_who_created_the_lease_until_somebody_takes_it_away() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("mark").await;
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
-    let marking = |identity| campaign(&namespace, identity).mark(KEY, identity);
-    for (campaign, expected) in [
+    let marking = |identity| election(&namespace, identity).mark(KEY, identity);
+    for (election, expected) in [
         (marking("first"), Some("first")),
         (marking("second"), Some("first")),
-        (campaign(&namespace, "neither"), Some("first")),
-        (campaign(&namespace, "other").unmark(KEY), None),
+        (election(&namespace, "neither"), Some("first")),
+        (election(&namespace, "other").unmark(KEY), None),
         (marking("third"), None),
     ] {
-        let candidate = Candidate::start(cluster.admin(), campaign, 0);
+        let candidate = Candidate::start(cluster.admin(), election, 0);
         candidate.holds().await;
         let found = leases.get(LEASE).await.unwrap().metadata.annotations.unwrap_or_default();
         assert_eq!(found.get(KEY).map(String::as_str), expected);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::Api;
 use kube::api::DeleteParams;
-use portcullis_lease::{Campaign, Epoch, LeaseError, LeaseHandle, ScopeTiming, Timing, Vouchers};
+use portcullis_lease::{Epoch, LeaseElection, LeaseError, LeaseHandle, ScopeTiming, Timing, Vouchers};
 use portcullis_testing::ControlPlane;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -66,7 +66,7 @@ async fn take_back(cluster: &ControlPlane, namespace: &str) {
     bindings.delete(&Vouchers::policy(LEASE, namespace), &DeleteParams::default()).await.unwrap();
 }
 
-/// A campaign in a task of its own.
+/// A election in a task of its own.
 struct Candidate {
     handle: LeaseHandle,
     clock: TestClock,
@@ -75,9 +75,9 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn start(client: kube::Client, campaign: Campaign, skew: i64) -> Self {
+    fn start(client: kube::Client, election: LeaseElection, skew: i64) -> Self {
         let clock = TestClock::skewed(skew);
-        let (handle, driver) = campaign.clock(Arc::new(clock.clone())).with(client);
+        let (handle, driver) = election.clock(Arc::new(clock.clone())).with(client);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(driver.run(async move {
             stopped.await.ok();

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::PostParams;
-use portcullis_lease::{Campaign, Scopes};
+use portcullis_lease::{LeaseElection, Scopes};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 
@@ -26,9 +26,9 @@ async fn more_leases_than_are_listed_are_said_and_keep_nobody_who_was_there_firs
     let forged: Api<Lease> = Api::namespaced(cluster.admin(), &flood);
     // Older than ours, and not named as a leader's.
     forge(&forged, "older".to_owned()).await;
-    let campaign =
-        Campaign::leader_election(&home, "op-leader", "me").unwrap().label(LABEL.0, LABEL.1).timing(timing());
-    let leader = Candidate::start(cluster.admin(), campaign, 0);
+    let election =
+        LeaseElection::leader_election(&home, "op-leader", "me").unwrap().label(LABEL.0, LABEL.1).timing(timing());
+    let leader = Candidate::start(cluster.admin(), election, 0);
     let hold = leader.holds().await;
     let (scopes, driver) = Scopes::new(cluster.admin(), &[LEASE], vouchers(), scope_timing()).unwrap();
     let driver =

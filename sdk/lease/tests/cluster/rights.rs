@@ -4,7 +4,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use portcullis_lease::{Campaign, Scopes, Vouchers};
+use portcullis_lease::{LeaseElection, Scopes, Vouchers};
 use portcullis_testing::{ControlPlane, Grant, wait_until};
 
 use crate::{Candidate, DEADLINE, LEASE, hand_over, scope_timing, timing, vouchers};
@@ -57,8 +57,9 @@ async fn rights_narrowed_to_the_lease_by_name_are_enough_for_both() {
     let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
     scopes.synced(DEADLINE).await.unwrap();
-    let campaign = Campaign::scope(&namespace, LEASE, "restricted").unwrap().timing(timing()).vouched_by(vouchers());
-    let holder = Candidate::start(restricted.client.clone(), campaign, 0);
+    let election =
+        LeaseElection::scope(&namespace, LEASE, "restricted").unwrap().timing(timing()).vouched_by(vouchers());
+    let holder = Candidate::start(restricted.client.clone(), election, 0);
     holder.holds().await;
     wait_until("the cluster-wide operator to see it", DEADLINE, || async {
         (!scopes.owns(&namespace).must_check()).then_some(())
@@ -75,8 +76,8 @@ async fn what_one_watch_is_refused_is_said_until_it_is_granted_however_well_the_
     let namespace = cluster.namespace("former").await;
     let wide = cluster.user_with("former", &[cluster_wide()]).await;
     let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
-    let campaign = Campaign::leader_election(&namespace, "former-leader", "me").unwrap();
-    let (own, _) = campaign.with(wide.client.clone());
+    let election = LeaseElection::leader_election(&namespace, "former-leader", "me").unwrap();
+    let (own, _) = election.with(wide.client.clone());
     let driver = driver.among("example.dev/operator=former", "-leader", &namespace, "former-leader", own);
     let task = tokio::spawn(driver.run(std::future::pending()));
     let refusal = "cannot list leases labelled example.dev/operator=former";
@@ -113,8 +114,8 @@ async fn a_missing_right_is_named_in_time_and_nothing_is_written_meanwhile() {
     assert!(ownership.must_check() && !ownership.may_write());
     task.abort();
 
-    let campaign = Campaign::leader_election(&namespace, LEASE, "nobody").unwrap().timing(timing());
-    let candidate = Candidate::start(nobody, campaign, 0);
+    let election = LeaseElection::leader_election(&namespace, LEASE, "nobody").unwrap().timing(timing());
+    let candidate = Candidate::start(nobody, election, 0);
     let said = wait_until("what is missing", DEADLINE, || async { candidate.handle.health().last_error }).await;
     assert!(
         said.contains(&format!(

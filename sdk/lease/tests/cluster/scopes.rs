@@ -7,7 +7,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use portcullis_lease::{Campaign, Change, Changes, Ownership, Reason, Scopes};
+use portcullis_lease::{Change, Changes, LeaseElection, Ownership, Reason, Scopes};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -38,9 +38,9 @@ async fn cluster_wide(cluster: &ControlPlane, names: &[&str], skew: i64) -> Clus
 }
 
 /// Settles a little longer than the cluster-wide operator's knowledge counts.
-fn restricted(namespace: &str, identity: &str) -> Campaign {
+fn restricted(namespace: &str, identity: &str) -> LeaseElection {
     let timing = timing().settle(Duration::from_millis(3600));
-    Campaign::scope(namespace, LEASE, identity).unwrap().timing(timing).vouched_by(vouchers())
+    LeaseElection::scope(namespace, LEASE, identity).unwrap().timing(timing).vouched_by(vouchers())
 }
 
 async fn told(changes: &mut Changes, namespace: &str) {
@@ -161,8 +161,8 @@ async fn a_strangers_lease_takes_nothing_until_an_administrator_hands_the_namesp
     let said = wait_until("what is missing", DEADLINE, || async { honest.handle.health().last_error }).await;
     assert!(said.contains(&format!("there is no ValidatingAdmissionPolicy scope.{team}")), "{said}");
     honest.end().await.unwrap();
-    let campaign = Campaign::scope(&team, LEASE, "stranger").unwrap().timing(timing());
-    let stranger = Candidate::start(cluster.admin(), campaign, 0);
+    let election = LeaseElection::scope(&team, LEASE, "stranger").unwrap().timing(timing());
+    let stranger = Candidate::start(cluster.admin(), election, 0);
     stranger.holds().await;
     assert!(wide.scopes.owns(&team).must_check() && wide.scopes.owns(&team).may_write());
     hand_over(cluster, &team).await;

@@ -1,4 +1,4 @@
-//! What takes part: holders, as `Campaign` drives them, and a cluster-wide operator, as `Scopes` does.
+//! What takes part: holders, as `LeaseElection` drives them, and a cluster-wide operator, as `Scopes` does.
 
 use std::time::Duration;
 

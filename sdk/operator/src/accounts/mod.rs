@@ -21,7 +21,7 @@ use futures::future::join_all;
 pub(super) use self::credentials::Credentials;
 use super::connect::Clients;
 use super::token_metrics::TokenFamilies;
-use super::{Installation, Parts};
+use super::{Components, Installation};
 use portcullis_metrics::Metrics;
 use portcullis_webhook::RegistrationError;
 
@@ -39,7 +39,7 @@ impl Accounts {
     pub(super) fn new(
         clients: &Clients,
         installation: &Installation,
-        parts: &Parts,
+        parts: &Components,
         metrics: &Metrics,
     ) -> Result<Self, RegistrationError> {
         parts.check_release(&installation.release)?;

@@ -23,8 +23,8 @@ use super::cli::Output;
 use super::connect::answering;
 use super::installation::{InstallationFlags, configurations, label};
 use super::leases::duration_within;
-use super::{Installation, Operator, Parts};
-use portcullis_certificates::{Automatic, CertificateSource, Material};
+use super::{Components, Installation, Operator};
+use portcullis_certificates::{Automatic, CertificateSource, ServingCertificate};
 use portcullis_manifest::CertificateMode;
 
 /// How often what is stored is looked at.
@@ -122,7 +122,7 @@ impl Patience {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Parts,
+    parts: Components,
     what: What,
     flags: CertsFlags,
     provider: Arc<CryptoProvider>,
@@ -141,7 +141,7 @@ pub(super) async fn perform<A: clap::Args>(
         What::Publish => publish(&installation, &source, patience).await,
         What::Rotate { wait } => match &source {
             CertificateSource::Automatic(automatic) => rotate(&installation, automatic, wait, patience).await,
-            CertificateSource::Supplied(_) => anyhow::bail!(elsewhere(&installation)),
+            CertificateSource::ProvidedCertificates(_) => anyhow::bail!(elsewhere(&installation)),
         },
         What::Show { output } => {
             let shown = patience.answer(show::look(&installation, &source)).await??;
@@ -163,7 +163,7 @@ fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-fn sound(installation: &Installation, material: &Material) -> anyhow::Result<String> {
+fn sound(installation: &Installation, material: &ServingCertificate) -> anyhow::Result<String> {
     let leaf = Certificate::from_pem(material.cert_pem.as_bytes())?;
     let Installation { namespace, secret, .. } = installation;
     Ok(format!(

@@ -66,7 +66,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
             shown.stored(&automatic.stored().await?, &automatic.absent().await?);
             automatic.stored_chain().await?
         }
-        CertificateSource::Supplied(supplied) => match supplied.stored().await {
+        CertificateSource::ProvidedCertificates(supplied) => match supplied.stored().await {
             Ok((material, leaf, ca)) => {
                 shown.certificates = vec![Shape::of("leaf", &leaf), Shape::of("ca", &ca)];
                 Some(material.cert_pem)

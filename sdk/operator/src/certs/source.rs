@@ -5,15 +5,15 @@ use std::sync::Arc;
 use kube::Client;
 use rustls::crypto::CryptoProvider;
 
-use crate::{Installation, Parts};
-use portcullis_certificates::{Automatic, CertificateSource, Configurations, Supplied, Supplier};
+use crate::{Components, Installation};
+use portcullis_certificates::{Automatic, CertificateSource, Configurations, ProvidedBy, ProvidedCertificates};
 use portcullis_manifest::CertificateMode;
 use portcullis_metrics::Metrics;
 
 /// Its source of certificates, published in these objects, counted in these metrics, at the times of these parts.
 pub(crate) fn certificate_source(
     installation: &Installation,
-    parts: &Parts,
+    parts: &Components,
     client: Client,
     provider: Arc<CryptoProvider>,
     configurations: Configurations,
@@ -27,12 +27,13 @@ pub(crate) fn certificate_source(
             automatic.time_of_day = parts.time_of_day.clone();
             return CertificateSource::Automatic(automatic.published_in(configurations).counted_in(metrics));
         }
-        CertificateMode::CertManager => Supplier::CertManager,
-        CertificateMode::External => Supplier::User,
+        CertificateMode::CertManager => ProvidedBy::CertManager,
+        CertificateMode::External => ProvidedBy::User,
     };
-    let mut source = Supplied::new(client, namespace, secret, installation.server_name(), supplier, provider);
+    let mut source =
+        ProvidedCertificates::new(client, namespace, secret, installation.server_name(), supplier, provider);
     source.time_of_day = parts.time_of_day.clone();
-    CertificateSource::Supplied(source.published_in(configurations).counted_in(metrics))
+    CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
 }
 
 #[cfg(test)]
@@ -53,7 +54,7 @@ mod tests {
     async fn certificates_are_made_and_judged_at_the_times_that_the_operator_says() {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
-        let parts = Parts::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
+        let parts = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
         for mode in [CertificateMode::Automatic, CertificateMode::CertManager, CertificateMode::External] {
             let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
             installation.certificates = mode;
@@ -67,7 +68,7 @@ mod tests {
                     assert_eq!(automatic.timing, timing);
                     automatic.time_of_day
                 }
-                CertificateSource::Supplied(supplied) => supplied.time_of_day,
+                CertificateSource::ProvidedCertificates(supplied) => supplied.time_of_day,
             };
             assert!(clock.now().duration_since(Timestamp::now()) > year - SignedDuration::from_mins(1), "{mode:?}");
         }

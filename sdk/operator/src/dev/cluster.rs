@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::entries::Target;
-use super::mark::{Fate, Mark, OF};
+use super::session_mark::{Fate, OF, SessionMark};
 use super::stanza::{GiveBack, give_back, lend, managed_without};
 
 /// How long one call may take.
@@ -49,7 +49,7 @@ pub(super) async fn call<T>(what: &str, call: impl Future<Output = Result<T, kub
 pub(super) struct Cluster {
     pub(super) client: Client,
     /// Who we are.
-    pub(super) me: Mark,
+    pub(super) me: SessionMark,
     /// Names of the CRDs whose objects the operator converts.
     pub(super) crds: Vec<String>,
     /// Whether webhooks of the operator have CEL rules, which are policies in the cluster.
@@ -67,9 +67,9 @@ impl Cluster {
 
     /// Takes out what former sessions of ours left, and what expired sessions of others left. Returns what it did, for
     /// people; and which session of ours may be at work, its time not being over.
-    pub(super) async fn sweep(&self) -> anyhow::Result<(Vec<String>, Option<Mark>)> {
+    pub(super) async fn sweep(&self) -> anyhow::Result<(Vec<String>, Option<SessionMark>)> {
         let (now, alive) = (Timestamp::now(), RefCell::new(None));
-        let goes = |mark: &Mark| {
+        let goes = |mark: &SessionMark| {
             let fate = mark.fate(&self.me, now);
             if fate == Fate::Own && mark.expires.is_none_or(|expires| expires > now) {
                 alive.replace(Some(mark.clone()));
@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     /// What sessions of this release have in the cluster now, by what people know it as, and whose it is.
-    pub(super) async fn marks(&self) -> anyhow::Result<BTreeMap<String, Mark>> {
+    pub(super) async fn marks(&self) -> anyhow::Result<BTreeMap<String, SessionMark>> {
         let mut marks = BTreeMap::new();
         self.marks_of::<MutatingWebhookConfiguration>(&mut marks).await?;
         self.marks_of::<ValidatingWebhookConfiguration>(&mut marks).await?;
@@ -91,16 +91,18 @@ impl Cluster {
         }
         for name in &self.crds {
             let crd = self.crd(name).await?;
-            marks.extend(crd.and_then(|crd| Some((conversion(name), Mark::of(&crd.metadata)?))));
+            marks.extend(crd.and_then(|crd| Some((conversion(name), SessionMark::of(&crd.metadata)?))));
         }
         Ok(marks)
     }
 
-    async fn marks_of<K: Put>(&self, marks: &mut BTreeMap<String, Mark>) -> anyhow::Result<()> {
+    async fn marks_of<K: Put>(&self, marks: &mut BTreeMap<String, SessionMark>) -> anyhow::Result<()> {
         let kind = K::kind(&());
         let found = call(&format!("list objects of kind {kind}"), self.api::<K>().list(&self.sessions())).await?;
         marks.extend(
-            found.iter().filter_map(|object| Some((format!("{kind} {}", object.name_any()), Mark::of(object.meta())?))),
+            found
+                .iter()
+                .filter_map(|object| Some((format!("{kind} {}", object.name_any()), SessionMark::of(object.meta())?))),
         );
         Ok(())
     }
@@ -114,7 +116,7 @@ impl Cluster {
         self.take_out(|mark| mark.session == self.me.session).await
     }
 
-    async fn take_out(&self, goes: impl Fn(&Mark) -> bool) -> anyhow::Result<Vec<String>> {
+    async fn take_out(&self, goes: impl Fn(&SessionMark) -> bool) -> anyhow::Result<Vec<String>> {
         let mut done = Vec::new();
         self.delete::<MutatingWebhookConfiguration>(&goes, &mut done).await?;
         self.delete::<ValidatingWebhookConfiguration>(&goes, &mut done).await?;
@@ -128,10 +130,10 @@ impl Cluster {
         Ok(done)
     }
 
-    async fn delete<K: Put>(&self, goes: &impl Fn(&Mark) -> bool, done: &mut Vec<String>) -> anyhow::Result<()> {
+    async fn delete<K: Put>(&self, goes: &impl Fn(&SessionMark) -> bool, done: &mut Vec<String>) -> anyhow::Result<()> {
         let (api, kind) = (self.api::<K>(), K::kind(&()));
         for object in call(&format!("list objects of kind {kind}"), api.list(&self.sessions())).await? {
-            let Some(mark) = Mark::of(object.meta()).filter(|mark| goes(mark)) else { continue };
+            let Some(mark) = SessionMark::of(object.meta()).filter(|mark| goes(mark)) else { continue };
             let name = object.name_any();
             // Whoever has put another in its place since, put in what is theirs.
             let this = Preconditions { uid: object.uid(), ..Preconditions::default() };
@@ -145,11 +147,16 @@ impl Cluster {
         Ok(())
     }
 
-    async fn give_back(&self, name: &str, goes: &impl Fn(&Mark) -> bool, done: &mut Vec<String>) -> anyhow::Result<()> {
+    async fn give_back(
+        &self,
+        name: &str,
+        goes: &impl Fn(&SessionMark) -> bool,
+        done: &mut Vec<String>,
+    ) -> anyhow::Result<()> {
         let mut tries = 1;
         loop {
             let Some(crd) = self.crd(name).await? else { return Ok(()) };
-            let Some(mark) = Mark::of(&crd.metadata).filter(|mark| goes(mark)) else { return Ok(()) };
+            let Some(mark) = SessionMark::of(&crd.metadata).filter(|mark| goes(mark)) else { return Ok(()) };
             let (patch, said) = match give_back(&crd) {
                 GiveBack::Former(patch) => {
                     (patch, format!("gave the conversion of {name} back, which {} had taken", mark.told()))
@@ -187,7 +194,7 @@ impl Cluster {
             let crd = crd.with_context(|| {
                 format!("the cluster has no CustomResourceDefinition {name}; install it: generate crds | kubectl apply --server-side -f -")
             })?;
-            if let Some(other) = Mark::of(&crd.metadata).filter(|mark| mark.session != self.me.session) {
+            if let Some(other) = SessionMark::of(&crd.metadata).filter(|mark| mark.session != self.me.session) {
                 bail!(
                     "objects of {name} are converted by the session of {} now, and only one can: wait, or where that \
                      session is dead run: dev --sweep --owner {}",

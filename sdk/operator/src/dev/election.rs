@@ -11,9 +11,9 @@ use kube::{Api, Client, ResourceExt as _};
 use portcullis_lease::Record;
 
 use super::cluster::call;
-use super::mark::Mark;
 use super::rights;
-use super::seat::{SESSION, Seat, Swept, is_session};
+use super::session_lease::{SESSION, SessionLease, Swept, is_session};
+use super::session_mark::SessionMark;
 use super::text::say;
 use crate::Installation;
 use crate::leases::{LeaseFlags, LeaseTiming, Leases};
@@ -23,7 +23,7 @@ use portcullis_manifest::names::{LEADER, leaders, release_of};
 pub(super) struct Candidate {
     pub(super) leases: Leases,
     /// With controllers, where there is an election.
-    pub(super) seat: Option<Seat>,
+    pub(super) session_lease: Option<SessionLease>,
     /// With controllers: what people are told of them at first.
     pub(super) told: Option<String>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Of a session that serves nothing.
     pub(super) fn none() -> Self {
-        Self { leases: Leases::none(), seat: None, told: None }
+        Self { leases: Leases::none(), session_lease: None, told: None }
     }
 
     /// Of a session without controllers: its webhooks stand back for restricted operators, as those of the installed
@@ -61,12 +61,12 @@ impl Candidate {
         client: &Client,
         installation: &Installation,
         other_names: &[&'static str],
-        me: &Mark,
+        me: &SessionMark,
         timing: Option<LeaseTiming>,
         rights: &str,
     ) -> anyhow::Result<Self> {
-        let seat = Seat::new(client, installation);
-        let namespace = &seat.namespace;
+        let session_lease = SessionLease::new(client, installation);
+        let namespace = &session_lease.namespace;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let elects = call(&format!("read Namespace {namespace}"), namespaces.get_opt(namespace)).await?.is_some();
         let flags = LeaseFlags::of_session(format!("{SESSION}{}", me.owner), me.whole(), timing);
@@ -78,11 +78,11 @@ impl Candidate {
             );
             alone(client, installation).await?;
             let told = format!("run here too, {rights}; beside no others: there is no namespace {namespace}");
-            return Ok(Self { leases, seat: None, told: Some(told) });
+            return Ok(Self { leases, session_lease: None, told: Some(told) });
         }
-        makes_room(client, installation, &seat).await?;
-        let told = format!("run here while this session holds the {seat}, {rights}");
-        Ok(Self { leases, seat: Some(seat), told: Some(told) })
+        makes_room(client, installation, &session_lease).await?;
+        let told = format!("run here while this session holds the {session_lease}, {rights}");
+        Ok(Self { leases, session_lease: Some(session_lease), told: Some(told) })
     }
 }
 
@@ -100,23 +100,23 @@ async fn alone(client: &Client, installation: &Installation) -> anyhow::Result<(
 
 /// That no installed operator would stand back for the Lease of a session, because it is the older one: that of a
 /// session that was killed is taken away then.
-async fn makes_room(client: &Client, installation: &Installation, seat: &Seat) -> anyhow::Result<()> {
+async fn makes_room(client: &Client, installation: &Installation, session_lease: &SessionLease) -> anyhow::Result<()> {
     if installation.restricted_to.is_some() {
         return Ok(());
     }
-    let Some(left) = seat.of_sessions().await? else { return Ok(()) };
+    let Some(left) = session_lease.of_sessions().await? else { return Ok(()) };
     let created = |lease: &Lease| lease.creation_timestamp();
     let later = |lease: &Lease| lease.uid() != left.uid() && created(lease) >= created(&left);
     let installed = |lease: &Lease| !is_session(&Record::from(lease));
     let found = leading(client, installation).await?;
     let Some(lease) = found.iter().find(|lease| later(lease) && installed(lease)) else { return Ok(()) };
-    if seat.sweep().await? != Swept::Taken {
+    if session_lease.sweep().await? != Swept::Taken {
         return Ok(());
     }
     let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
     let release = release_of(&name);
     bail!(
-        "the installed operator {there}/{release} would stand back for this session: the session that holds the {seat} \
+        "the installed operator {there}/{release} would stand back for this session: the session that holds the {session_lease} \
          began before it. Take turns with the operator: --namespace {there} --release {release}; or end that session first"
     )
 }

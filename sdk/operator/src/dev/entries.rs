@@ -11,7 +11,7 @@ use portcullis_manifest::{
     mutating_configuration, validating_configuration,
 };
 
-use super::mark::Mark;
+use super::session_mark::SessionMark;
 
 /// Where the API server calls, and whom it trusts there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(super) fn validating(
     name: &str,
     entries: &[Webhook],
     target: &Target,
-    mark: &Mark,
+    mark: &SessionMark,
 ) -> Option<ValidatingWebhookConfiguration> {
     entries.iter().any(|entry| entry.kind == WebhookKind::Validating).then(|| {
         let mut configuration = validating_configuration(name, entries, &no_service());
@@ -110,7 +110,7 @@ pub(super) fn mutating(
     name: &str,
     entries: &[Webhook],
     target: &Target,
-    mark: &Mark,
+    mark: &SessionMark,
 ) -> Option<MutatingWebhookConfiguration> {
     entries.iter().any(|entry| entry.kind == WebhookKind::Mutating).then(|| {
         let mut configuration = mutating_configuration(name, entries, &no_service());
@@ -127,7 +127,7 @@ pub(super) fn policies(
     configuration: &str,
     entries: &[Webhook],
     reach: &Reach,
-    mark: &Mark,
+    mark: &SessionMark,
 ) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
     let mut policies = admission_policies(configuration, entries);
     for (policy, binding) in &mut policies {
@@ -200,14 +200,14 @@ mod tests {
     #[test]
     fn configurations_call_the_url_with_the_paths_that_are_served() {
         let target = Target { url: "https://here:9443".to_owned(), ca_pem: Some("PEM".to_owned()) };
-        let mark = Mark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
+        let mark = SessionMark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
         let (entries, _) = Reach::default().entries(registered(), "op-system").unwrap();
         let validating = validating("op-dev-ann-validating", &entries, &target, &mark).unwrap();
         let hooks = validating.webhooks.unwrap();
         assert_eq!(hooks.len(), 2);
         assert_eq!(hooks[0].client_config, target.client_config("/own"));
         assert_eq!(hooks[0].client_config.url.as_deref(), Some("https://here:9443/own"));
-        assert_eq!(Mark::of(&validating.metadata), Some(mark.clone()));
+        assert_eq!(SessionMark::of(&validating.metadata), Some(mark.clone()));
         let mutating = mutating("op-dev-ann-mutating", &entries, &target, &mark).unwrap();
         assert_eq!(mutating.webhooks.unwrap()[0].client_config.service, None);
         assert_eq!(super::mutating("none", &entries[..1], &target, &mark), None);

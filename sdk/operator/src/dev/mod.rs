@@ -8,13 +8,13 @@ mod cluster;
 mod election;
 mod entries;
 mod host;
-mod lost;
-mod mark;
 mod probe;
 mod rights;
-mod seat;
 mod session;
+mod session_lease;
+mod session_mark;
 mod stanza;
+mod taken_away;
 mod text;
 
 use std::cell::Cell;
@@ -32,23 +32,23 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::accounts::Accounts;
+use super::background::Background;
 use super::connect::{self, cluster as connect_to};
 use super::health::Health;
 use super::installation::{InstallationFlags, label};
 use super::leases::{Election, LeaseTiming, duration_within};
 use super::run::Signals;
 use super::tasks::Tasks;
-use super::work::Work;
-use super::{Installation, Operator, Parts, Runtime};
+use super::{Components, Installation, Operator, Runtime};
 use cluster::Cluster;
 use election::Candidate;
-use mark::Mark;
 use portcullis_client::Pauses;
 use portcullis_lease::Scope;
 use portcullis_metrics::Metrics;
 use rights::Does;
-use seat::{Seat, Swept};
 use session::Session;
+use session_lease::{SessionLease, Swept};
+use session_mark::SessionMark;
 use text::say;
 
 /// How long API servers may go on calling after what called us is gone.
@@ -118,7 +118,7 @@ fn ttl(text: &str) -> Result<SignedDuration, String> {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    mut parts: Parts,
+    mut parts: Components,
     flags: DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
@@ -150,11 +150,11 @@ pub(super) async fn perform<A: clap::Args>(
     }
     let Some(mut session) = session else { return Ok(()) };
 
-    let Candidate { leases, seat, told } = candidate;
+    let Candidate { leases, session_lease, told } = candidate;
     if told.is_none() {
         parts.controllers.clear();
     }
-    let elected = seat.is_some();
+    let elected = session_lease.is_some();
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
     // A restricted session is called for its own namespace alone, and by the probe, which is in none.
     let judged = if leases.stand_back() { leases.scope.clone() } else { Scope::everything() };
@@ -178,18 +178,18 @@ pub(super) async fn perform<A: clap::Args>(
         Some(Err(error)) => Err(error),
         Some(Ok(opened)) => {
             opened.tell(&connection, told.as_deref(), leases.stand_back());
-            beside(seat.clone(), leases.election.clone(), left, &stop, &mut tasks);
+            beside(session_lease.clone(), leases.election.clone(), left, &stop, &mut tasks);
             let runtime = Runtime::new(connection.clients.client.clone(), opened.namespace.clone(), stop.clone());
             let (health, serving) = (Health::new("the leases", metrics.clone()), serving.clone());
             let release = cluster.me.of.clone();
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
             let only = opened.reach.namespaces.clone();
-            let work = Work { runtime, accounts, leases, only, health, serving, answered, patience };
+            let work = Background { runtime, accounts, leases, only, health, serving, answered, patience };
             work.start(parts, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
-                said = lost::lost(&cluster, &opened) => Err(anyhow!(said)),
+                said = taken_away::taken_away(&cluster, &opened) => Err(anyhow!(said)),
                 Some(ended) = tasks.next() => ended.map_err(anyhow::Error::from),
             }
         }
@@ -207,8 +207,8 @@ pub(super) async fn perform<A: clap::Args>(
         serving.cancel();
         let rest = async { while tasks.next().await.is_some() {} };
         let _ = timeout(SHUTDOWN, rest).await;
-        if let Some(seat) = seat {
-            seat.clear().await.unwrap_or_else(|error| say(&format!("left {seat}: {error:#}")));
+        if let Some(session_lease) = session_lease {
+            session_lease.clear().await.unwrap_or_else(|error| say(&format!("left {session_lease}: {error:#}")));
         }
         anyhow::Ok(())
     };
@@ -225,17 +225,17 @@ pub(super) async fn perform<A: clap::Args>(
 
 /// Starts what goes on beside the work of a session: says who leads, and takes away what sessions before it `left`.
 fn beside(
-    seat: Option<Seat>,
+    session_lease: Option<SessionLease>,
     election: Option<Election>,
-    left: Option<Seat>,
+    left: Option<SessionLease>,
     stop: &CancellationToken,
     tasks: &mut Tasks,
 ) {
     let ended = stop.clone();
     tasks.spawn("the rest of the session", stop, async move {
         let told = async {
-            if let (Some(seat), Some(election)) = (seat, election) {
-                seat.tell(&election).await;
+            if let (Some(session_lease), Some(election)) = (session_lease, election) {
+                session_lease.tell(&election).await;
             }
         };
         ended.run_until_cancelled(join(told, sweep(left.as_ref()))).await;
@@ -246,19 +246,19 @@ fn beside(
 
 /// Takes away the Lease that sessions left. It lapses in any case, so a failure is only said. Returns whether there was
 /// anything to say.
-async fn sweep(left: Option<&Seat>) -> bool {
-    let Some(seat) = left else { return false };
-    match seat.sweep().await {
+async fn sweep(left: Option<&SessionLease>) -> bool {
+    let Some(session_lease) = left else { return false };
+    match session_lease.sweep().await {
         Ok(swept) => swept != Swept::Nothing,
         Err(error) => {
-            say(&format!("left {seat}: {error:#}"));
+            say(&format!("left {session_lease}: {error:#}"));
             true
         }
     }
 }
 
 /// What people are told when what another session of theirs put in was removed before its time was over.
-fn may_be_at_work(other: &Mark, only_sweeps: bool) -> String {
+fn may_be_at_work(other: &SessionMark, only_sweeps: bool) -> String {
     let does = if only_sweeps { "removed what belongs to" } else { "this session takes the place of" };
     format!(
         "Note: {does} a session of {} that may be at work: it then ends. To run both, give one of them --owner NAME",
@@ -276,13 +276,13 @@ struct Prepared {
     /// Under which its controllers act.
     accounts: Accounts,
     /// Where sessions may have left their Lease: of those with controllers, whoever comes next takes it over.
-    left: Option<Seat>,
+    left: Option<SessionLease>,
 }
 
 /// Everything that can fail before anything is put into the cluster.
 async fn prepare<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Parts,
+    parts: &Components,
     flags: &DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<Prepared> {
@@ -299,7 +299,7 @@ async fn prepare<A: clap::Args>(
             "--restrict-to-namespace {ours} has the webhooks called for that namespace alone: take --only-namespace {other} away"
         );
     }
-    let owner = flags.owner.as_deref().and_then(mark::owner);
+    let owner = flags.owner.as_deref().and_then(session_mark::owner);
     let owner =
         owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
     let connection = connect_to(flags.kubeconfig.as_deref()).await?;
@@ -308,7 +308,7 @@ async fn prepare<A: clap::Args>(
     let policies = parts.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
     let does = Does { conversions: !crds.is_empty(), policies, controllers: controllers.then_some(&installation) };
     rights::check(&connection.clients.client, does).await?;
-    let me = Mark {
+    let me = SessionMark {
         of: installation.release.clone(),
         owner,
         session: session::id()?,
@@ -341,13 +341,13 @@ async fn prepare<A: clap::Args>(
 }
 
 /// Where sessions may have left their Lease, if it may be looked at.
-async fn left(client: &Client, installation: &Installation) -> anyhow::Result<Option<Seat>> {
-    let seat = Seat::new(client, installation);
-    let lack = rights::lacks(client, &[rights::to_sweep(&seat.namespace)]).await?;
+async fn left(client: &Client, installation: &Installation) -> anyhow::Result<Option<SessionLease>> {
+    let session_lease = SessionLease::new(client, installation);
+    let lack = rights::lacks(client, &[rights::to_sweep(&session_lease.namespace)]).await?;
     if let Some(lack) = &lack {
         say(&format!("Leases that killed sessions left are not removed: {lack}"));
     }
-    Ok(lack.is_none().then_some(seat))
+    Ok(lack.is_none().then_some(session_lease))
 }
 
 /// Tries to remove what the session put in, until that succeeds or is of no use.

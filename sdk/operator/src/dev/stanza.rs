@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::entries::Target;
-use super::mark::{EXPIRES, Mark, OF, OWNER};
+use super::session_mark::{EXPIRES, OF, OWNER, SessionMark};
 use portcullis_manifest::names::DEV_SESSION;
 
 /// What the CRD had before, and what it was given: by the second it is known whether somebody has changed it since.
@@ -25,7 +25,7 @@ pub(super) fn lend(
     crd: &CustomResourceDefinition,
     path: &str,
     target: &Target,
-    mark: &Mark,
+    mark: &SessionMark,
 ) -> Result<Value, serde_json::Error> {
     let client_config = target.client_config(path);
     let loan = Loan { former: crd.spec.conversion.clone(), url: client_config.url.clone().unwrap_or_default() };
@@ -136,10 +136,10 @@ mod tests {
 
     fn lent(former: &Value, bundle: Option<&str>) -> CustomResourceDefinition {
         let target = Target { url: "https://here:9443".into(), ca_pem: bundle.map(Into::into) };
-        let mark = Mark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
+        let mark = SessionMark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
         let before = crd(former);
         let after = patched(&before, &lend(&before, "/convert/things", &target, &mark).unwrap());
-        assert_eq!(Mark::of(&after.metadata), Some(mark));
+        assert_eq!(SessionMark::of(&after.metadata), Some(mark));
         let conversion = json!(after.spec.conversion);
         assert_eq!(conversion["webhook"]["clientConfig"]["url"], "https://here:9443/convert/things");
         assert_eq!(conversion["webhook"]["clientConfig"].get("service"), None);

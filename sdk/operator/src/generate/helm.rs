@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::objects::Objects;
 use super::{GenerateError, GenerateFlags, What};
 use crate::installation::InstallationFlags;
-use crate::{Operator, Parts, Switch};
+use crate::{Components, Operator, Switch};
 use portcullis_manifest::CertificateMode;
 
 /// Words in generated manifests that stand for names of an installation: names that Kubernetes would take, none of which is
@@ -33,7 +33,7 @@ const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The templates of an operator, or of its kinds: names without an extension, and contents.
 pub(super) struct Templates<'a, A: clap::Args> {
     pub(super) operator: &'a Operator<A>,
-    pub(super) parts: &'a Parts,
+    pub(super) parts: &'a Components,
     pub(super) flags: &'a GenerateFlags,
     /// The operator's own arguments, as given.
     pub(super) own: Vec<String>,

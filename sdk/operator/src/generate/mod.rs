@@ -20,7 +20,7 @@ use self::helm::Templates;
 use self::objects::Objects;
 use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, label, secret_name};
 use super::overrides::OverrideFlags;
-use super::{Operator, Parts};
+use super::{Components, Operator};
 use portcullis_webhook::RegistrationError;
 
 /// What is to be generated.
@@ -217,7 +217,7 @@ pub(super) enum GenerateError {
 /// Generates `what`, and prints, writes or compares it. `own` are the operator's own arguments, as given.
 pub(super) fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Parts,
+    parts: &Components,
     what: What,
     flags: &GenerateFlags,
     own: Vec<String>,
@@ -245,7 +245,7 @@ pub(super) fn perform<A: clap::Args>(
 /// The same for the templates of a chart.
 fn perform_helm<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Parts,
+    parts: &Components,
     what: What,
     flags: &GenerateFlags,
     own: Vec<String>,
@@ -441,7 +441,7 @@ mod tests {
 
     fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
         let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
-        let parts = Parts::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
+        let parts = Components::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
         let operator: Operator<NoArgs> = Operator::named("op");
         perform(&operator, &parts, what, &flags, Vec::new()).map_err(|error| error.to_string())

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::arguments::installation_arguments;
 use super::certificates::{explained, issued, trust};
 use super::{GenerateError, GenerateFlags, What};
-use crate::Parts;
+use crate::Components;
 use crate::cli::{BIND, HEALTH_BIND};
 use crate::installation::entries;
 use crate::run::GRACE;
@@ -41,7 +41,7 @@ impl<'a> Objects<'a> {
     /// whatever is to be generated.
     pub(super) fn new<A: clap::Args>(
         operator: &'a Operator<A>,
-        parts: &Parts,
+        parts: &Components,
         flags: &'a GenerateFlags,
         own: Vec<String>,
     ) -> Result<Self, GenerateError> {

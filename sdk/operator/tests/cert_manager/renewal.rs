@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
-use portcullis::certificates::Supplier;
+use portcullis::certificates::ProvidedBy;
 use portcullis::manifest::{IssuedCertificate, IssuerRef};
 use portcullis_pki::{Certificate, bundle_fingerprints};
 use portcullis_testing::{CertManager, wait_for_object, wait_until};
@@ -77,7 +77,7 @@ fn crd(place: &Place, name: &str, port: u16, from: &str) -> Value {
 
 /// An operator whose certificates cert-manager makes, in the API server's way, under load.
 async fn start(issuer: Option<IssuerRef>, more: &[Value]) -> (Place, Serving, Load) {
-    let mut place = Place::new(Supplier::CertManager).await;
+    let mut place = Place::new(ProvidedBy::CertManager).await;
     CertManager::shared().await;
     let crd_name = format!("gates.{}.example", place.name);
     place.crds = vec![crd_name.clone()];

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use futures::future::{BoxFuture, join_all};
-use portcullis::certificates::Supplier;
+use portcullis::certificates::ProvidedBy;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use portcullis_testing::wait_until;
 
@@ -186,7 +186,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// The damage is told with its cure, nobody notices it, and when it is put right the new pair is served.
-async fn survives(case: &Case, supplier: Supplier) {
+async fn survives(case: &Case, supplier: ProvidedBy) {
     let (what, place, ca) = (case.what, Place::new(supplier).await, ca("owner"));
     let pair = place.pair(&ca);
     place.put_pair(&pair, ca.cert_pem()).await;
@@ -201,7 +201,7 @@ async fn survives(case: &Case, supplier: Supplier) {
     let seen = || async { (serving.reload_failures() > failures).then_some(()) };
     wait_until(&format!("{what} to be seen"), PATIENCE, seen).await;
     let error = place.source().ensure().await.unwrap_err().to_string();
-    let cure = if supplier == Supplier::User { case.user } else { case.cert_manager };
+    let cure = if supplier == ProvidedBy::User { case.user } else { case.cert_manager };
     let head = format!("Secret {}/pair cannot be served: ", place.name);
     for part in [&*head, case.said, cure] {
         let part = part.replace("@ns", &place.name);
@@ -227,7 +227,7 @@ async fn survives(case: &Case, supplier: Supplier) {
 async fn a_damaged_secret_is_refused_with_its_cure_while_the_pair_before_it_serves() {
     let all = cases();
     for some in all.chunks(7) {
-        join_all(some.iter().map(|case| survives(case, Supplier::User))).await;
+        join_all(some.iter().map(|case| survives(case, ProvidedBy::User))).await;
     }
 }
 
@@ -236,13 +236,13 @@ async fn a_damaged_secret_is_refused_with_its_cure_while_the_pair_before_it_serv
 async fn what_cert_manager_leaves_damaged_is_refused_with_its_cure_too() {
     let all = cases();
     for some in all.chunks(7) {
-        join_all(some.iter().map(|case| survives(case, Supplier::CertManager))).await;
+        join_all(some.iter().map(|case| survives(case, ProvidedBy::CertManager))).await;
     }
 }
 
 #[tokio::test]
 async fn nothing_is_ever_written_and_no_key_is_shown() {
-    let (place, ca) = (Place::new(Supplier::User).await, ca("owner"));
+    let (place, ca) = (Place::new(ProvidedBy::User).await, ca("owner"));
     let pair = place.pair(&ca);
     let mark = place.cluster.audit().mark();
     place.put_pair(&pair, ca.cert_pem()).await;

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use portcullis::certificates::{Bundle, Configurations, Supplied, Supplier, probe};
+use portcullis::certificates::{Bundle, Configurations, ProvidedBy, ProvidedCertificates, probe};
 use portcullis::metrics::Metrics;
 use portcullis::server::{Limits, Server};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
@@ -37,13 +37,13 @@ pub(crate) struct Place {
     /// Namespace, and name of the configuration.
     pub(crate) name: String,
     pub(crate) user: User,
-    pub(crate) supplier: Supplier,
+    pub(crate) supplier: ProvidedBy,
     /// CRDs whose objects the operator converts.
     pub(crate) crds: Vec<String>,
 }
 
 impl Place {
-    pub(crate) async fn new(supplier: Supplier) -> Self {
+    pub(crate) async fn new(supplier: ProvidedBy) -> Self {
         let cluster = ControlPlane::shared().await;
         let name = cluster.namespace("supplied").await;
         let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
@@ -94,10 +94,11 @@ impl Place {
         leaf(ca, &self.server_name(), -DAY, DAY * 90)
     }
 
-    pub(crate) fn source(&self) -> Supplied {
+    pub(crate) fn source(&self) -> ProvidedCertificates {
         let name = self.server_name();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut source = Supplied::new(self.user.client.clone(), &*self.name, "pair", name, self.supplier, provider);
+        let mut source =
+            ProvidedCertificates::new(self.user.client.clone(), &*self.name, "pair", name, self.supplier, provider);
         source.settle = Duration::from_millis(700);
         source.published_in(self.configurations())
     }

@@ -1,12 +1,12 @@
 //! What is published, against what is served.
 
-use portcullis::certificates::Supplier;
+use portcullis::certificates::ProvidedBy;
 use portcullis_pki::Ca;
 use portcullis_testing::wait_until;
 
 use crate::fixture::{DAY, PATIENCE, Place, Serving, authority, ca};
 
-async fn start(supplier: Supplier, ca: &Ca) -> (Place, Serving) {
+async fn start(supplier: ProvidedBy, ca: &Ca) -> (Place, Serving) {
     let place = Place::new(supplier).await;
     place.put_pair(&place.pair(ca), ca.cert_pem()).await;
     let serving = place.serve().await;
@@ -30,8 +30,8 @@ async fn an_entry_under_which_callers_refuse_the_pair_is_named_with_the_cure() {
     let (owner, stranger) = (ca("owner"), ca("stranger"));
     let ended = authority("ended", -DAY * 9, -DAY);
     for (supplier, cure) in [
-        (Supplier::User, "apply what 'generate webhooks --ca-bundle FILE' and"),
-        (Supplier::CertManager, "fills it in by the annotation 'cert-manager.io/inject-ca-from: NS/pair'"),
+        (ProvidedBy::User, "apply what 'generate webhooks --ca-bundle FILE' and"),
+        (ProvidedBy::CertManager, "fills it in by the annotation 'cert-manager.io/inject-ca-from: NS/pair'"),
     ] {
         let (place, serving) = start(supplier, &owner).await;
         let port = serving.address.port();

@@ -1,6 +1,6 @@
 //! A CA is replaced while the API server calls.
 
-use portcullis::certificates::Supplier;
+use portcullis::certificates::ProvidedBy;
 use portcullis_pki::Ca;
 use portcullis_testing::wait_until;
 
@@ -13,7 +13,7 @@ async fn served(place: &Place, serving: &Serving, ca: &Ca) {
 }
 
 async fn start(old: &Ca) -> (Place, Serving, Load) {
-    let place = Place::new(Supplier::User).await;
+    let place = Place::new(ProvidedBy::User).await;
     place.put_pair(&place.pair(old), old.cert_pem()).await;
     let serving = place.serve().await;
     place.publish(serving.address.port(), old.cert_pem()).await;
@@ -68,7 +68,7 @@ async fn a_bundle_that_drops_the_old_ca_at_once_brings_the_new_pair_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
     let (old, new) = (ca("old"), ca("new"));
-    let mut place = Place::new(Supplier::User).await;
+    let mut place = Place::new(ProvidedBy::User).await;
     place.crds.push("nones.absent.example".to_owned());
     place.put_pair(&place.pair(&old), old.cert_pem()).await;
     let serving = place.serve().await;
@@ -80,7 +80,7 @@ async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_pair_that_nobody_trusts_waits_no_longer_than_the_old_one_lives() {
     let (old, new) = (ca("old"), ca("new"));
-    let place = Place::new(Supplier::User).await;
+    let place = Place::new(ProvidedBy::User).await;
     let lives = jiff::SignedDuration::from_secs(10);
     let ends = jiff::Timestamp::now() + lives;
     let short = leaf(&old, &place.server_name(), -DAY, lives);

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use portcullis::controller::{
-    ConditionStatus, Conditions, Controller, ControllerError, Next, Pass,
+    ConditionStatus, Conditions, Controller, ControllerError, Action, Reconcile,
 };
 
 use crate::v1;
@@ -20,26 +20,26 @@ pub fn controller() -> Controller<v1::Kettle> {
 ///
 /// # Errors
 /// When the API server does not take them. It is tried again.
-pub async fn reconcile(pass: Pass<v1::Kettle>) -> Result<Next, ControllerError> {
-    pass.apply(&config_map(&pass.object)).await?;
+pub async fn reconcile(cx: Reconcile<v1::Kettle>) -> Result<Action, ControllerError> {
+    cx.apply(&config_map(&cx.object)).await?;
     let previous = pass
         .object
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
     let mut conditions =
-        Conditions::after(previous, pass.object.metadata.generation, Timestamp::now());
+        Conditions::after(previous, cx.object.metadata.generation, Timestamp::now());
     conditions.set(
         "Ready",
         ConditionStatus::True,
         "Written",
         "the ConfigMap is written",
     );
-    pass.status(&v1::Status {
+    cx.status(&v1::Status {
         conditions: conditions.into_list(),
     })
     .await?;
-    Ok(Next::Wait)
+    Ok(Action::await_change())
 }
 
 /// The child. Its owner, and with it its end, are the SDK's business.

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use kettle_operator::{controller, rules, v1};
 use kube::CustomResourceExt as _;
-use portcullis::operator::{NoArgs, Operator, Parts};
+use portcullis::operator::{NoArgs, Operator, Components};
 
 fn main() -> ExitCode {
     Operator::named("kettle-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![v1::Kettle::crd()])
         .setup(|_: &NoArgs| {
-            Ok(Parts::new(rules::webhooks())
+            Ok(Components::new(rules::webhooks())
                 .controller(controller::controller(), controller::reconcile))
         })
         .main()

@@ -6,7 +6,7 @@ use super::check::Problem;
 
 /// Who fills the Secret and publishes its CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Supplier {
+pub enum ProvidedBy {
     /// cert-manager, by a Certificate and its CA injector.
     CertManager,
     /// A person, or another program.
@@ -15,7 +15,7 @@ pub enum Supplier {
 
 /// Of whose Secret is spoken.
 pub(super) struct Place<'a> {
-    pub(super) supplier: Supplier,
+    pub(super) supplier: ProvidedBy,
     pub(super) namespace: &'a str,
     pub(super) secret: &'a str,
     pub(super) server_name: &'a str,
@@ -26,20 +26,20 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     pub(super) fn cure(&self, problem: &Problem) -> String {
         match self.supplier {
-            Supplier::CertManager => self.cert_manager(problem),
-            Supplier::User => self.user(problem),
+            ProvidedBy::CertManager => self.cert_manager(problem),
+            ProvidedBy::User => self.user(problem),
         }
     }
 
     /// What to do about a published bundle under which callers do not accept the pair.
     pub(super) fn publish(&self) -> String {
         match self.supplier {
-            Supplier::CertManager => format!(
+            ProvidedBy::CertManager => format!(
                 "cert-manager's CA injector fills it in by the annotation 'cert-manager.io/inject-ca-from: {}/{}': is the \
                  annotation there ('generate webhooks', 'generate crds'), and does the injector run?",
                 self.namespace, self.certificate,
             ),
-            Supplier::User => format!(
+            ProvidedBy::User => format!(
                 "apply what 'generate webhooks --ca-bundle FILE' and 'generate crds --ca-bundle FILE' print, where FILE is \
                  ca.crt of Secret {}/{}; while a CA is replaced, the old and the new one after another",
                 self.namespace, self.secret,

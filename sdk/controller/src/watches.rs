@@ -44,7 +44,7 @@ pub struct Namespaces(Vec<String>);
 
 /// The watches of a controller, or of several that share their stores: starts them, and says when every one has
 /// delivered its first list.
-pub struct Feeds {
+pub struct Watches {
     client: Client,
     namespaces: Namespaces,
     tasks: TaskTracker,
@@ -89,13 +89,13 @@ impl Namespaces {
     }
 }
 
-impl Debug for Feeds {
+impl Debug for Watches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Feeds").field("namespaces", &self.namespaces).finish_non_exhaustive()
+        f.debug_struct("Watches").field("namespaces", &self.namespaces).finish_non_exhaustive()
     }
 }
 
-impl Feeds {
+impl Watches {
     /// No watch yet. All of them end with `stop`, or when this is dropped.
     pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
         let (tasks, waiting, stop) = (TaskTracker::new(), watch::Sender::new(0), stop.child_token());
@@ -305,8 +305,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use portcullis_testing::Log;
     use crate::retries::LONGEST_REFUSED;
+    use portcullis_testing::Log;
 
     #[test]
     fn a_list_of_namespaces_is_trimmed_and_an_empty_one_means_all() {
@@ -354,13 +354,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_watch_outlives_what_it_was_started_by() {
         let client = refused_until(Instant::now(), false);
-        let feeds = Feeds::new(client, Namespaces::parse("team"), CancellationToken::new());
-        feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
-        assert!(feeds.ready().await);
-        let tasks = feeds.tasks.clone();
+        let watches = Watches::new(client, Namespaces::parse("team"), CancellationToken::new());
+        watches.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        assert!(watches.ready().await);
+        let tasks = watches.tasks.clone();
         tasks.close();
         assert!(timeout(SETTLED, tasks.wait()).await.is_err(), "it watches");
-        drop(feeds);
+        drop(watches);
         timeout(SETTLED, tasks.wait()).await.expect("it has ended");
     }
 
@@ -385,16 +385,16 @@ mod tests {
             }),
             "default",
         );
-        let feeds = Feeds::new(client, Namespaces::parse("team"), stop.clone());
-        feeds.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
-        assert!(feeds.ready().await);
+        let watches = Watches::new(client, Namespaces::parse("team"), stop.clone());
+        watches.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        assert!(watches.ready().await);
         sleep((begun + refused_for).saturating_duration_since(Instant::now())).await;
         // Two minutes at most between two tries, and a minute on the average; one is a list and a watch where that is asked for.
         let tries = tries.load(Ordering::Relaxed) / if watches_alone { 2 } else { 1 };
         assert!((60..150).contains(&tries), "{tries} tries in two hours");
         sleep(LONGEST_REFUSED * 2 + SETTLED * 2).await;
         stop.cancel();
-        feeds.ended().await;
+        watches.ended().await;
         let said = log.take();
         let lines: Vec<&str> = said.lines().collect();
         let [refused, works] = lines[..] else { panic!("two lines: {said}") };

@@ -16,7 +16,7 @@ use super::children::Children;
 use super::events::Events;
 use super::validity::Validators;
 use super::writer::Writer;
-use super::{Cleanup, ControllerError, Key, Kind, Leaving, Next, Observed, Pass, Store, Stored as _};
+use super::{Action, Cleanup, ControllerError, Deletion, Key, Kind, Observed, Reconcile, Store, Stored as _};
 use portcullis_lease::{Ownership, Scope};
 
 /// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
@@ -27,10 +27,10 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub(super) type Failure = Box<dyn Display + Send>;
 
 /// What is done before an object with our finalizer may go.
-pub(super) type Farewell<K> = Arc<dyn Fn(Leaving<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
+pub(super) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
 /// Everything that passes of one controller share.
-pub(super) struct Kit<K> {
+pub(super) struct Reconciler<K> {
     /// Which namespaces are ours.
     pub(super) scope: Scope,
     pub(super) store: Arc<Store<Observed<K>>>,
@@ -42,45 +42,45 @@ pub(super) struct Kit<K> {
     pub(super) writer: Writer<K>,
     pub(super) applier: Applier,
     pub(super) events: Events,
-    pub(super) finalizer: Option<(String, Farewell<K>)>,
+    pub(super) finalizer: Option<(String, CleanUp<K>)>,
     /// Present while webhooks are off.
     pub(super) validators: Option<Validators>,
     pub(super) deadline: Duration,
 }
 
-impl<K: Kind> Kit<K> {
+impl<K: Kind> Reconciler<K> {
     /// Reconciles the object of this name.
-    pub(super) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Next, Failure>
+    pub(super) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Action, Failure>
     where
-        F: Fn(Pass<K>) -> R,
-        R: Future<Output = Result<Next, E>>,
+        F: Fn(Reconcile<K>) -> R,
+        R: Future<Output = Result<Action, E>>,
         E: Display + Send + 'static,
     {
         let Some(live) = self.store.get(&key.namespace, &key.name) else {
             self.forget(&key);
-            return Ok(Next::Wait);
+            return Ok(Action::await_change());
         };
         match self.scope.owns(&key.namespace) {
             owner if owner.may_write() => {}
             // It will be known in a moment, or is told when it is.
-            Ownership::Unknown => return Ok(Next::After(LOOK_AGAIN)),
+            Ownership::Unknown => return Ok(Action::requeue(LOOK_AGAIN)),
             // The one who has it does this; that it comes back is told.
-            _ => return Ok(Next::Wait),
+            _ => return Ok(Action::await_change()),
         }
         if live.deleting {
             return self.leave(key, live).await;
         }
         if live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)).is_err() {
-            return Ok(Next::Wait);
+            return Ok(Action::await_change());
         }
         // What is not there any more, or is another now, is brought by the watch.
-        let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Next::Wait) };
-        let Ok(object) = live.object.clone() else { return Ok(Next::Wait) };
+        let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Action::await_change()) };
+        let Ok(object) = live.object.clone() else { return Ok(Action::await_change()) };
         if !self.is_valid(&key, &live, &object).await.map_err(failed)? {
-            return Ok(Next::Wait);
+            return Ok(Action::await_change());
         }
-        let pass = Pass { key, object, observed: live, kit: Arc::clone(self) };
-        match tokio::time::timeout(self.deadline, reconcile(pass)).await {
+        let request = Reconcile { key, object, observed: live, reconciler: Arc::clone(self) };
+        match tokio::time::timeout(self.deadline, reconcile(request)).await {
             Ok(result) => result.map_err(failed),
             Err(_) => Err(self.too_slow()),
         }
@@ -101,22 +101,27 @@ impl<K: Kind> Kit<K> {
     }
 
     /// An object that is being deleted is not judged and not reconciled: nothing may keep it from going but its cleanup.
-    async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Next, Failure> {
+    async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Action, Failure> {
         self.forget(&key);
-        let Some((name, cleanup)) = &self.finalizer else { return Ok(Next::Wait) };
+        let Some((name, cleanup)) = &self.finalizer else { return Ok(Action::await_change()) };
         if !live.finalizers.contains(name) {
-            return Ok(Next::Wait);
+            return Ok(Action::await_change());
         }
-        let pass = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error));
-        let pass = pass.map(|object| Pass { key: key.clone(), object, observed: live.clone(), kit: Arc::clone(self) });
-        let cleaned = tokio::time::timeout(self.deadline, cleanup(Leaving { key, pass })).await;
+        let reconcile = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error));
+        let reconcile = reconcile.map(|object| Reconcile {
+            key: key.clone(),
+            object,
+            observed: live.clone(),
+            reconciler: Arc::clone(self),
+        });
+        let cleaned = tokio::time::timeout(self.deadline, cleanup(Deletion { key, reconcile })).await;
         match cleaned.map_err(|_| self.too_slow())?? {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
                 self.may_write(&live).map_err(failed)?;
                 let write = self.writer.finalizer(&live, name, false);
                 self.written(&live, Some(name), write).await.map_err(failed)?;
-                Ok(Next::Wait)
+                Ok(Action::await_change())
             }
         }
     }

@@ -12,28 +12,28 @@ use serde_json::Value;
 use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, refusal};
 use super::children::Children;
 use super::kind_scope::full_name;
-use super::work::{Kit, LOOK_AGAIN};
-use super::{ControllerError, Key, Kind, Next, Observed, PlannedEvent, VALID};
+use super::reconciler::{LOOK_AGAIN, Reconciler};
+use super::{Action, ControllerError, Key, Kind, Observed, PlannedEvent, VALID};
 
 /// One reconcile of one object: the object as it was seen, and the writes about it. Every write is left out where the
 /// cluster already is as it should be.
 #[derive(Clone)]
-pub struct Pass<K> {
+pub struct Reconcile<K> {
     /// Namespace and name.
     pub key: Key,
     /// The object, without `managedFields`.
     pub object: Arc<K>,
     pub(super) observed: Arc<Observed<K>>,
-    pub(super) kit: Arc<Kit<K>>,
+    pub(super) reconciler: Arc<Reconciler<K>>,
 }
 
 /// An object that is being deleted and waits for our finalizer.
 #[derive(Debug)]
-pub struct Leaving<K> {
+pub struct Deletion<K> {
     /// Namespace and name.
     pub key: Key,
     /// The object; or, when it does not decode, why.
-    pub pass: Result<Pass<K>, String>,
+    pub reconcile: Result<Reconcile<K>, String>,
 }
 
 /// What became of a child that is wanted.
@@ -53,29 +53,29 @@ pub enum Cleanup {
     /// Nothing holds the object any more: its finalizer is taken off.
     Done,
     /// It has to wait.
-    Waits(Next),
+    Waits(Action),
 }
 
-impl<K> std::fmt::Debug for Pass<K> {
+impl<K> std::fmt::Debug for Reconcile<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pass").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Reconcile").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
-impl<K: Kind> Pass<K> {
+impl<K: Kind> Reconcile<K> {
     /// Whether this reconcile may still write. The writes below ask it themselves; ask it before writes of your own.
     ///
     /// # Errors
     /// When the namespace was handed over to another operator, or another replica leads, since the reconcile began.
     pub fn may_write(&self) -> Result<(), ControllerError> {
-        self.kit.may_write(&self.observed)
+        self.reconciler.may_write(&self.observed)
     }
 
     /// A client under the controller's own account, for what else the reconcile reads: the object that woke it, say. It may
     /// `get`, `list` and `watch` what the controller owns and watches; more is granted by
     /// [`Controller::rbac`](super::Controller::rbac).
     pub fn client(&self) -> kube::Client {
-        self.kit.writer.client.clone()
+        self.reconciler.writer.client.clone()
     }
 
     /// Makes `child` what it should be. Its owner reference is added, and the owner's namespace: where that has none, a
@@ -100,14 +100,14 @@ impl<K: Kind> Pass<K> {
     pub async fn apply_dynamic(&self, resource: &ApiResource, document: Value) -> Result<Applied, ControllerError> {
         self.may_write()?;
         let children = self.children(resource)?;
-        let marks = self.kit.applier.marks();
-        let desired = Desired::child_of(&*self.object, resource, document, marks, children.namespaced)?;
+        let field_manager = self.reconciler.applier.field_manager();
+        let desired = Desired::child_of(&*self.object, resource, document, field_manager, children.namespaced)?;
         let live = children.store.live(desired.namespace(), desired.name());
         let child = Key::new(desired.namespace(), desired.name());
-        let queue = &self.kit.changes.queue;
+        let queue = &self.reconciler.changes.queue;
         let write = children.writes.as_ref().map(|writes| writes.begin(child, queue, &self.key));
         let begun = children.store.begin();
-        match self.kit.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
+        match self.reconciler.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
             Ensured::Kept => Ok(Applied::Kept),
             Ensured::Waits => {
                 // A change of a child wakes the owner that it names. This one may name none, or another.
@@ -170,7 +170,7 @@ impl<K: Kind> Pass<K> {
     ) -> Result<bool, ControllerError> {
         let namespaced = self.children(resource)?.namespaced;
         if namespaced && self.key.namespace.is_empty() {
-            return Err(DocumentError::Missing("a namespace: delete it with Pass::delete_in").into());
+            return Err(DocumentError::Missing("a namespace: delete it with Reconcile::delete_in").into());
         }
         self.delete_child(resource, if namespaced { &self.key.namespace } else { "" }, name, propagation).await
     }
@@ -185,11 +185,11 @@ impl<K: Kind> Pass<K> {
         self.may_write()?;
         let children = self.children(resource)?;
         let Some(live) = children.store.live(namespace, name) else { return Ok(false) };
-        let manager = &self.kit.applier.marks().manager;
+        let manager = &self.reconciler.applier.field_manager().name;
         if live.deleting || refusal(&live, &self.observed.uid, manager).is_some() {
             return Ok(false);
         }
-        let delete = self.kit.applier.delete(resource, namespace, name, &live, propagation);
+        let delete = self.reconciler.applier.delete(resource, namespace, name, &live, propagation);
         match delete.await? {
             DeleteOutcome::Accepted => {
                 children.store.deleting(namespace, name, &live);
@@ -202,23 +202,23 @@ impl<K: Kind> Pass<K> {
     /// Publishes events about the object. That each is said once is the caller's business: say one when
     /// [`status`](Self::status) was written. One that cannot be published is logged.
     pub async fn publish(&self, events: &[PlannedEvent]) {
-        self.kit.events.publish(&*self.object, events).await;
+        self.reconciler.events.publish(&*self.object, events).await;
     }
 
     /// The object as it is now, writes of this pass included.
     fn current(&self) -> Arc<Observed<K>> {
-        let current = self.kit.store.get(&self.key.namespace, &self.key.name);
+        let current = self.reconciler.store.get(&self.key.namespace, &self.key.name);
         current.filter(|current| current.uid == self.observed.uid).unwrap_or_else(|| self.observed.clone())
     }
 
     fn children(&self, resource: &ApiResource) -> Result<&Children, DocumentError> {
         let ApiResource { api_version, kind, .. } = resource;
-        let children = self.kit.children.get(&(api_version.clone(), kind.clone()));
+        let children = self.reconciler.children.get(&(api_version.clone(), kind.clone()));
         children.ok_or_else(|| DocumentError::UnknownKind { api_version: api_version.clone(), kind: kind.clone() })
     }
 }
 
-impl<K> Pass<K>
+impl<K> Reconcile<K>
 where
     K: Kind + HasStatus<Status: Serialize>,
 {
@@ -230,7 +230,7 @@ where
     ///
     /// ```compile_fail,E0308
     /// use kube::CustomResource;
-    /// use portcullis_controller::{ControllerError, Pass};
+    /// use portcullis_controller::{ControllerError, Reconcile};
     /// use schemars::JsonSchema;
     /// use serde::{Deserialize, Serialize};
     ///
@@ -244,8 +244,8 @@ where
     /// #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
     /// struct BillStatus {}
     ///
-    /// async fn report(pass: &Pass<Order>) -> Result<bool, ControllerError> {
-    ///     pass.status(&BillStatus {}).await // with OrderStatus {} it compiles
+    /// async fn report(cx: &Reconcile<Order>) -> Result<bool, ControllerError> {
+    ///     cx.status(&BillStatus {}).await // with OrderStatus {} it compiles
     /// }
     /// ```
     ///
@@ -256,14 +256,16 @@ where
         let status = serde_json::to_value(status);
         let mut status =
             status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;
-        if self.kit.validators.is_some()
+        if self.reconciler.validators.is_some()
             && let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut)
         {
             conditions.retain(|condition| condition["type"] != VALID);
         }
         let live = self.current();
-        let manager = &self.kit.writer.managers.status;
-        self.kit.written(&live, None, self.kit.writer.status(&live, manager, live.held_status.as_deref(), status)).await
+        let manager = &self.reconciler.writer.managers.status;
+        self.reconciler
+            .written(&live, None, self.reconciler.writer.status(&live, manager, live.held_status.as_deref(), status))
+            .await
     }
 }
 
@@ -286,7 +288,7 @@ mod tests {
     use crate::observed::Managers;
 
     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-    #[kube(group = "kit.example", version = "v1", kind = "Part", namespaced, status = "PartStatus")]
+    #[kube(group = "reconciler.example", version = "v1", kind = "Part", namespaced, status = "PartStatus")]
     struct PartSpec {
         size: u32,
     }
@@ -298,7 +300,7 @@ mod tests {
 
     fn part(version: u32, size: u32) -> Value {
         json!({
-            "apiVersion": "kit.example/v1", "kind": "Part", "spec": {"size": size},
+            "apiVersion": "reconciler.example/v1", "kind": "Part", "spec": {"size": size},
             "metadata": {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": version.to_string()},
         })
     }
@@ -320,17 +322,17 @@ mod tests {
         });
         let controller = Controller::<Part>::named("parts");
         let runtime = Runtime::new(kube::Client::new(answers, "default"), "default", CancellationToken::new());
-        let kit = Arc::new(controller.kit(&runtime));
-        kit.store.delivered("", observed(&part(5, 1)));
-        let queue = kit.changes.queue.clone();
-        let reconcile = async |pass: Pass<Part>| {
-            let change = pass.kit.store.delivered("", observed(&part(6, 2)));
-            pass.status(&PartStatus { size: pass.object.spec.size }).await?;
-            pass.kit.changes.delivered(&change);
-            Ok::<_, ControllerError>(Next::Wait)
+        let reconciler = Arc::new(controller.reconciler(&runtime));
+        reconciler.store.delivered("", observed(&part(5, 1)));
+        let queue = reconciler.changes.queue.clone();
+        let reconcile = async |cx: Reconcile<Part>| {
+            let change = cx.reconciler.store.delivered("", observed(&part(6, 2)));
+            cx.status(&PartStatus { size: cx.object.spec.size }).await?;
+            cx.reconciler.changes.delivered(&change);
+            Ok::<_, ControllerError>(Action::await_change())
         };
-        let next = kit.reconcile(Key::new("team", "a"), &reconcile).await.map_err(|error| error.to_string());
-        assert_eq!(next, Ok(Next::Wait));
+        let next = reconciler.reconcile(Key::new("team", "a"), &reconcile).await.map_err(|error| error.to_string());
+        assert_eq!(next, Ok(Action::await_change()));
         assert_eq!(queue.asked(), [Key::new("team", "a")]);
     }
 }

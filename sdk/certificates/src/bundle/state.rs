@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use portcullis_pki::check_trust;
 use tokio::time::Instant;
 
-use super::carrier::Entry;
-use crate::Material;
+use super::target::Entry;
+use crate::ServingCertificate;
 
 /// How each object stands, by kind and name, and since when.
-pub(super) type Standings = BTreeMap<String, (Standing, Instant)>;
+pub(super) type States = BTreeMap<String, (State, Instant)>;
 
 /// What callers must trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Wanted {
 
 /// How an object stands, as it was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum State {
     /// These are the names and the bundles of its entries of ours.
     Carries(Vec<(String, Option<Vec<u8>>)>),
     /// It could not be read or written, for this reason.
@@ -35,7 +35,7 @@ pub(super) enum Standing {
 
 impl Wanted {
     /// That callers accept the chain of `material`.
-    pub(super) fn accepted(material: &Material) -> Self {
+    pub(super) fn accepted(material: &ServingCertificate) -> Self {
         let (chain, bundle) = (Arc::from(&*material.cert_pem), Arc::from(&*material.ca_pem));
         Self::Accepted { chain, bundle }
     }
@@ -58,7 +58,7 @@ impl Wanted {
     }
 }
 
-impl Standing {
+impl State {
     pub(super) fn carries<'a>(entries: impl IntoIterator<Item = &'a Entry<'a>>) -> Self {
         let entries = entries.into_iter();
         Self::Carries(entries.map(|entry| (entry.name.to_owned(), entry.bundle.map(<[u8]>::to_vec))).collect())

@@ -1,86 +1,86 @@
-//! One hop of an object with everything that it must not lose: stash, unknown members, objects that do not convert.
+//! One edge of an object with everything that it must not lose: stash, unknown members, objects that do not convert.
 
 use std::collections::{BTreeSet, HashSet};
 
 use portcullis_review::carry;
 use serde_json::Value;
 
-use crate::crossing::{Crossing, Document, Hop, Identity};
+use crate::edge::{ConvertedDocument, Document, Edge, Identity};
 use crate::problem::Problem;
 use crate::stash::{Entry, LIMIT, Stash, TooLarge};
 use crate::unknown::{self, Place, Step};
 use crate::version::Codec;
 
 /// An object on its way.
-pub(crate) struct Traveller {
+pub(crate) struct ObjectInConversion {
     pub(crate) document: Document,
     pub(crate) stash: Stash,
     /// The first one of the way.
     pub(crate) problem: Option<Problem>,
 }
 
-impl Traveller {
+impl ObjectInConversion {
     /// Takes the object over.
-    pub(crate) fn go(&mut self, hop: Hop<'_>, identity: Identity<'_>) {
-        let arrived = match hop.cross(identity, &self.document) {
-            Ok(crossing) => self.arrive(hop, identity, crossing),
-            Err(problem) => self.arrive_as_it_is(hop, identity, problem),
+    pub(crate) fn go(&mut self, edge: Edge<'_>, identity: Identity<'_>) {
+        let arrived = match edge.convert_document(identity, &self.document) {
+            Ok(outcome) => self.arrive(edge, identity, outcome),
+            Err(problem) => self.arrive_as_it_is(edge, identity, problem),
         };
         self.document = arrived;
     }
 
-    fn arrive(&mut self, hop: Hop<'_>, identity: Identity<'_>, crossing: Crossing) -> Document {
-        let entry = self.stash.get(&hop.to.version);
+    fn arrive(&mut self, edge: Edge<'_>, identity: Identity<'_>, outcome: ConvertedDocument) -> Document {
+        let entry = self.stash.get(&edge.to.version);
         let restored = match &entry {
-            Some(entry @ Entry { returned: Some(_), .. }) => restore(hop, identity, &crossing, entry),
-            Some(entry) if says_the_same(hop, identity, &crossing, &entry.original) => {
-                self.stash.remove(&hop.to.version);
+            Some(entry @ Entry { returned: Some(_), .. }) => restore(edge, identity, &outcome, entry),
+            Some(entry) if says_the_same(edge, identity, &outcome, &entry.original) => {
+                self.stash.remove(&edge.to.version);
                 return entry.original.clone();
             }
             // What was kept whole was unreadable, and somebody has put it right since.
             Some(_) | None => None,
         };
-        self.stash.remove(&hop.to.version);
-        self.stash.remove(&hop.from.version);
+        self.stash.remove(&edge.to.version);
+        self.stash.remove(&edge.from.version);
         // What was kept for a version was in it, so its schema has it.
         let kept = |place: &Place| entry.as_ref().is_some_and(|entry| unknown::get(&entry.original, place).is_some());
-        let prunable: Vec<&Place> = crossing.added.iter().filter(|place| !kept(place)).collect();
+        let prunable: Vec<&Place> = outcome.added.iter().filter(|place| !kept(place)).collect();
         if !prunable.is_empty() {
-            let mut pruned = restored.as_ref().map_or(&crossing.arrived, |restored| &restored.document).clone();
+            let mut pruned = restored.as_ref().map_or(&outcome.arrived, |restored| &restored.document).clone();
             for place in prunable {
                 unknown::remove(&mut pruned, place);
             }
-            if let Some(entry) = lost(&crossing.whole, hop.reversed().arrival(identity, &pruned))
-                && self.stash.keep(&hop.from.version, &entry).is_ok()
+            if let Some(entry) = lost(&outcome.whole, edge.reversed().arrival(identity, &pruned))
+                && self.stash.keep(&edge.from.version, &entry).is_ok()
             {
-                return restored.map_or(crossing.arrived, |restored| restored.document);
+                return restored.map_or(outcome.arrived, |restored| restored.document);
             }
         }
         let Arrival { document, back } = match restored {
             Some(restored) => restored,
-            None if crossing.comes_back => return crossing.arrived,
-            None => Arrival::of(hop, identity, crossing.arrived),
+            None if outcome.comes_back => return outcome.arrived,
+            None => Arrival::of(edge, identity, outcome.arrived),
         };
-        if let Some(entry) = lost(&crossing.whole, back) {
-            self.keep(hop, &entry);
+        if let Some(entry) = lost(&outcome.whole, back) {
+            self.keep(edge, &entry);
         }
         document
     }
 
     /// An object that does not convert goes over as it is, so that it does not stand in the way of others, of its own
     /// deletion, or of someone who wants to put it right.
-    fn arrive_as_it_is(&mut self, hop: Hop<'_>, identity: Identity<'_>, problem: Problem) -> Document {
+    fn arrive_as_it_is(&mut self, edge: Edge<'_>, identity: Identity<'_>, problem: Problem) -> Document {
         let document = std::mem::take(&mut self.document);
-        let arrived = match self.stash.get(&hop.to.version) {
+        let arrived = match self.stash.get(&edge.to.version) {
             Some(Entry { original, returned: None }) => {
-                self.stash.remove(&hop.to.version);
-                let arrived = match hop.reversed().arrival(identity, &original) {
+                self.stash.remove(&edge.to.version);
+                let arrived = match edge.reversed().arrival(identity, &original) {
                     Ok(then) if then == document => original.clone(),
                     Ok(_) => document.clone(),
                     // It went over as it is. What is missing now may only have been pruned on the other side.
                     Err(_) => overlay(&original, &document),
                 };
-                if arrived == original || identity.known(hop.to, &arrived).is_ok() {
+                if arrived == original || identity.known(edge.to, &arrived).is_ok() {
                     return arrived;
                 }
                 arrived
@@ -89,13 +89,13 @@ impl Traveller {
             _ => document.clone(),
         };
         self.problem.get_or_insert(problem);
-        self.keep(hop, &Entry::of_whole(document));
+        self.keep(edge, &Entry::of_whole(document));
         arrived
     }
 
-    fn keep(&mut self, hop: Hop<'_>, entry: &Entry) {
-        if let Err(TooLarge) = self.stash.keep(&hop.from.version, entry) {
-            let (from, to) = (&hop.from.version, &hop.to.version);
+    fn keep(&mut self, edge: Edge<'_>, entry: &Entry) {
+        if let Err(TooLarge) = self.stash.keep(&edge.from.version, entry) {
+            let (from, to) = (&edge.from.version, &edge.to.version);
             self.problem.get_or_insert_with(|| {
                 Problem::whole(format!(
                     "what {from} has and {to} cannot hold is more than {LIMIT} bytes, so it is lost"
@@ -116,10 +116,10 @@ fn lost(whole: &Document, back: Result<Document, Problem>) -> Option<Entry> {
 
 /// Whether an object says nothing else than the one that was kept whole said when it went the other way. Members may
 /// be missing that the version does not know (the API server prunes them), or be there that its type writes anyway.
-fn says_the_same(hop: Hop<'_>, identity: Identity<'_>, now: &Crossing, kept: &Document) -> bool {
-    let then = hop.reversed().arrival(identity, kept);
+fn says_the_same(edge: Edge<'_>, identity: Identity<'_>, now: &ConvertedDocument, kept: &Document) -> bool {
+    let then = edge.reversed().arrival(identity, kept);
     let then = then.as_ref().unwrap_or(kept);
-    let known = |document: &Document| identity.known(hop.from, document).ok();
+    let known = |document: &Document| identity.known(edge.from, document).ok();
     known(then).is_some_and(|then| Some(then) == known(&now.whole))
         && now.unnoticed.iter().all(|place| unknown::get(&now.whole, place) == unknown::get(then, place))
 }
@@ -131,35 +131,35 @@ struct Arrival {
 }
 
 impl Arrival {
-    fn of(hop: Hop<'_>, identity: Identity<'_>, document: Document) -> Self {
-        Self { back: hop.reversed().arrival(identity, &document), document }
+    fn of(edge: Edge<'_>, identity: Identity<'_>, document: Document) -> Self {
+        Self { back: edge.reversed().arrival(identity, &document), document }
     }
 }
 
 /// What arrived, with what was kept for its version: where the other side still says what it said, the original; where
 /// it says something else, that. Whatever would contradict what the object says now is left out. None where it is what
 /// arrived anyway.
-fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &Entry) -> Option<Arrival> {
+fn restore(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, entry: &Entry) -> Option<Arrival> {
     let with = |Entry { original, returned }: &Entry, document: &Document| {
         let mut returned = returned.clone().unwrap_or_default();
         forget_nulls(&mut returned, document);
         let mut document = carry(original, &returned, document);
-        remove_deleted(hop, identity, crossing, &mut document);
-        let mut arrival = Arrival::of(hop, identity, document);
+        remove_deleted(edge, identity, outcome, &mut document);
+        let mut arrival = Arrival::of(edge, identity, document);
         if let Ok(back) = &mut arrival.back {
-            prune_as(hop.from, identity, &crossing.whole, back);
+            prune_as(edge.from, identity, &outcome.whole, back);
         }
         arrival
     };
-    let says = &crossing.whole;
-    let restored = with(entry, &crossing.arrived);
-    if restored.document == crossing.arrived {
+    let says = &outcome.whole;
+    let restored = with(entry, &outcome.arrived);
+    if restored.document == outcome.arrived {
         return None;
     }
     if restored.back.as_ref() == Ok(says) {
         return Some(restored);
     }
-    let plain = hop.reversed().arrival(identity, &crossing.arrived).ok();
+    let plain = edge.reversed().arrival(identity, &outcome.arrived).ok();
     let fits = |restored: &Arrival| {
         restored.back.as_ref().is_ok_and(|back| !contradicts(Some(says), plain.as_ref(), Some(back)))
     };
@@ -168,7 +168,7 @@ fn restore(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, entry: &En
     }
     let mut best = None;
     for place in entry.places(identity.tries()).unwrap_or_default() {
-        let before = best.as_ref().map_or(&crossing.arrived, |best: &Arrival| &best.document);
+        let before = best.as_ref().map_or(&outcome.arrived, |best: &Arrival| &best.document);
         let restored = with(&place, before);
         if fits(&restored) {
             best = Some(restored);
@@ -203,18 +203,18 @@ fn prune_as(codec: &Codec, identity: Identity<'_>, says: &Document, document: &m
 
 /// Leaves out of a restored document the unknown members that somebody deleted on the other side. Missing there, they may
 /// also have been pruned by the API server, and then they are kept: unless another one beside them was not.
-fn remove_deleted(hop: Hop<'_>, identity: Identity<'_>, crossing: &Crossing, restored: &mut Document) {
+fn remove_deleted(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, restored: &mut Document) {
     let parents: HashSet<&[Step]> =
-        crossing.unnoticed.iter().filter_map(|place| place.split_last()).map(|(_, parent)| parent).collect();
+        outcome.unnoticed.iter().filter_map(|place| place.split_last()).map(|(_, parent)| parent).collect();
     if parents.is_empty() {
         return;
     }
-    let Ok(known) = identity.known(hop.to, restored) else { return };
+    let Ok(known) = identity.known(edge.to, restored) else { return };
     for place in unknown::unnoticed(restored, &known).unwrap_or_default() {
         let beside = place.split_last().is_some_and(|(_, parent)| parents.contains(parent));
         if beside
-            && unknown::get(&crossing.arrived, &place).is_none()
-            && unknown::takes(&crossing.whole, restored, &place)
+            && unknown::get(&outcome.arrived, &place).is_none()
+            && unknown::takes(&outcome.whole, restored, &place)
         {
             unknown::remove(restored, &place);
         }

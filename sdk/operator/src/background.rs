@@ -11,12 +11,12 @@ use super::controllers::Controllers;
 use super::health::Health;
 use super::leases::Leases;
 use super::tasks::Tasks;
-use super::{Parts, Runtime};
+use super::{Components, Runtime};
 use portcullis_lease::Leadership;
 
 /// What it works with, and when its parts end: first the controllers, then the Lease is given back, then what the
 /// webhooks read from.
-pub(super) struct Work {
+pub(super) struct Background {
     /// What each part is given. The controllers end with its `stop`.
     pub(super) runtime: Runtime,
     /// What its controllers act under.
@@ -36,14 +36,14 @@ pub(super) struct Work {
     pub(super) patience: Duration,
 }
 
-impl Work {
+impl Background {
     /// Starts all of it. The controllers wait for `first`, and then for this process to lead.
     ///
     /// What runs everywhere is given the scope of one who follows, whoever leads: it never writes. The Lease is given
     /// back when the controllers have ended, whether they were asked to, failed, panicked or were dropped: whoever
     /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
     /// else begins.
-    pub(super) fn start(self, parts: Parts, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
+    pub(super) fn start(self, parts: Components, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
         let Self { mut runtime, accounts, leases, only, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
@@ -146,12 +146,12 @@ mod tests {
         let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
-        let parts = Parts::default().while_leading("hangs", [], move |_| {
+        let parts = Components::default().while_leading("hangs", [], move |_| {
             starts.notify_one();
             pending::<()>()
         });
         let (stop, serving) = (CancellationToken::new(), CancellationToken::new());
-        let work = Work {
+        let work = Background {
             runtime: Runtime::new(client, "here", stop.clone()),
             accounts: Accounts::default(),
             leases,

@@ -14,29 +14,29 @@ use kube::Client;
 use crate::limits::{REQUEST, until};
 use crate::{Clock, Elector, End, LeaseError, Step, SystemClock, Timing, Vouchers, Write};
 
-use api::{Answer, LeaseApi, Marks};
+use api::{Annotations, Answer, LeaseApi};
 use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
 use voucher::{Stands, Voucher};
 
 /// Takes part in the election for one Lease: acquires it when it is free, renews it, and gives it back.
 ///
-/// Of the identity that is given, every campaign makes one of its own, `<identity>_<uuid>`: two pods of one name, or
+/// Of the identity that is given, every election makes one of its own, `<identity>_<uuid>`: two pods of one name, or
 /// one before and after a restart, are not the same holder.
 #[derive(Clone, Debug)]
-pub struct Campaign {
+pub struct LeaseElection {
     namespace: String,
     name: String,
     identity: String,
     timing: Timing,
     end: End,
     labels: BTreeMap<String, String>,
-    marks: Marks,
+    marks: Annotations,
     vouchers: Option<Vouchers>,
     clock: Arc<dyn Clock>,
 }
 
-impl Campaign {
+impl LeaseElection {
     /// Leader election among the replicas of one operator: [`Timing::LEADER`], [`End::Release`].
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Campaign {
             timing,
             end,
             labels: BTreeMap::new(),
-            marks: Marks::new(),
+            marks: Annotations::new(),
             vouchers: None,
             clock: Arc::new(SystemClock::new()),
         })
@@ -131,7 +131,7 @@ impl Campaign {
 
     /// The handle that answers, and the driver that has to run for it. Give it a client that does not try again by itself
     /// (`kube::Config::default_retry`): the driver does, and a renewal that the client keeps back for 82 s comes too late.
-    pub fn with(self, client: Client) -> (LeaseHandle, CampaignDriver) {
+    pub fn with(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
         // Half of a fresh uuid: as good a seed as another.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let elector = Elector::new(self.identity, self.timing, seed);
@@ -140,14 +140,14 @@ impl Campaign {
         let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels, self.marks);
         (
             LeaseHandle::new(Arc::clone(&shared)),
-            CampaignDriver { shared, api, voucher, seen: Mutex::default(), end: self.end },
+            LeaseElectionDriver { shared, api, voucher, seen: Mutex::default(), end: self.end },
         )
     }
 }
 
 /// Does what has to be done for a [`LeaseHandle`].
 #[derive(Debug)]
-pub struct CampaignDriver {
+pub struct LeaseElectionDriver {
     shared: Arc<Shared>,
     api: LeaseApi,
     voucher: Option<Voucher>,
@@ -156,7 +156,7 @@ pub struct CampaignDriver {
     end: End,
 }
 
-impl CampaignDriver {
+impl LeaseElectionDriver {
     /// Takes part until `shutdown` ends, then gives the lease back. Let `shutdown` end when your work has ended: from
     /// then on another may act. What fails meanwhile is tried again and shows in [`LeaseHandle::health`].
     ///
@@ -303,10 +303,10 @@ mod tests {
         let s = Duration::from_secs;
         let timing = Timing::new(s(25), s(20), s(8)).unwrap();
         for (said, settles) in [(timing, s(15)), (timing.settle(s(7)), s(7)), (Timing::LEADER, s(15))] {
-            let campaign = Campaign::scope("team", "scope", "me").unwrap().timing(said);
-            assert_eq!(campaign.timing, said.settle(settles));
+            let election = LeaseElection::scope("team", "scope", "me").unwrap().timing(said);
+            assert_eq!(election.timing, said.settle(settles));
         }
-        let leader = Campaign::leader_election("ops", "leader", "me").unwrap().timing(timing);
+        let leader = LeaseElection::leader_election("ops", "leader", "me").unwrap().timing(timing);
         assert_eq!(leader.timing.settling(), Duration::ZERO);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// What the kinds of these objects have in common: entries that each say whom the API server calls, and whom it trusts
 /// there.
-pub(super) trait Carrier:
+pub(super) trait BundleTarget:
     Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
     + Clone
     + DeserializeOwned
@@ -54,7 +54,7 @@ pub(super) trait Carrier:
 }
 
 /// Kind and name of an object.
-pub(super) fn object<C: Carrier>(name: &str) -> String {
+pub(super) fn object<C: BundleTarget>(name: &str) -> String {
     format!("{} {name}", C::kind(&()))
 }
 
@@ -92,7 +92,7 @@ fn webhooks_patch(read: &impl Resource, entries: &[&str], bundle: &ByteString) -
 
 macro_rules! configuration {
     ($kind:ty) => {
-        impl Carrier for $kind {
+        impl BundleTarget for $kind {
             const COMMAND: &'static str = "generate webhooks";
             const STRANGE: &'static str = "it registers none of the webhooks that are served";
             const SHARED: bool = false;
@@ -114,7 +114,7 @@ configuration!(MutatingWebhookConfiguration);
 /// The name of the one entry that a CRD has.
 pub(super) const CONVERSION: &str = "conversion";
 
-impl Carrier for CustomResourceDefinition {
+impl BundleTarget for CustomResourceDefinition {
     const COMMAND: &'static str = "generate crds";
     const STRANGE: &'static str = "its conversion strategy is not Webhook; see 'generate crds'";
     const SHARED: bool = true;

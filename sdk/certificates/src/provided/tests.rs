@@ -36,7 +36,7 @@ fn secret(leaf: i32, ca: i32) -> Value {
 }
 
 /// An API server with this Secret. Its watches never have anything to say, or end again and again.
-fn source(secret: &Value, watched: bool) -> Supplied {
+fn source(secret: &Value, watched: bool) -> ProvidedCertificates {
     let list = json!({
         "apiVersion": "v1", "kind": "SecretList", "metadata": { "resourceVersion": "1" }, "items": [secret],
     });
@@ -60,7 +60,14 @@ fn source(secret: &Value, watched: bool) -> Supplied {
         }
     });
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    Supplied::new(Client::new(service, "team"), "team", "pair", "webhook.team.svc", Supplier::User, provider)
+    ProvidedCertificates::new(
+        Client::new(service, "team"),
+        "team",
+        "pair",
+        "webhook.team.svc",
+        ProvidedBy::User,
+        provider,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +79,7 @@ async fn a_person_is_told_every_day_that_their_certificate_or_its_ca_ends_soon_t
         let material = source.ensure().await.unwrap();
         let (tls, stop) =
             (ArcSwap::from_pointee(material.tls_config(&source.provider).unwrap()), CancellationToken::new());
-        let days = async |source: &Supplied| {
+        let days = async |source: &ProvidedCertificates| {
             let bundle = source.bundle(&material);
             tokio::select! {
                 () = source.maintain(material.clone(), &tls, &bundle, &stop) => {}

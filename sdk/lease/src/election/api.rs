@@ -17,11 +17,11 @@ pub(super) struct LeaseApi {
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
-    marks: Marks,
+    marks: Annotations,
 }
 
 /// Annotations: what a Lease of our making is created with, and, by `None`, what is taken away with whatever we write.
-pub(super) type Marks = BTreeMap<String, Option<String>>;
+pub(super) type Annotations = BTreeMap<String, Option<String>>;
 
 pub(super) enum Answer {
     Stored(Record),
@@ -34,7 +34,7 @@ impl LeaseApi {
         namespace: &str,
         name: &str,
         labels: BTreeMap<String, String>,
-        marks: Marks,
+        marks: Annotations,
     ) -> Self {
         let api = Api::namespaced(client, namespace);
         Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels, marks }
@@ -56,7 +56,8 @@ impl LeaseApi {
             }
             // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
             Some(version) => {
-                let unmarked: Marks = self.marks.clone().into_iter().filter(|(_, value)| value.is_none()).collect();
+                let unmarked: Annotations =
+                    self.marks.clone().into_iter().filter(|(_, value)| value.is_none()).collect();
                 let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": unmarked });
                 let patch = json!({ "metadata": metadata, "spec": spec(&write.record) });
                 self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await

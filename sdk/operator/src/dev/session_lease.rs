@@ -13,7 +13,7 @@ use portcullis_lease::{Earlier, Record, Scopes, Timing};
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::cluster::{call, is_code};
-use super::mark::Mark;
+use super::session_mark::SessionMark;
 use super::text::say;
 use crate::Installation;
 use crate::leases::Election;
@@ -29,7 +29,7 @@ const LASTS: Duration = Timing::SCOPE.duration();
 pub(super) const SESSION: &str = "dev/";
 
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct SessionLease {
     api: Api<Lease>,
     pub(super) namespace: String,
     name: String,
@@ -63,13 +63,13 @@ pub(super) fn is_session(record: &Record) -> bool {
     record.holder.as_ref().is_some_and(|holder| holder.starts_with(SESSION))
 }
 
-impl fmt::Display for Seat {
+impl fmt::Display for SessionLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Lease {}/{}", self.namespace, self.name)
     }
 }
 
-impl Seat {
+impl SessionLease {
     /// That of this installation.
     pub(super) fn new(client: &Client, installation: &Installation) -> Self {
         let home = &installation.namespace;
@@ -91,7 +91,7 @@ impl Seat {
         let found = call(&format!("read {self}"), api.get_opt(name)).await?;
         Ok(found.filter(|lease| {
             let record = Record::from(lease);
-            Mark::of(&lease.metadata).is_some() && (record.holder.is_none() || is_session(&record))
+            SessionMark::of(&lease.metadata).is_some() && (record.holder.is_none() || is_session(&record))
         }))
     }
 

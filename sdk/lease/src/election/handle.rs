@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use crate::changes::Hub;
 use crate::{Change, Changes, Clock, Elector, Epoch, Hold, LeaseError, Moment, Ownership, Reason, Record};
 
-/// What one campaign knows, for those who act on it. Cheap to clone; every answer is as of now.
+/// What one election knows, for those who act on it. Cheap to clone; every answer is as of now.
 #[derive(Clone)]
 pub struct LeaseHandle(Arc<Shared>);
 
@@ -147,7 +147,7 @@ impl LeaseHandle {
         }
     }
 
-    /// The identity under which this campaign holds.
+    /// The identity under which this election holds.
     pub fn identity(&self) -> String {
         self.0.lock().elector.identity().to_owned()
     }

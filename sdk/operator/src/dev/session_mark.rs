@@ -11,7 +11,7 @@ pub(super) use portcullis_manifest::names::{DEV_EXPIRES as EXPIRES, DEV_OF as OF
 
 /// What a development session writes on whatever it puts into a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct SessionMark {
     /// The release that is served.
     pub(super) of: String,
     /// The person.
@@ -33,7 +33,7 @@ pub(super) enum Fate {
     Live,
 }
 
-impl Mark {
+impl SessionMark {
     /// What is written on an object, in labels or annotations; `None` when it is no session's.
     pub(super) fn of(meta: &ObjectMeta) -> Option<Self> {
         let find = |key| meta.labels.iter().chain(&meta.annotations).find_map(|map| map.get(key).cloned());
@@ -95,9 +95,9 @@ mod tests {
     use super::*;
     use portcullis_manifest::names::DEV_MARK;
 
-    fn mark(owner: &str, expires: &str) -> Mark {
+    fn mark(owner: &str, expires: &str) -> SessionMark {
         let (of, session) = ("op".to_owned(), "s".to_owned());
-        Mark { of, session, owner: owner.to_owned(), expires: expires.parse().ok() }
+        SessionMark { of, session, owner: owner.to_owned(), expires: expires.parse().ok() }
     }
 
     // K6
@@ -117,7 +117,7 @@ mod tests {
         ] {
             assert_eq!(mark(owner, expires).fate(&me, now), fate, "{owner} {expires}");
         }
-        let other = Mark { of: "other".to_owned(), ..mark("ann", "2026-01-01T12:59:00Z") };
+        let other = SessionMark { of: "other".to_owned(), ..mark("ann", "2026-01-01T12:59:00Z") };
         assert_eq!(other.fate(&me, now), Fate::Live, "another operator's session is not mine");
     }
 
@@ -126,14 +126,14 @@ mod tests {
         let mark = mark("ann", "2026-01-01T13:00:00Z");
         let meta =
             ObjectMeta { labels: Some(mark.labels()), annotations: Some(mark.annotations()), ..ObjectMeta::default() };
-        assert_eq!(Mark::of(&meta), Some(mark.clone()));
+        assert_eq!(SessionMark::of(&meta), Some(mark.clone()));
         assert_eq!(mark.whole().into_keys().collect::<BTreeSet<_>>(), DEV_MARK.map(str::to_owned).into());
         assert_eq!(
-            Mark::of(&ObjectMeta { annotations: Some(mark.whole()), ..ObjectMeta::default() }),
+            SessionMark::of(&ObjectMeta { annotations: Some(mark.whole()), ..ObjectMeta::default() }),
             Some(mark.clone())
         );
         let labels = ObjectMeta { labels: Some(mark.labels()), ..ObjectMeta::default() };
-        assert_eq!(Mark::of(&labels), None);
+        assert_eq!(SessionMark::of(&labels), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rustls::crypto::CryptoProvider;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
-use crate::Material;
+use crate::ServingCertificate;
 use crate::caller::verify;
 
 /// What is wrong with the Secret.
@@ -33,7 +33,7 @@ pub(crate) enum Problem {
 /// A pair that can be served, and what it says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sound {
-    pub(crate) material: Material,
+    pub(crate) material: ServingCertificate,
     pub(crate) leaf: Certificate,
     /// By what callers trust it.
     pub(crate) ca: Certificate,
@@ -64,7 +64,8 @@ pub(crate) fn check(
         // What is not text is not PEM either, and is told so.
         Ok(String::from_utf8_lossy(&value.0).into_owned())
     };
-    let material = Material { cert_pem: text("tls.crt")?, key_pem: text("tls.key")?, ca_pem: text("ca.crt")? };
+    let material =
+        ServingCertificate { cert_pem: text("tls.crt")?, key_pem: text("tls.key")?, ca_pem: text("ca.crt")? };
     let (cert, key, ca) = (material.cert_pem.as_bytes(), material.key_pem.as_bytes(), material.ca_pem.as_bytes());
     let names = [server_name.to_owned()];
     let leaf =

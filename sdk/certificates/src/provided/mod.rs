@@ -20,12 +20,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use cure::Supplier;
+pub use cure::ProvidedBy;
 
 use super::bundle::Bundle;
 use super::follow::follow;
 use super::metrics::CertificateMetrics;
-use super::{CertificateError, Configurations, Material, TimeOfDay, read};
+use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay, read};
 use check::{Problem, Sound};
 use cure::Place;
 use portcullis_listener::ClientCa;
@@ -52,7 +52,7 @@ const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 /// A new pair is served when every entry in the cluster trusts it, or the one before it has ended. So a CA can be replaced
 /// in any order without a lost call, as long as both are published for a while.
 #[derive(Clone)]
-pub struct Supplied {
+pub struct ProvidedCertificates {
     /// Client that may watch the Secret and the configurations.
     pub client: Client,
     /// The operator's own namespace.
@@ -64,7 +64,7 @@ pub struct Supplied {
     /// Makes TLS configurations.
     pub provider: Arc<CryptoProvider>,
     /// Who fills the Secret, and so what a person can do about it.
-    pub supplier: Supplier,
+    pub supplier: ProvidedBy,
     /// Where callers find the CA.
     pub configurations: Configurations,
     /// How long after a bundle was seen everywhere a pair is served that needs it: API servers take up a changed
@@ -77,21 +77,24 @@ pub struct Supplied {
     pub(super) metrics: CertificateMetrics,
 }
 
-impl std::fmt::Debug for Supplied {
+impl std::fmt::Debug for ProvidedCertificates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let secret = format!("{}/{}", self.namespace, self.secret);
-        f.debug_struct("Supplied").field("secret", &secret).field("supplier", &self.supplier).finish_non_exhaustive()
+        f.debug_struct("ProvidedCertificates")
+            .field("secret", &secret)
+            .field("supplier", &self.supplier)
+            .finish_non_exhaustive()
     }
 }
 
-impl Supplied {
+impl ProvidedCertificates {
     /// The pair in Secret `secret` of `namespace`, served as `server_name`.
     pub fn new(
         client: Client,
         namespace: impl Into<String>,
         secret: impl Into<String>,
         server_name: impl Into<String>,
-        supplier: Supplier,
+        supplier: ProvidedBy,
         provider: Arc<CryptoProvider>,
     ) -> Self {
         Self {
@@ -124,7 +127,7 @@ impl Supplied {
     }
 
     /// What looks on whether callers accept `material`, in the entries that call this Service.
-    pub fn bundle(&self, material: &Material) -> Bundle {
+    pub fn bundle(&self, material: &ServingCertificate) -> Bundle {
         let bundle = Bundle::observing(material, &self.place(None).publish()).of_services([&self.server_name]);
         bundle.judged_by(self.time_of_day.clone())
     }
@@ -133,7 +136,7 @@ impl Supplied {
     ///
     /// # Errors
     /// When the API server refuses, or the Secret cannot be served: the error says why, and what to do.
-    pub async fn ensure(&self) -> Result<Material, CertificateError> {
+    pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
         let secret = self.read().await?;
         let sound = self.check(secret.as_ref()).inspect_err(|_| self.metrics.reload_failed())?;
         self.serves(&sound);
@@ -141,7 +144,7 @@ impl Supplied {
     }
 
     /// What the Secret holds: the pair, its leaf, and by what callers trust it.
-    pub async fn stored(&self) -> Result<(Material, Certificate, Certificate), CertificateError> {
+    pub async fn stored(&self) -> Result<(ServingCertificate, Certificate, Certificate), CertificateError> {
         let Sound { material, leaf, ca } = self.check(self.read().await?.as_ref())?;
         Ok((material, leaf, ca))
     }
@@ -154,7 +157,7 @@ impl Supplied {
     /// with one that is not, or with what is published. The pair before it goes on serving.
     pub async fn maintain(
         &self,
-        current: Material,
+        current: ServingCertificate,
         tls: &ArcSwap<ServerConfig>,
         bundle: &Bundle,
         stop: &CancellationToken,
@@ -182,7 +185,7 @@ impl Supplied {
         bundle.report(&self.configurations, tell).await;
     }
 
-    async fn take_up(&self, mut current: Material, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
+    async fn take_up(&self, mut current: ServingCertificate, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut versions = std::pin::pin!(follow(api, &self.secret));
         // Until the watch has begun, what was read at start is what there is.
@@ -243,7 +246,13 @@ impl Supplied {
     }
 
     /// Ends when the candidate is to be served: callers accept it, or the pair before it has ended anyway.
-    async fn may_serve(&self, next: Option<&Candidate>, current: &Material, bundle: &Bundle, told: &mut String) {
+    async fn may_serve(
+        &self,
+        next: Option<&Candidate>,
+        current: &ServingCertificate,
+        bundle: &Bundle,
+        told: &mut String,
+    ) {
         let Some(Candidate { sound, .. }) = next else { return std::future::pending().await };
         let waiting = |missing: &str| {
             if told != missing {
@@ -266,7 +275,7 @@ impl Supplied {
     }
 
     /// Ends when the pair is not valid any more.
-    async fn ended(&self, material: &Material) {
+    async fn ended(&self, material: &ServingCertificate) {
         // What was served once reads.
         let Ok(leaf) = Certificate::from_pem(material.cert_pem.as_bytes()) else { return };
         loop {
@@ -289,7 +298,7 @@ impl Supplied {
     /// Tells a person that what is served ends soon; cert-manager knows.
     fn remind(&self, sound: &Sound) {
         let ends = sound.leaf.not_after.min(sound.ca.not_after);
-        if self.supplier == Supplier::User && ends.duration_since(self.time_of_day.now()) < SOON {
+        if self.supplier == ProvidedBy::User && ends.duration_since(self.time_of_day.now()) < SOON {
             warn!(secret = self.secret, %ends, "the certificate, or the CA that it is under, ends soon: have a new one issued and put it into the Secret");
         }
     }
@@ -300,7 +309,7 @@ impl Supplied {
     }
 
     fn refused(&self, secret: Option<&Secret>, problem: &Problem) -> CertificateError {
-        CertificateError::Supplied {
+        CertificateError::ProvidedCertificates {
             namespace: self.namespace.clone(),
             name: self.secret.clone(),
             problem: problem.to_string(),

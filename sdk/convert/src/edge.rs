@@ -16,7 +16,7 @@ pub(crate) type Document = Value;
 
 /// Two versions, of which one is the hub, and the converters between them.
 #[derive(Clone, Copy)]
-pub(crate) struct Hop<'g> {
+pub(crate) struct Edge<'g> {
     pub(crate) from: &'g Codec,
     pub(crate) to: &'g Codec,
     pub(crate) there: &'g Converter,
@@ -34,7 +34,7 @@ pub(crate) struct Identity<'o> {
 }
 
 /// An object that went from one version to the next.
-pub(crate) struct Crossing {
+pub(crate) struct ConvertedDocument {
     /// The document that went: what its type says, and what the type takes no notice of.
     pub(crate) whole: Document,
     /// Where the members are that it takes no notice of.
@@ -48,18 +48,26 @@ pub(crate) struct Crossing {
     pub(crate) comes_back: bool,
 }
 
-impl Hop<'_> {
+impl Edge<'_> {
     pub(crate) fn reversed(self) -> Self {
         Self { from: self.to, to: self.from, there: self.back, back: self.there }
     }
 
     /// Takes a document over. Members that the type takes no notice of are put at the same place where that is free,
     /// its parent is there, and they make no difference to the other version.
-    pub(crate) fn cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
-        unless_it_panics(|| self.try_to_cross(identity, document)).unwrap_or_else(|| Err(self.panicked()))
+    pub(crate) fn convert_document(
+        self,
+        identity: Identity<'_>,
+        document: &Document,
+    ) -> Result<ConvertedDocument, Problem> {
+        unless_it_panics(|| self.try_to_convert_document(identity, document)).unwrap_or_else(|| Err(self.panicked()))
     }
 
-    fn try_to_cross(self, identity: Identity<'_>, document: &Document) -> Result<Crossing, Problem> {
+    fn try_to_convert_document(
+        self,
+        identity: Identity<'_>,
+        document: &Document,
+    ) -> Result<ConvertedDocument, Problem> {
         let mut object = identity.read(self.from, document, &Notice::default())?;
         let known = self::document(&*object).ok_or_else(|| does_not_write(self.from))?;
         let unnoticed = unknown::unnoticed(document, &known).ok_or_else(|| {
@@ -80,7 +88,7 @@ impl Hop<'_> {
             unknown::put_back(&mut whole, document, place);
         }
         added.retain(|place| unknown::get(document, place).is_some_and(unknown::says_something));
-        Ok(Crossing { whole, unnoticed, arrived, added, comes_back })
+        Ok(ConvertedDocument { whole, unnoticed, arrived, added, comes_back })
     }
 
     /// The document that arrives, if nothing else is asked for.
@@ -94,7 +102,7 @@ impl Hop<'_> {
         let mut trace = Trace::default().with_digests(notice.is_buffered());
         match object.trace(&mut trace) {
             Ok(()) if !notice.passed_over(&trace) => self.convert(object).map(|(_, arrived)| arrived),
-            _ => self.cross(identity, document).map(|crossing| crossing.arrived),
+            _ => self.convert_document(identity, document).map(|outcome| outcome.arrived),
         }
     }
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::cluster::{Cluster, conversion};
-use super::mark::Mark;
 use super::session::Opened;
+use super::session_mark::SessionMark;
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Waits until some of it is the session's no longer, and returns what people are told then.
-pub(super) async fn lost(cluster: &Cluster, opened: &Opened) -> String {
+pub(super) async fn taken_away(cluster: &Cluster, opened: &Opened) -> String {
     let configurations = opened.configurations.iter().map(|(title, _)| title.clone());
     let policies = opened.policies.iter().flatten().cloned();
     let conversions = opened.converting.iter().map(|(crd, _)| conversion(crd));
@@ -40,7 +40,7 @@ enum Loss {
 }
 
 /// What of `ours` is no longer this session's.
-fn loss(ours: &[String], marks: &BTreeMap<String, Mark>, me: &Mark) -> Option<Loss> {
+fn loss(ours: &[String], marks: &BTreeMap<String, SessionMark>, me: &SessionMark) -> Option<Loss> {
     let lost = ours.iter().find(|what| marks.get(*what).is_none_or(|mark| mark.session != me.session))?;
     let mut of_owner = marks.values().filter(|mark| mark.owner == me.owner && mark.session != me.session);
     Some(match marks.get(lost).or_else(|| of_owner.next()) {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_a_session_lost_is_said_with_who_has_it_and_what_it_keeps_is_nothing_lost() {
-        let mark = |owner: &str, session: &str| Mark {
+        let mark = |owner: &str, session: &str| SessionMark {
             of: "op".to_owned(),
             owner: owner.to_owned(),
             session: session.to_owned(),
@@ -71,7 +71,8 @@ mod tests {
         };
         let (me, ours) = (mark("ann", "me"), ["A a".to_owned(), "B b".to_owned()]);
         let both = [("A a", mark("ann", "me")), ("B b", mark("ann", "me")), ("A c", mark("ann", "other"))];
-        let marks = |of: &[(&str, Mark)]| of.iter().map(|(what, mark)| ((*what).to_owned(), mark.clone())).collect();
+        let marks =
+            |of: &[(&str, SessionMark)]| of.iter().map(|(what, mark)| ((*what).to_owned(), mark.clone())).collect();
         assert_eq!(loss(&ours, &marks(&both), &me), None);
         for there in [
             // In its place, and about to be.
