@@ -14,15 +14,17 @@ use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
 use super::certs::{self, Certs};
-use super::connect::answering;
+#[cfg(feature = "dev")]
 use super::dev::{self, DevFlags};
+#[cfg(feature = "doctor")]
 use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
 use super::installation::{InstallationFlags, label, service_name, service_of};
 use super::leases::{LeaseFlags, duration};
 use super::memory_limit::quantity;
-use super::run::Signals;
-use super::{Operator, generate, migrate, run, taken};
+#[cfg(feature = "migrate")]
+use super::migrate::{self, MigrateFlags};
+use super::{Operator, generate, run, taken};
 use portcullis_client::own_sentence;
 use portcullis_client::plain;
 use portcullis_manifest::words::FAILED;
@@ -60,6 +62,7 @@ enum Command<A: clap::Args> {
     #[command(subcommand)]
     Certs(Certs<A>),
     /// Serve the webhooks from this machine to a cluster, until Ctrl-C
+    #[cfg(feature = "dev")]
     Dev {
         #[command(flatten)]
         flags: DevFlags,
@@ -67,6 +70,7 @@ enum Command<A: clap::Args> {
         args: A,
     },
     /// Look for what keeps the webhooks from working, and say how to mend it
+    #[cfg(feature = "doctor")]
     Doctor {
         #[command(flatten)]
         flags: DoctorFlags,
@@ -84,6 +88,7 @@ enum Command<A: clap::Args> {
     ///
     /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
     /// patch the objects.
+    #[cfg(feature = "migrate")]
     MigrateStorage {
         #[command(flatten)]
         flags: MigrateFlags,
@@ -134,25 +139,6 @@ pub(super) struct RunFlags {
     /// How to log
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
-}
-
-#[derive(clap::Args, Clone, Debug)]
-pub(super) struct MigrateFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
-    #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// Only this kind (or plural, or name of a CRD); may be given several times
-    #[arg(long = "kind", value_name = "KIND")]
-    pub(super) kinds: Vec<String>,
-    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
-    #[arg(long, value_name = "VERSION")]
-    pub(super) storage_version: Option<String>,
-    /// Have the API server check every write, and write nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// How to say what became of it, on standard output; progress goes to standard error
-    #[arg(long, default_value = "text")]
-    pub(super) output: Output,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -261,6 +247,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             let parts = operator.parts(&args)?;
             on_runtime(certs::perform(&operator, parts, what, flags, provider))
         }
+        #[cfg(feature = "dev")]
         Command::Dev { flags, args } => {
             init_log("info,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
@@ -268,25 +255,17 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             convertible(&parts.webhooks, &operator.crds)?;
             on_runtime(dev::perform(&operator, parts, flags, provider))
         }
+        #[cfg(feature = "doctor")]
         Command::Doctor { flags, args } => {
             init_log("error,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
             let parts = operator.parts(&args)?;
             on_runtime(doctor::perform(&operator, parts, flags, provider))
         }
+        #[cfg(feature = "migrate")]
         Command::MigrateStorage { flags } => {
             install_provider();
-            on_runtime(async {
-                let mut signals = Signals::new()?;
-                let migration = async {
-                    let client = answering(flags.kubeconfig.as_deref()).await?;
-                    migrate::migrate(operator.name, client, &operator.crds, &flags).await
-                };
-                tokio::select! {
-                    result = migration => result,
-                    name = signals.next() => anyhow::bail!("ended by {name}; run it again for what is left"),
-                }
-            })
+            on_runtime(migrate::perform(operator.name, &operator.crds, &flags))
         }
         Command::Run { flags, args } => {
             init_log(&flags.log, flags.log_format)?;

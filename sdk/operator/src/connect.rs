@@ -94,6 +94,7 @@ fn cause(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// A cluster, and how the kubeconfig calls it.
+#[cfg_attr(not(feature = "dev"), expect(dead_code, reason = "a session says which cluster it serves"))]
 pub(super) struct Cluster {
     pub(super) clients: Clients,
     /// Of its API server.

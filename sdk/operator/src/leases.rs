@@ -47,6 +47,7 @@ impl LeaseFlags {
     }
 
     /// Those of a development session: it takes part where there is an election.
+    #[cfg(feature = "dev")]
     pub(super) fn of_session(identity: String, mark: BTreeMap<String, String>, timing: Option<LeaseTiming>) -> Self {
         Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing, mark: Some(mark) }
     }
@@ -172,11 +173,13 @@ impl Leases {
     }
 
     /// None: a process that stands back for nobody.
+    #[cfg(feature = "dev")]
     pub(super) fn none() -> Self {
         Self { scope: Scope::everything(), election: None, candidacy: None, scopes: None, watch: None }
     }
 
     /// Whether namespaces are left to restricted operators.
+    #[cfg(feature = "dev")]
     pub(super) fn stand_back(&self) -> bool {
         self.scopes.is_some()
     }

@@ -66,7 +66,9 @@ mod cli;
 mod client_ca;
 mod connect;
 mod controllers;
+#[cfg(feature = "dev")]
 mod dev;
+#[cfg(feature = "doctor")]
 mod doctor;
 mod embed;
 mod endpoint;
@@ -77,6 +79,7 @@ mod input;
 mod installation;
 mod leases;
 mod memory_limit;
+#[cfg(feature = "migrate")]
 mod migrate;
 mod overrides;
 mod run;

@@ -127,6 +127,7 @@ impl Credentials {
     ///
     /// # Errors
     /// With what keeps it from being had.
+    #[cfg(feature = "dev")]
     pub(super) async fn try_once(&self) -> Result<(), String> {
         let Kept { namespace, account, .. } = &*self.kept;
         let token = self.ask().await.map_err(|problem| format!("{namespace}/{account}: {problem}"))?;

@@ -60,6 +60,7 @@ impl Accounts {
     }
 
     /// Whether no controller has any.
+    #[cfg(feature = "dev")]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -75,6 +76,7 @@ impl Accounts {
     ///
     /// # Errors
     /// With what keeps the first of them from being had.
+    #[cfg(feature = "dev")]
     pub(super) async fn try_each(&self) -> Result<(), String> {
         for credentials in self.0.values() {
             credentials.try_once().await?;

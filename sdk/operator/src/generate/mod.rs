@@ -14,7 +14,9 @@ use clap::ValueEnum;
 use portcullis_manifest::{CertificateMode, Deadlock, IssuerRef, ServiceRef, kustomization, to_yaml};
 use serde_json::Value;
 
-pub(super) use self::arguments::{installation_arguments, own_arguments, quoted};
+#[cfg(feature = "doctor")]
+pub(super) use self::arguments::installation_arguments;
+pub(super) use self::arguments::{own_arguments, quoted};
 use self::files::{File, deliver, ours};
 use self::helm::Templates;
 use self::objects::Objects;

@@ -12,6 +12,7 @@ mod report;
 mod tries;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -20,7 +21,9 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
-use super::cli::{MigrateFlags, Output};
+use super::cli::Output;
+use super::connect::answering;
+use super::run::Signals;
 use objects::{Objects, Tally};
 use plan::Plan;
 use report::{Kind, Outcome, Report};
@@ -31,8 +34,44 @@ const TAKEN_UP: Duration = Duration::from_secs(30);
 /// How often it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct MigrateFlags {
+    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Only this kind (or plural, or name of a CRD); may be given several times
+    #[arg(long = "kind", value_name = "KIND")]
+    pub(super) kinds: Vec<String>,
+    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
+    #[arg(long, value_name = "VERSION")]
+    pub(super) storage_version: Option<String>,
+    /// Have the API server check every write, and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// How to say what became of it, on standard output; progress goes to standard error
+    #[arg(long, default_value = "text")]
+    pub(super) output: Output,
+}
+
+/// [Migrates](migrate), until it is asked to end.
+pub(super) async fn perform(
+    operator: &str,
+    crds: &[CustomResourceDefinition],
+    flags: &MigrateFlags,
+) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let migration = async {
+        let client = answering(flags.kubeconfig.as_deref()).await?;
+        migrate(operator, client, crds, flags).await
+    };
+    tokio::select! {
+        result = migration => result,
+        name = signals.next() => bail!("ended by {name}; run it again for what is left"),
+    }
+}
+
 /// Migrates the kinds that the flags choose among `crds`, and prints what became of it.
-pub(super) async fn migrate(
+async fn migrate(
     operator: &str,
     client: Client,
     crds: &[CustomResourceDefinition],
