@@ -89,7 +89,15 @@ async fn run(flags: &Flags, cpu: Option<&str>) -> Result<()> {
     let (conversion, admission): (Vec<&Workload>, Vec<&Workload>) =
         workloads.iter().partition(|workload| workload.converts());
     let mut figures = Figures::default();
-    let plan = Plan { servers: &servers, rounds, window, baseline: flags.baseline.as_deref(), tls: &tls, cpu, folder: folder.path() };
+    let plan = Plan {
+        servers: &servers,
+        rounds,
+        window,
+        baseline: flags.baseline.as_deref(),
+        tls: &tls,
+        cpu,
+        folder: folder.path(),
+    };
     plan.measure(&admission, &mut figures, |memory, peak| memory.admission = Some(peak)).await?;
     plan.measure(&conversion, &mut figures, |memory, peak| memory.conversion = Some(peak)).await?;
     match flags.output {

@@ -74,7 +74,10 @@ impl Figures {
     pub fn table(&self, servers: &[Which], workloads: &[Workload]) -> String {
         let mut lines = vec!["CPU ms per answer (median of the rounds)".to_owned()];
         let names = servers.iter().map(|server| server.name().to_owned());
-        lines.push(row("", names.chain(["vs ctrl-rt", "goal", "vs kube-rs", "vs floor", "vs baseline"].map(str::to_owned))));
+        lines.push(row(
+            "",
+            names.chain(["vs ctrl-rt", "goal", "vs kube-rs", "vs floor", "vs baseline"].map(str::to_owned)),
+        ));
         for workload in workloads {
             let of = |server: Which| self.cpu_ms(server.name(), workload.name);
             let ratio = |of: Option<f64>, to: Option<f64>| {

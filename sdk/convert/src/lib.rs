@@ -103,7 +103,6 @@ mod members;
 mod object;
 mod problem;
 mod review;
-mod scan;
 mod source;
 mod stash;
 mod trace;

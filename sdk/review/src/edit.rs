@@ -127,8 +127,8 @@ fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     loop {
         let Some(was) = before.next() else { return after.next().is_none().then_some(changed) };
         // The byte behind it is shared, too, so it ends there in both.
-        if was.to < shared {
-            after.go_on_from(was.to);
+        if was.to() < shared {
+            after.go_on_from(was.to());
             continue;
         }
         let is = after.next()?;
@@ -175,12 +175,12 @@ fn splice(raw: &str, from: &Value, to: &Value, out: &mut Vec<u8>) -> Result<(), 
         match (from.get(&*member.key), to.get(&*member.key)) {
             (None, _) => {
                 comma(out);
-                out.extend_from_slice(raw.get(member.from..member.to).unwrap_or_default().as_bytes());
+                out.extend_from_slice(raw.get(member.from..member.to()).unwrap_or_default().as_bytes());
             }
             (Some(from), Some(to)) => {
                 comma(out);
                 out.extend_from_slice(
-                    raw.get(member.from..member.to - member.value.len()).unwrap_or_default().as_bytes(),
+                    raw.get(member.from..member.to() - member.value.len()).unwrap_or_default().as_bytes(),
                 );
                 splice(member.value, from, to, out)?;
             }

@@ -38,7 +38,8 @@ mod managed_fields;
 mod object;
 mod patch;
 mod result;
-mod scan;
+#[doc(hidden)]
+pub mod scan;
 mod verdict;
 
 pub use carry::carry;
@@ -53,7 +54,6 @@ pub use patch::{Patch, PatchError, diff};
 pub use result::{BoxError, IntoResult, with_sources};
 // For the conversion engine, which reads objects in the same way.
 #[doc(hidden)]
-pub use scan::{after_nested, after_string};
 pub use verdict::{Cause, Denial, Verdict};
 
 /// The largest admission review that is read, in bytes: 7 MiB.
