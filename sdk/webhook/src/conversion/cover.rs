@@ -5,10 +5,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use super::Conversion;
 use crate::{RegistrationError, Webhooks};
 
-/// The conversions of `webhooks`, each with its CRD among `crds`.
+/// Returns the conversions of `webhooks`, each with its CRD among `crds`.
 ///
 /// # Errors
-/// When a conversion has no CRD, or one that has other versions than there are functions for.
+/// When a conversion has no CRD, or one whose versions are not those with converters.
 pub fn convertible<'a>(
     webhooks: &Webhooks,
     crds: &'a [CustomResourceDefinition],
