@@ -58,7 +58,7 @@ pub enum EnvelopeError {
         kind: String,
     },
     /// An empty or missing `request.uid`, which could not be repeated in the answer.
-    #[error("request.uid is empty; send the uid that the answer shall repeat")]
+    #[error("request.uid is empty; send the uid that the response must repeat")]
     NoUid,
 }
 
