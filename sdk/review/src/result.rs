@@ -16,8 +16,8 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// assert_eq!(read.unwrap_err().to_string(), "invalid digit found in string");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "this returns `{Self}`, and is to return `{T}` or a `Result` of it",
-    note = "the error of the `Result` may be any that a `Box<dyn Error + Send + Sync>` is made of"
+    message = "this must return `{T}` or a `Result` of it, and returns `{Self}`",
+    note = "the error of the `Result` can be any type that converts to `Box<dyn Error + Send + Sync>`"
 )]
 pub trait IntoResult<T> {
     /// Converts the return value to a `Result`.

@@ -138,7 +138,7 @@ fn read<T: DeserializeOwned>(
     })
 }
 
-/// The object as it shall be.
+/// The new object.
 pub(super) fn new_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,
@@ -146,7 +146,7 @@ pub(super) fn new_object<T: DeserializeOwned>(
     Ok(read(request, text(request, request.object)?, settings, "the object"))
 }
 
-/// The object as it is.
+/// The stored object.
 pub(super) fn old_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,

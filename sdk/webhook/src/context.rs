@@ -31,7 +31,7 @@ pub struct Context {
     pub sub_resource: Option<String>,
     /// Kind as the client sent it, where the API server converted the object for this webhook.
     pub request_kind: Option<GroupVersionKind>,
-    /// Resource that the client requested, where it differs from [`resource`](Self::resource).
+    /// Resource that the client requested, where it differs from `resource`.
     pub request_resource: Option<GroupVersionResource>,
     options: Option<Box<RawValue>>,
     permit: Option<Permit>,

@@ -18,8 +18,8 @@ pub(super) type OfTwo<A, B, T> = Box<dyn Fn(A, B, Context) -> Answered<T> + Send
 /// An async method of `S` that takes the arguments `A` and returns a `T` or a `Result` of it: a handler after
 /// [`Validate::state`](super::Validate::state) or [`Mutate::state`](super::Mutate::state).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no method of `{S}` that handles `{A}` and answers with `{T}`",
-    note = "write `async fn handler(&self, …) -> {T}`, or with a `Result<{T}, E>`, whose arguments are those of `{A}`"
+    message = "`{Self}` is not a method of `{S}` that takes `{A}` and returns `{T}`",
+    note = "write `async fn handler(&self, …) -> {T}`, or one that returns a `Result<{T}, E>`, with the arguments `{A}`"
 )]
 pub trait Method<'s, S, A, T>: Copy + Send + Sync + 'static {
     /// Calls the method.

@@ -8,7 +8,7 @@ use portcullis_manifest::{FailurePolicy, MatchCondition, MatchPolicy, Reinvocati
 
 use crate::Source;
 
-/// Reviews of one webhook under way at the same time, unless said otherwise.
+/// Concurrent reviews of one webhook, by default.
 const CONCURRENCY: usize = 256;
 
 /// The settings that end up in the manifest, and those that shape an answer.

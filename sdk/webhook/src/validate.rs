@@ -289,7 +289,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());
             let new = || -> Result<_, Failure> { Ok(new_object::<T>(request, &self.settings)?.map(Arc::new)) };
-            let judged = match request.operation {
+            let called = match request.operation {
                 Operation::Create | Operation::Connect => {
                     let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
                     let handler = handler.as_ref().ok_or_else(no_handler)?;
@@ -308,7 +308,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
                     old_object(request, &self.settings)?.map(|old| handler(old, context))
                 }
             };
-            let verdict = match judged {
+            let verdict = match called {
                 Ok(verdict) => verdict,
                 Err(unread) => return Ok(*unread),
             };

@@ -229,8 +229,8 @@ impl<H, S> Convert<H, S> {
 
 /// A method of `S` that converts version `A` to version `B`: `fn(&S, A) -> B`, or one that returns a `Result` of it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no method of `{S}` that converts `{A}` to `{B}`",
-    note = "write `fn to(&self, from: {A}) -> {B}`, or with a `Result<{B}, E>`"
+    message = "`{Self}` is not a method of `{S}` that converts `{A}` to `{B}`",
+    note = "write `fn to(&self, from: {A}) -> {B}`, or one that returns a `Result<{B}, E>`"
 )]
 pub trait ConverterMethod<S, A, B>: Send + Sync + 'static {
     /// Calls the method.
