@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::operator::{Operator, Components};
+use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {

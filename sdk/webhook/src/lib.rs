@@ -95,6 +95,8 @@ pub use immutable::immutable_fields;
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
 pub use offline::Evaluation;
+/// The HTTPS server: what serves [`Routes`] in a process of your own.
+pub use portcullis_listener as server;
 pub use portcullis_manifest::{FailurePolicy, KnownScope, MatchPolicy, Reinvocation, Scope, Source};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
