@@ -1,6 +1,9 @@
 //! Errors of the API server, for people.
 
 use std::error::Error;
+use std::iter::successors;
+
+use crate::plain;
 
 /// Returns the message of an error. For a response of the API server that is the `message` of its status, where kube's
 /// `Display` prints the whole status.
@@ -23,6 +26,17 @@ pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
         Some(status) => status.message.clone(),
         None => error.to_string(),
     }
+}
+
+/// An error and its causes. Many errors tell what their cause says, which is not said again.
+pub fn in_one_line(error: &(dyn Error + 'static)) -> String {
+    let mut text = own_sentence(error);
+    for cause in successors(error.source(), |cause| (*cause).source()).map(own_sentence) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

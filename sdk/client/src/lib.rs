@@ -12,7 +12,7 @@ mod pauses;
 mod relist;
 mod terminal;
 
-pub use api_error::own_sentence;
+pub use api_error::{in_one_line, own_sentence};
 pub use pauses::Pauses;
 pub use relist::{begun_anew, watched};
 pub use terminal::plain;

@@ -25,8 +25,7 @@ use super::memory_limit::quantity;
 #[cfg(feature = "migrate")]
 use super::migrate::{self, MigrateFlags};
 use super::{Operator, generate, run, taken};
-use portcullis_client::own_sentence;
-use portcullis_client::plain;
+use portcullis_client::in_one_line;
 use portcullis_manifest::words::FAILED;
 use portcullis_webhook::conversion::convertible;
 
@@ -216,17 +215,6 @@ fn from_environment(command: &clap::Command, mut error: clap::Error) -> clap::Er
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
-}
-
-/// An error and its causes. Many errors tell what their cause says, which is not said again.
-pub(super) fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = own_sentence(error);
-    for cause in std::iter::successors(error.source(), |cause| cause.source()).map(own_sentence) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {

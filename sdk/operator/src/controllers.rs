@@ -114,7 +114,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::cli::in_one_line;
+    use portcullis_client::in_one_line;
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
     #[tokio::test(start_paused = true)]

@@ -58,7 +58,7 @@ mod tests {
     use anyhow::bail;
 
     use super::*;
-    use crate::cli::in_one_line;
+    use portcullis_client::in_one_line;
 
     #[tokio::test]
     async fn a_task_that_fails_panics_or_ends_too_early_is_named() {

@@ -184,6 +184,8 @@ pub use portcullis_lease as scopes;
 pub use portcullis_listener as server;
 pub use portcullis_manifest as manifest;
 pub use portcullis_metrics as metrics;
+#[cfg(feature = "migrate")]
+pub use portcullis_migrate as migrate;
 #[cfg(feature = "operator")]
 pub use portcullis_operator as operator;
 #[cfg(feature = "webhook")]

@@ -7,8 +7,8 @@ use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
 
-use super::plan::Plan;
-use super::tries::{NoAnswer, tried};
+use crate::plan::Plan;
+use crate::tries::{NoAnswer, tried};
 
 #[cfg(test)]
 mod tests;
@@ -28,15 +28,15 @@ const LISTS: u32 = 10;
 /// What became of the objects.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Tally {
+pub struct Tally {
     /// Written in the storage version.
-    pub(super) rewritten: usize,
+    pub rewritten: usize,
     /// There already, or not written because it is a dry run.
-    pub(super) unchanged: usize,
+    pub unchanged: usize,
     /// Deleted meanwhile.
-    pub(super) gone: usize,
+    pub gone: usize,
     /// Those that the API server would not take.
-    pub(super) refused: Refused,
+    pub refused: Refused,
     /// Those of them about which it said nothing that is about the object.
     #[serde(skip)]
     failed: usize,
@@ -44,20 +44,20 @@ pub(super) struct Tally {
 
 /// Objects that stay in an old version.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Refused {
+pub struct Refused {
     /// How many.
-    pub(super) count: usize,
+    pub count: usize,
     /// The first thousand.
-    pub(super) objects: Vec<Refusal>,
+    pub objects: Vec<Refusal>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Refusal {
+pub struct Refusal {
     /// Empty for a cluster-scoped object.
-    pub(super) namespace: String,
-    pub(super) name: String,
+    pub namespace: String,
+    pub name: String,
     /// What the API server said.
-    pub(super) reason: String,
+    pub reason: String,
 }
 
 enum Written {
@@ -68,9 +68,9 @@ enum Written {
 }
 
 /// All objects of one kind, in every namespace.
-pub(super) struct Objects<'a> {
+pub(crate) struct Objects<'a> {
     writer: Writer<'a>,
-    pub(super) tally: Tally,
+    pub tally: Tally,
 }
 
 /// Writes one of them.
@@ -83,13 +83,13 @@ struct Writer<'a> {
 type Metadata = PartialObjectMeta<DynamicObject>;
 
 impl<'a> Objects<'a> {
-    pub(super) fn new(client: &'a Client, plan: &'a Plan, params: PatchParams) -> Self {
+    pub(crate) fn new(client: &'a Client, plan: &'a Plan, params: PatchParams) -> Self {
         Self { writer: Writer { client, plan, params }, tally: Tally::default() }
     }
 
     /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many
     /// are left.
-    pub(super) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> anyhow::Result<()> {
+    pub(crate) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> anyhow::Result<()> {
         let Self { writer, tally } = self;
         let all: Api<DynamicObject> = Api::all_with(writer.client.clone(), &writer.plan.resource);
         let mut page = ListParams::default().limit(PAGE);

@@ -1,4 +1,4 @@
-//! `migrate-storage`: every stored object in the storage version.
+//! Migrates stored objects: writes every object of a CRD again, in its storage version.
 //!
 //! An object stays in etcd in the version in which it was written last. So a version cannot be taken out of a CRD
 //! before every object has been written since, and `status.storedVersions` says which versions there may still be. This
@@ -11,8 +11,6 @@ mod plan;
 mod report;
 mod tries;
 
-use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -21,12 +19,11 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
-use super::cli::Output;
-use super::connect::answering;
-use super::run::Signals;
-use objects::{Objects, Tally};
+pub use objects::{Refusal, Refused, Tally};
+pub use report::{Kind, Outcome, Report};
+
+use objects::Objects;
 use plan::Plan;
-use report::{Kind, Outcome, Report};
 use tries::tried;
 
 /// How long the API server is given to store in the version that its CRD says.
@@ -34,66 +31,39 @@ const TAKEN_UP: Duration = Duration::from_secs(30);
 /// How often it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-#[derive(clap::Args, Clone, Debug)]
-pub(super) struct MigrateFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
-    #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// Only this kind (or plural, or name of a CRD); may be given several times
-    #[arg(long = "kind", value_name = "KIND")]
-    pub(super) kinds: Vec<String>,
-    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
-    #[arg(long, value_name = "VERSION")]
-    pub(super) storage_version: Option<String>,
-    /// Have the API server check every write, and write nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// How to say what became of it, on standard output; progress goes to standard error
-    #[arg(long, default_value = "text")]
-    pub(super) output: Output,
+/// What is migrated, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Kinds, plurals or names of CRDs; all CRDs when empty.
+    pub kinds: Vec<String>,
+    /// Version that the CRDs in the cluster have to store objects in; by default each CRD's own storage version.
+    pub storage_version: Option<String>,
+    /// The API server checks every write, and writes nothing.
+    pub dry_run: bool,
 }
 
-/// [Migrates](migrate), until it is asked to end.
-pub(super) async fn perform(
-    operator: &str,
-    crds: &[CustomResourceDefinition],
-    flags: &MigrateFlags,
-) -> anyhow::Result<()> {
-    let mut signals = Signals::new()?;
-    let migration = async {
-        let client = answering(flags.kubeconfig.as_deref()).await?;
-        migrate(operator, client, crds, flags).await
-    };
-    tokio::select! {
-        result = migration => result,
-        name = signals.next() => bail!("ended by {name}; run it again for what is left"),
-    }
-}
-
-/// Migrates the kinds that the flags choose among `crds`, and prints what became of it.
-async fn migrate(
+/// Migrates the chosen kinds of `crds`, one after the other, as the field manager `<operator>-migrate-storage`. Tells
+/// `progress` of each page of objects. What keeps one kind from being migrated is in the report.
+///
+/// # Errors
+/// When no kind is meant, or one that is not among `crds`.
+pub async fn migrate(
     operator: &str,
     client: Client,
     crds: &[CustomResourceDefinition],
-    flags: &MigrateFlags,
-) -> anyhow::Result<()> {
-    let chosen = chosen(crds, &flags.kinds)?;
-    let mut report = Report { dry_run: flags.dry_run, crds: Vec::new() };
+    options: &Options,
+    progress: impl Fn(&str),
+) -> anyhow::Result<Report> {
+    let chosen = chosen(crds, &options.kinds)?;
+    let mut report = Report { dry_run: options.dry_run, crds: Vec::new() };
     for Chosen { name, storage } in chosen {
-        say(&format!("{name}: looking at its stored versions"));
-        let target = flags.storage_version.as_deref().or(storage);
-        let migration = Migration { operator, client: &client, name: &name, target, dry_run: flags.dry_run };
+        progress(&format!("{name}: looking at its stored versions"));
+        let target = options.storage_version.as_deref().or(storage);
+        let dry_run = options.dry_run;
+        let migration = Migration { operator, client: &client, name: &name, target, dry_run, progress: &progress };
         report.crds.push(migration.run().await);
     }
-    let text = match flags.output {
-        Output::Text => report.to_string(),
-        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
-    };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write to standard output")?;
-    match report.unfinished() {
-        None => Ok(()),
-        Some(names) => bail!("not migrated: {names}"),
-    }
+    Ok(report)
 }
 
 /// A CRD that is meant.
@@ -126,11 +96,6 @@ fn chosen<'a>(crds: &'a [CustomResourceDefinition], kinds: &[String]) -> anyhow:
     Ok(chosen.collect())
 }
 
-/// Progress goes to standard error, line by line; nothing is left to do when that is closed.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
 /// The migration of one kind.
 struct Migration<'a> {
     operator: &'a str,
@@ -139,6 +104,7 @@ struct Migration<'a> {
     /// The version that the CRD in the cluster has to store in; any when there is none.
     target: Option<&'a str>,
     dry_run: bool,
+    progress: &'a dyn Fn(&str),
 }
 
 impl Migration<'_> {
@@ -170,7 +136,7 @@ impl Migration<'_> {
         let mut objects = Objects::new(self.client, &plan, params);
         let rewritten = objects.rewrite(|done, left| {
             let total = left.map_or_else(|| "all".to_owned(), |left| (done + left).to_string());
-            say(&format!("{}: {done} of {total} objects", self.name));
+            (self.progress)(&format!("{}: {done} of {total} objects", self.name));
         });
         let result = rewritten.await;
         kind.tally = objects.tally;

@@ -4,34 +4,40 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::objects::Tally;
+use crate::objects::Tally;
 
 /// All kinds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
-    pub(super) dry_run: bool,
-    pub(super) crds: Vec<Kind>,
+pub struct Report {
+    /// Nothing was written: the API server checked each write.
+    pub dry_run: bool,
+    /// By CRD.
+    pub crds: Vec<Kind>,
 }
 
 /// One kind.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Kind {
-    pub(super) name: String,
-    pub(super) storage_version: String,
+pub struct Kind {
+    /// Name of the CRD.
+    pub name: String,
+    /// The version that objects are stored in.
+    pub storage_version: String,
     /// `status.storedVersions` at the end.
-    pub(super) stored_versions: Vec<String>,
+    pub stored_versions: Vec<String>,
+    /// Counts of its objects.
     #[serde(flatten)]
-    pub(super) tally: Tally,
+    pub tally: Tally,
+    /// How it ended.
     #[serde(flatten)]
-    pub(super) outcome: Outcome,
+    pub outcome: Outcome,
 }
 
 /// How it ended.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", content = "problem", rename_all = "camelCase")]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// Nothing was stored in another version.
     NothingToDo,
     /// Everything is in the storage version, and the list says so.
@@ -45,7 +51,7 @@ pub(super) enum Outcome {
 }
 
 impl Kind {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             storage_version: String::new(),
@@ -58,7 +64,7 @@ impl Kind {
 
 impl Report {
     /// The kinds that are not migrated, if any.
-    pub(super) fn unfinished(&self) -> Option<String> {
+    pub fn unfinished(&self) -> Option<String> {
         let unfinished = |kind: &&Kind| matches!(kind.outcome, Outcome::Refused | Outcome::Stopped(_));
         let names: Vec<_> = self.crds.iter().filter(unfinished).map(|kind| kind.name.as_str()).collect();
         (!names.is_empty()).then(|| names.join(", "))

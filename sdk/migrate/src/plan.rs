@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 
 /// The versions of one kind, as its CRD had them when the migration began.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// How its objects are asked for: in the storage version where that is served.
-    pub(super) resource: ApiResource,
+    pub(crate) resource: ApiResource,
     /// The storage version as `group/version`.
-    pub(super) group_version: String,
+    pub(crate) group_version: String,
     /// Whether the storage version can be asked for.
-    pub(super) served: bool,
+    pub(crate) served: bool,
     /// The version in which objects are written.
-    pub(super) storage: String,
+    pub(crate) storage: String,
     /// The versions that there may be objects in.
-    pub(super) stored: Vec<String>,
+    pub(crate) stored: Vec<String>,
     generation: i64,
 }
 
 impl Plan {
-    pub(super) fn of(crd: &CustomResourceDefinition) -> anyhow::Result<Self> {
+    pub(crate) fn of(crd: &CustomResourceDefinition) -> anyhow::Result<Self> {
         let (spec, name) = (&crd.spec, crd.metadata.name.as_deref().unwrap_or_default());
         let Some(storage) = spec.versions.iter().find(|version| version.storage) else {
             bail!("CRD {name} has no storage version");
@@ -46,13 +46,13 @@ impl Plan {
     }
 
     /// Whether nothing is stored in another version.
-    pub(super) fn settled(&self) -> bool {
+    pub(crate) fn settled(&self) -> bool {
         self.stored == [self.storage.as_str()]
     }
 
     /// Whether the API server says of the storage version that it stores in it. It does so by a hash: the first eight
     /// bytes of the SHA-256 of group/version/kind (apiserver's `discovery.StorageVersionHash`).
-    pub(super) fn stored_as(&self, resources: &APIResourceList) -> bool {
+    pub(crate) fn stored_as(&self, resources: &APIResourceList) -> bool {
         let (group_version, kind) = (&self.group_version, &self.resource.kind);
         let hash = digest(&SHA256, format!("{group_version}/{kind}").as_bytes());
         let wanted = serde_json::to_value(ByteString(hash.as_ref().iter().take(8).copied().collect())).ok();
@@ -64,7 +64,7 @@ impl Plan {
     /// The JSON patch that leaves the storage version alone in `status.storedVersions`. It fails when anything was
     /// changed in the CRD since it was read: with another storage version in between, there may be objects in that one,
     /// even if the list still is what it was.
-    pub(super) fn prune(&self) -> Value {
+    pub(crate) fn prune(&self) -> Value {
         json!([
             { "op": "test", "path": "/metadata/generation", "value": self.generation },
             { "op": "test", "path": "/status/storedVersions", "value": self.stored },
@@ -75,7 +75,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     fn crd(versions: Value, stored: Value) -> CustomResourceDefinition {
         serde_json::from_value(json!({

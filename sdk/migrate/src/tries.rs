@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::cli::in_one_line;
-use portcullis_client::Pauses;
+use portcullis_client::{Pauses, in_one_line};
 
 /// How long one answer may take: a list is converted by a webhook, which has 30 s.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -17,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// What the API server said; asking again does not help.
     #[error("{}", in_one_line(.0))]
     Refused(kube::Error),
@@ -31,7 +30,7 @@ pub(super) enum NoAnswer {
 
 impl NoAnswer {
     /// The status that was answered at last.
-    pub(super) fn code(&self) -> Option<u16> {
+    pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(kube::Error::Api(status)) | Self::Failed(kube::Error::Api(status)) => Some(status.code),
             _ => None,
@@ -39,13 +38,13 @@ impl NoAnswer {
     }
 
     /// Whether it is an answer, and will be the same the next time.
-    pub(super) fn refused(&self) -> bool {
+    pub(crate) fn refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 }
 
 /// Asks until there is an answer that is not about the moment.
-pub(super) async fn tried<T>(mut ask: impl AsyncFnMut() -> kube::Result<T>) -> Result<T, NoAnswer> {
+pub(crate) async fn tried<T>(mut ask: impl AsyncFnMut() -> kube::Result<T>) -> Result<T, NoAnswer> {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut tries = 1;
     loop {
