@@ -111,19 +111,19 @@ impl DoctorFlags {
 /// Looks, and says what was found. Fails when something does not work.
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Components,
+    components: Components,
     flags: DoctorFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    let subject = subject(operator, &parts, installation)?;
+    let subject = subject(operator, &components, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
             let mut objects = Vec::new();
             for file in filename {
                 objects.extend(manifests(file)?);
             }
-            let webhooks = parts.webhooks.overridden(&subject.installation.overrides);
+            let webhooks = components.webhooks.overridden(&subject.installation.overrides);
             let findings = explain(&webhooks, &objects).await;
             let files: Vec<String> = filename.iter().map(|file| file.display().to_string()).collect();
             Report { subject: files.join(", "), requests: 0, findings }
@@ -167,10 +167,10 @@ fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
 /// What should be there, from the registration.
 fn subject<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     installation: Installation,
 ) -> anyhow::Result<Subject> {
-    let webhooks = &parts.webhooks;
+    let webhooks = &components.webhooks;
     let restricted = installation.restricted_to.is_some();
     let others = operator.scope_leases.iter().map(|name| (*name).to_owned());
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
@@ -179,7 +179,7 @@ fn subject<A: clap::Args>(
         webhooks: entries(&installation, webhooks)?,
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
-        rights: operator.rights(&installation, parts)?,
+        rights: operator.rights(&installation, components)?,
         scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
         installation,
     })
@@ -235,11 +235,11 @@ mod tests {
         let webhooks = Webhooks::new()
             .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
             .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
-        let (operator, parts) = (Operator::<NoArgs>::named("op"), Components::new(webhooks));
+        let (operator, components) = (Operator::<NoArgs>::named("op"), Components::new(webhooks));
         for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;
-            let subject = subject(&operator, &parts, installation).unwrap();
+            let subject = subject(&operator, &components, installation).unwrap();
             let names: Vec<_> = subject.webhooks.iter().map(|one| one.name.split('.').next().unwrap()).collect();
             assert_eq!(names, expected);
         }

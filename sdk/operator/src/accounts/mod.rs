@@ -30,7 +30,7 @@ use portcullis_webhook::RegistrationError;
 pub(super) struct Accounts(BTreeMap<String, Credentials>);
 
 impl Accounts {
-    /// Of the controllers among `parts`; none where the installation has one account for everything. Nothing is asked
+    /// Of the controllers among `components`; none where the installation has one account for everything. Nothing is asked
     /// for yet.
     ///
     /// # Errors
@@ -39,14 +39,14 @@ impl Accounts {
     pub(super) fn new(
         clients: &Clients,
         installation: &Installation,
-        parts: &Components,
+        components: &Components,
         metrics: &Metrics,
     ) -> Result<Self, RegistrationError> {
-        parts.check_release(&installation.release)?;
+        components.check_release(&installation.release)?;
         if !installation.use_service_account_credentials {
             return Ok(Self::default());
         }
-        let accounts = parts.accounts(installation)?.into_iter().map(|(controller, account)| {
+        let accounts = components.accounts(installation)?.into_iter().map(|(controller, account)| {
             let counted = metrics.families::<TokenFamilies>().of(&controller);
             let credentials = Credentials::new(clients, &controller, &installation.namespace, &account, counted);
             (controller, credentials)

@@ -122,7 +122,7 @@ impl Patience {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Components,
+    components: Components,
     what: What,
     flags: CertsFlags,
     provider: Arc<CryptoProvider>,
@@ -130,9 +130,9 @@ pub(super) async fn perform<A: clap::Args>(
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
     let patience = Patience { time: flags.timeout, end: Instant::now() + flags.timeout };
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
-    let configurations = configurations(&installation, &parts.webhooks)?;
-    let routes = parts.webhooks.routes()?;
-    let source = certificate_source(&installation, &parts, client, provider, configurations, routes.metrics());
+    let configurations = configurations(&installation, &components.webhooks)?;
+    let routes = components.webhooks.routes()?;
+    let source = certificate_source(&installation, &components, client, provider, configurations, routes.metrics());
     match what {
         What::Ensure => {
             let material = patience.answer(source.ensure()).await??;

@@ -118,12 +118,12 @@ fn ttl(text: &str) -> Result<SignedDuration, String> {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    mut parts: Components,
+    mut components: Components,
     flags: DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
-    let prepare = prepare(operator, &parts, &flags, provider);
+    let prepare = prepare(operator, &components, &flags, provider);
     let Prepared { connection, cluster, session, candidate, accounts, left } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
@@ -152,13 +152,13 @@ pub(super) async fn perform<A: clap::Args>(
 
     let Candidate { leases, session_lease, told } = candidate;
     if told.is_none() {
-        parts.controllers.clear();
+        components.controllers.clear();
     }
     let elected = session_lease.is_some();
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
     // A restricted session is called for its own namespace alone, and by the probe, which is in none.
     let judged = if leases.stand_back() { leases.scope.clone() } else { Scope::everything() };
-    let (served, metrics) = session.serve(&parts.webhooks, &judged, &serving)?;
+    let (served, metrics) = session.serve(&components.webhooks, &judged, &serving)?;
     // What webhooks read goes after the last of their calls.
     let answered = CancellationToken::new();
     let last = answered.clone().drop_guard();
@@ -185,7 +185,7 @@ pub(super) async fn perform<A: clap::Args>(
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
             let only = opened.reach.namespaces.clone();
             let work = Background { runtime, accounts, leases, only, health, serving, answered, patience };
-            work.start(parts, std::future::ready(()), &mut tasks);
+            work.start(components, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
@@ -282,13 +282,13 @@ struct Prepared {
 /// Everything that can fail before anything is put into the cluster.
 async fn prepare<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     flags: &DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<Prepared> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
     ensure!(
-        !parts.webhooks.is_empty() && installation.webhooks.is_on(),
+        !components.webhooks.is_empty() && installation.webhooks.is_on(),
         "{} has no webhooks to serve; its controllers alone run with: run",
         installation.release
     );
@@ -303,9 +303,9 @@ async fn prepare<A: clap::Args>(
     let owner =
         owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
     let connection = connect_to(flags.kubeconfig.as_deref()).await?;
-    let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
-    let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
-    let policies = parts.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
+    let crds: Vec<_> = components.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
+    let controllers = flags.controllers && !flags.sweep && !components.controllers.is_empty();
+    let policies = components.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
     let does = Does { conversions: !crds.is_empty(), policies, controllers: controllers.then_some(&installation) };
     rights::check(&connection.clients.client, does).await?;
     let me = SessionMark {
@@ -318,7 +318,7 @@ async fn prepare<A: clap::Args>(
     let mut accounts = Accounts::default();
     let candidate = if controllers {
         // Nobody reads the metrics of a session.
-        accounts = Accounts::new(&connection.clients, &installation, parts, &Metrics::new())?;
+        accounts = Accounts::new(&connection.clients, &installation, components, &Metrics::new())?;
         let tried = accounts.try_each().await;
         let rights = rights::told_of(&accounts, &tried);
         if tried.is_err() {

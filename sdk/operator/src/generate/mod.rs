@@ -219,18 +219,18 @@ pub(super) enum GenerateError {
 /// Generates `what`, and prints, writes or compares it. `own` are the operator's own arguments, as given.
 pub(super) fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     what: What,
     flags: &GenerateFlags,
     own: Vec<String>,
 ) -> Result<(), GenerateError> {
     if flags.format == Format::Helm {
-        return perform_helm(operator, parts, what, flags, own);
+        return perform_helm(operator, components, what, flags, own);
     }
     if what == What::Operator && flags.image.is_none() {
         return Err(GenerateError::NoImage);
     }
-    let objects = Objects::new(operator, parts, flags, own)?;
+    let objects = Objects::new(operator, components, flags, own)?;
     let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
     if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {
         return Err(GenerateError::Replaces { namespace: objects.namespace().to_owned() });
@@ -247,7 +247,7 @@ pub(super) fn perform<A: clap::Args>(
 /// The same for the templates of a chart.
 fn perform_helm<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     what: What,
     flags: &GenerateFlags,
     own: Vec<String>,
@@ -263,7 +263,7 @@ fn perform_helm<A: clap::Args>(
         return Err(GenerateError::Value { flag, instead });
     }
     let heads = Heads { operator: operator.name, issued: true, format: " --format helm" };
-    let templates = Templates { operator, parts, flags, own }.all(what)?;
+    let templates = Templates { operator, components, flags, own }.all(what)?;
     let file = |(name, part, text): (String, What, String)| File {
         name: format!("{name}.yaml"),
         text: format!("{}{text}", heads.of(part)),
@@ -443,10 +443,10 @@ mod tests {
 
     fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
         let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
-        let parts = Components::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
+        let components = Components::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
         let operator: Operator<NoArgs> = Operator::named("op");
-        perform(&operator, &parts, what, &flags, Vec::new()).map_err(|error| error.to_string())
+        perform(&operator, &components, what, &flags, Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]
