@@ -95,7 +95,7 @@ enum Command<A: clap::Args> {
     },
     /// Write manifests, from the same registration that is served
     Generate {
-        /// What to write
+        /// Which manifests to write
         what: What,
         #[command(flatten)]
         flags: GenerateFlags,

@@ -49,7 +49,7 @@ impl Controllers {
                 let why = lease
                     .health()
                     .ended
-                    .map_or_else(|| "another installation was there first".to_owned(), |reason| format!("{reason:?}"));
+                    .map_or_else(|| "another cluster-wide installation was installed first".to_owned(), |reason| format!("{reason:?}"));
                 warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
             }
         }
@@ -86,7 +86,7 @@ impl Controllers {
         };
         if timeout(limit, rest).await.is_err() {
             // Somebody else may lead from now on: what does not end is ended.
-            warn!("a controller did not end when it was asked to; it is dropped");
+            warn!("a controller did not stop in time and is aborted");
         }
         result
     }

@@ -166,7 +166,7 @@ impl EmbeddedOperator {
         options: EmbedOptions,
     ) -> Result<Self, RunError> {
         if let Some(bytes) = options.memory_limit {
-            info!(bytes, "reviews under way take half of the memory limit at most");
+            info!(bytes, "reviews in flight may use half of the memory limit");
             components.webhooks = components.webhooks.memory_limit(bytes);
         }
         let EmbedOptions { installation, leader_elect, identity, lease_timing, .. } = &options;
@@ -320,7 +320,7 @@ impl EmbeddedOperator {
             Some(ended) = tasks.next() => ended,
         };
         if let Err(failed) = &result {
-            error!(error = in_one_line(failed), "ending, because a part of the operator failed");
+            error!(error = in_one_line(failed), "shutting down: a component of the operator failed");
         }
         until_the_end(result, tasks, &health, &end, drain_delay).await
     }
@@ -341,7 +341,7 @@ impl std::fmt::Debug for EmbeddedOperator {
 async fn convertible_soon(webhooks: &Health) {
     if timeout(CONVERTIBLE, webhooks.until_ready()).await.is_err() {
         let seconds = CONVERTIBLE.as_secs();
-        warn!(seconds, "the conversion cannot be called yet; the controllers begin, and try again what fails");
+        warn!(seconds, "the API server cannot call the conversion yet: starting the controllers, which retry");
     }
 }
 
@@ -377,7 +377,7 @@ async fn until_the_end(
         }
     };
     if timeout(SHUTDOWN, join(lame_duck, rest)).await.is_err() {
-        warn!("not everything ended in time");
+        warn!("shutdown timed out: ending what still runs");
     }
     result
 }

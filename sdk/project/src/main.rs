@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             // It is written, whether or not anybody reads this. In which order imports stand depends on the names.
             let _ = writeln!(
                 io::stdout(),
-                "{} is written. Action:\n\n  cd {0}\n  cargo fmt\n  cargo test",
+                "{} is written. Next:\n\n  cd {0}\n  cargo fmt\n  cargo test",
                 folder.display()
             );
             ExitCode::SUCCESS

@@ -66,7 +66,7 @@ const CLOCK: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct DevFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
@@ -74,10 +74,10 @@ pub(super) struct DevFlags {
     pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
-    /// Name or address by which the API server reaches this machine [default: what it is found to reach]
+    /// Name or address by which the API server reaches this machine [default: found by asking it]
     #[arg(long, value_name = "ADDR", value_parser = host::host, conflicts_with = "public_url")]
     host: Option<String>,
-    /// URL of a tunnel that ends TLS and hands plain HTTP on to --port of this machine
+    /// URL of a tunnel that terminates TLS and forwards plain HTTP to --port of this machine
     #[arg(long, value_name = "URL", value_parser = host::public_url)]
     public_url: Option<String>,
     /// CA certificates (PEM) that the tunnel's certificate is checked with [default: those of the API server's system]
@@ -86,14 +86,14 @@ pub(super) struct DevFlags {
     /// Port that the webhooks are served on; 0 takes a free one
     #[arg(long, default_value_t = 9443)]
     port: u16,
-    /// When to end at the latest: up to 24h
+    /// Longest duration of the session, up to 24h
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
     ttl: SignedDuration,
-    /// Have the webhooks called, and the controllers work, for this namespace only; may be given several times. CRDs then
-    /// stay as they are
+    /// Serve webhooks and run controllers for this namespace only; may be given several times. CRDs then keep their
+    /// conversion
     #[arg(long = "only-namespace", value_name = "NS", value_parser = label)]
     only_namespaces: Vec<String>,
-    /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
+    /// Keep the webhooks' failure policies: with Fail, writes in the cluster depend on this machine
     #[arg(long)]
     fail: bool,
     /// Run the controllers too, while no installed replica leads: under their ServiceAccounts, or with the rights of the
@@ -103,10 +103,10 @@ pub(super) struct DevFlags {
     /// For tests that cannot wait: as of `run`
     #[arg(long, hide = true, value_name = "DURATIONS", requires = "controllers")]
     lease_timing: Option<LeaseTiming>,
-    /// Who you are: it names what is put into the cluster
+    /// Your name, which the objects of the session get
     #[arg(long, env = "USER", value_name = "NAME")]
     owner: Option<String>,
-    /// Only remove what former sessions left behind
+    /// Only remove what earlier sessions left behind
     #[arg(long)]
     sweep: bool,
 }
