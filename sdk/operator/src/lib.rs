@@ -358,7 +358,7 @@ impl<A: clap::Args> Operator<A> {
     /// The installation in this namespace that has the default of every flag.
     ///
     /// # Errors
-    /// When the operator's name cannot name a Service or a webhook configuration (it ends in `-validating` or
+    /// When the operator's name cannot name a Service or a webhook configuration (it contains `-validating` or
     /// `-mutating`), and when `namespace` is no valid namespace name.
     pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
