@@ -1,8 +1,8 @@
 //! Diagnoses of an operator's installation: what is wrong with it, and how to fix it.
 //!
-//! [`observe`] reads the cluster into a [`Snapshot`], with a bounded number of requests that change nothing. [`examine`]
-//! checks it: every check of [`CATALOGUE`] gives at least one [`Finding`] with a verdict, a message and, where something
-//! is wrong, the command that fixes it. No fix is ever run from here.
+//! [`observe`] reads the cluster into a [`Snapshot`], with a bounded number of requests that change nothing.
+//! [`examine`] checks it: every check of [`CATALOGUE`] gives at least one [`Finding`] with a verdict, a message and,
+//! where something is wrong, the command that fixes it. No fix is ever run from here.
 //!
 //! | checks | ask |
 //! |---|---|

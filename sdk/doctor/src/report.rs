@@ -67,8 +67,8 @@ impl Report {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 
-    /// The report as text. The worst findings come last, where a terminal shows them; checks that passed, and the reasons
-    /// for skipped ones, only with `all`.
+    /// The report as text. The worst findings come last, where a terminal shows them; checks that passed, and the
+    /// reasons for skipped ones, only with `all`.
     pub fn text(&self, colours: bool, all: bool) -> String {
         let mut text = String::new();
         let folded = |finding: &&Finding| finding.verdict == Verdict::Info && finding.message.starts_with(UNSEEN);

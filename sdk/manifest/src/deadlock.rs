@@ -63,12 +63,13 @@ pub struct Deadlock {
 }
 
 impl Webhook {
-    /// Excludes the namespaces in which the webhook could lock the cluster. Where it fails closed and a rule reaches kinds
-    /// of Kubernetes itself or of cert-manager, that is the operator's own namespace; where these are kinds that any Pod
-    /// needs, `kube-system` as well (and `kube-node-lease` for Leases). An operator that is down could not get the Pod,
-    /// Secret or Lease that it needs to restart. A webhook for custom kinds alone is not narrowed, because it cannot keep
-    /// the operator from starting. Setting the failure policy of an installation to `Ignore` changes nothing here: charts
-    /// have one selector for both policies, and the admission policies with its CEL rules always fail closed.
+    /// Excludes the namespaces in which the webhook could lock the cluster. Where it fails closed and a rule reaches
+    /// kinds of Kubernetes itself or of cert-manager, that is the operator's own namespace; where these are kinds that
+    /// any Pod needs, `kube-system` as well (and `kube-node-lease` for Leases). An operator that is down could not get
+    /// the Pod, Secret or Lease that it needs to restart. A webhook for custom kinds alone is not narrowed, because it
+    /// cannot keep the operator from starting. Setting the failure policy of an installation to `Ignore` changes
+    /// nothing here: charts have one selector for both policies, and the admission policies with its CEL rules always
+    /// fail closed.
     ///
     /// # Errors
     /// When excluding namespaces does not help: a rule reaches cluster-scoped kinds (Nodes, TokenReviews, …) with no
@@ -153,8 +154,8 @@ impl Webhook {
         label.map(|name| vec![name.clone()]).or_else(|| listed.next()?.values.clone())
     }
 
-    /// Restricts the webhook to the objects of one namespace, in place of its namespace selector. `None` for a webhook for
-    /// cluster-scoped kinds, which belong to the cluster-wide installation.
+    /// Restricts the webhook to the objects of one namespace, in place of its namespace selector. `None` for a webhook
+    /// for cluster-scoped kinds, which belong to the cluster-wide installation.
     #[must_use]
     pub fn restricted_to(mut self, namespace: &str) -> Option<Self> {
         self.rules.retain(|rule| rule.scope != Scope::Cluster);

@@ -161,8 +161,8 @@ impl Installation {
         format!("{}{LEADER}", self.release)
     }
 
-    /// Name of the Lease by which a restricted operator claims its namespace. It is named after the operator and not after
-    /// the release, because the cluster-wide installation has to know it.
+    /// Name of the Lease by which a restricted operator claims its namespace. It is named after the operator and not
+    /// after the release, because the cluster-wide installation has to know it.
     pub fn scope_lease(&self) -> String {
         format!("{}-namespace-scope", self.operator)
     }

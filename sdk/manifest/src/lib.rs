@@ -1,10 +1,10 @@
-//! Manifests that install an operator: webhook configurations, admission policies, conversion stanzas of CRDs, RBAC, the
-//! Deployment with its Service and policies, and cert-manager's objects; as YAML, or as templates of a Helm chart
+//! Manifests that install an operator: webhook configurations, admission policies, conversion stanzas of CRDs, RBAC,
+//! the Deployment with its Service and policies, and cert-manager's objects; as YAML, or as templates of a Helm chart
 //! ([`helm`]).
 //!
 //! Everything is computed from values: no IO, no clock, and the same input gives the same bytes. `portcullis-webhook`
-//! fills each [`Webhook`] from its registration, so that the served routes and the generated configurations cannot drift
-//! apart.
+//! fills each [`Webhook`] from its registration, so that the served routes and the generated configurations cannot
+//! drift apart.
 //!
 //! ```
 //! use portcullis_manifest::{Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};

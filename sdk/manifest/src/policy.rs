@@ -30,8 +30,9 @@ fn policy_name(configuration: &str, webhook: &Webhook) -> String {
 /// A policy and its binding for each webhook that has CEL rules.
 ///
 /// The policy matches the creations and updates that the webhook is called for, with its match conditions and the same
-/// [exemptions](Webhook::exemptions) of objects that are being deleted. The binding has the webhook's selectors. A request
-/// that breaks a rule is denied as invalid (422), whatever the failure policy of the webhook: the operator need not run.
+/// [exemptions](Webhook::exemptions) of objects that are being deleted. The binding has the webhook's selectors. A
+/// request that breaks a rule is denied as invalid (422), whatever the failure policy of the webhook: the operator need
+/// not run.
 pub fn admission_policies(
     configuration: &str,
     webhooks: &[Webhook],

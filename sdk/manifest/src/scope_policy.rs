@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::NAMESPACE_NAME;
 
-/// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. It is unique,
-/// because the name of a namespace has no dot.
+/// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. It is
+/// unique, because the name of a namespace has no dot.
 pub fn scope_policy_name(lease: &str, namespace: &str) -> String {
     format!("{lease}.{namespace}")
 }
 
-/// A `ValidatingAdmissionPolicy` and its binding, which restrict writes to certain Leases of a namespace to users with a
-/// cluster-wide right.
+/// A `ValidatingAdmissionPolicy` and its binding, which restrict writes to certain Leases of a namespace to users with
+/// a cluster-wide right.
 ///
 /// Kubernetes' ClusterRoles `edit` and `admin` allow writes to every Lease of a namespace. The required right is on the
 /// whole cluster, so that no administrator of a namespace can grant it.

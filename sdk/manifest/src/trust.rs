@@ -8,8 +8,8 @@ use crate::cert_manager::INJECT_CA_FROM;
 /// Who fills the `caBundle` of a webhook configuration or CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The operator: it publishes the bundle under a field manager of its own. Manifests have none, so applying them again
-    /// does not remove it.
+    /// The operator: it publishes the bundle under a field manager of its own. Manifests have none, so applying them
+    /// again does not remove it.
     Published,
     /// cert-manager: the annotation names the Certificate (`namespace/name`).
     Injected(String),

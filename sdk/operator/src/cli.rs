@@ -79,12 +79,12 @@ enum Command<A: clap::Args> {
     },
     /// Rewrite every stored object in the storage version of its kind
     ///
-    /// An object stays stored in the version in which it was last written. This rewrites all objects unchanged, and then
-    /// drops the versions that store nothing any more from status.storedVersions of the CRD, so that they can be removed
-    /// from it. Run it when every API server has taken up the CRD, while the operator runs; where the CRD in the cluster
-    /// has another storage version than this operator's, it writes nothing and says so. It may be stopped at any time and
-    /// run again: nothing is rewritten twice. Objects that the API server refuses are listed and keep their versions
-    /// from being dropped; the exit code is then 1.
+    /// An object stays stored in the version in which it was last written. This rewrites all objects unchanged, and
+    /// then drops the versions that store nothing any more from status.storedVersions of the CRD, so that they can be
+    /// removed from it. Run it when every API server has taken up the CRD, while the operator runs; where the CRD in
+    /// the cluster has another storage version than this operator's, it writes nothing and says so. It may be stopped
+    /// at any time and run again: nothing is rewritten twice. Objects that the API server refuses are listed and keep
+    /// their versions from being dropped; the exit code is then 1.
     ///
     /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
     /// patch the objects.
@@ -128,7 +128,8 @@ pub(super) struct RunFlags {
     /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
     pub(super) drain_delay: Duration,
-    /// Memory limit of the process, as in 512Mi; reviews in flight may use half of it [default: the limit of its cgroup]
+    /// Memory limit of the process, as in 512Mi; reviews in flight may use half of it [default: the limit of its
+    /// cgroup]
     #[arg(long, value_name = "BYTES", value_parser = quantity)]
     pub(super) memory_limit: Option<usize>,
     /// Log filter, as in `info` or `warn,portcullis=debug`

@@ -46,10 +46,10 @@ impl Controllers {
             info!(lease = name, epoch = %hold.epoch, "leading: this replica runs the controllers");
             self.term(term.clone(), term.ended(), margin, &stop).await?;
             if !stop.is_cancelled() {
-                let why = lease
-                    .health()
-                    .ended
-                    .map_or_else(|| "another cluster-wide installation was installed first".to_owned(), |reason| format!("{reason:?}"));
+                let why = lease.health().ended.map_or_else(
+                    || "another cluster-wide installation was installed first".to_owned(),
+                    |reason| format!("{reason:?}"),
+                );
                 warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
             }
         }

@@ -76,8 +76,8 @@ pub(super) struct DoctorFlags {
 enum DoctorCommand {
     /// Say which webhook rules the objects of a file break, without a cluster
     ///
-    /// Objects that webhooks read from a cache are taken from these files too: a webhook is not evaluated while they hold
-    /// no object of a kind that it reads.
+    /// Objects that webhooks read from a cache are taken from these files too: a webhook is not evaluated while they
+    /// hold no object of a kind that it reads.
     ///
     /// Only the API server evaluates schemas, CEL rules, policies and mutating webhooks: ask it with
     /// `kubectl apply --dry-run=server -f FILE`.

@@ -48,8 +48,8 @@ pub struct EmbedOptions {
     pub installation: Installation,
     /// Address of the webhooks (HTTPS); `0.0.0.0:9443` by default.
     pub bind: SocketAddr,
-    /// How long to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at most
-    /// 15 s.
+    /// How long to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at
+    /// most 15 s.
     pub drain_delay: Duration,
     /// Whether replicas elect a leader, which alone runs the controllers. A restricted operator always elects one.
     pub leader_elect: Switch,
@@ -112,8 +112,8 @@ pub struct EmbeddedOperator {
     client_ca: Option<ClientCaFile>,
 }
 
-/// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready, it
-/// stays ready until it stops.
+/// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready,
+/// it stays ready until it stops.
 #[derive(Clone, Debug)]
 pub struct Readiness(Health);
 

@@ -34,8 +34,8 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
-    /// There is no certificate to serve the webhooks with. [`CertificateError::is_permanent`] of the source tells whether
-    /// a retry may help.
+    /// There is no certificate to serve the webhooks with. [`CertificateError::is_permanent`] of the source tells
+    /// whether a retry may help.
     #[error("no certificates to serve webhooks with")]
     Certificates(#[source] CertificateError),
     /// A controller or another component failed. All the rest has ended.

@@ -41,8 +41,8 @@
 //! - `doctor` (feature `doctor`) reports what keeps an installation from working, each finding with the command that
 //!   fixes it (crate `portcullis-doctor`); `doctor explain -f FILE` names the webhook rules that a manifest breaks,
 //!   without a cluster.
-//! - `migrate-storage` (feature `migrate`) rewrites every stored object in the storage version of its CRD, then drops the
-//!   versions that store nothing any more from `status.storedVersions`, so that they can be removed from the CRD.
+//! - `migrate-storage` (feature `migrate`) rewrites every stored object in the storage version of its CRD, then drops
+//!   the versions that store nothing any more from `status.storedVersions`, so that they can be removed from the CRD.
 //! - `dev` (feature `dev`) serves the webhooks of any cluster from this machine, with a throw-away certificate: it
 //!   creates webhook configurations that call a URL, and borrows the conversion of CRDs. It first asks the API server
 //!   which name or address of this machine it can reach, or takes the `--public-url` of a tunnel. Everything that it
@@ -154,10 +154,11 @@ impl Components {
 
     /// Adds a controller, which runs in the leading replica. Two controllers of one name are an error at startup.
     ///
-    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and `-`,
-    /// and both names together have at most 63 characters; with `--use-service-account-credentials=false` it acts under
-    /// the operator's. The rights of that account [follow](Controller::access) from what the controller reconciles, owns
-    /// and watches, and `generate` writes them. [`Controller::rbac`] adds what `reconcile` needs beyond that.
+    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and
+    /// `-`, and both names together have at most 63 characters; with `--use-service-account-credentials=false` it acts
+    /// under the operator's. The rights of that account [follow](Controller::access) from what the controller
+    /// reconciles, owns and watches, and `generate` writes them. [`Controller::rbac`] adds what `reconcile` needs
+    /// beyond that.
     pub fn controller<K, F, R, E>(self, controller: Controller<K>, reconcile: F) -> Self
     where
         K: Kind,
@@ -173,15 +174,15 @@ impl Components {
         })
     }
 
-    /// Adds a task that runs in the leading replica, where a [`Controller`] does not suffice: until [`Runtime::stop`] is
-    /// cancelled, and again when this replica leads again. When it returns early or fails, the process ends with its
+    /// Adds a task that runs in the leading replica, where a [`Controller`] does not suffice: until [`Runtime::stop`]
+    /// is cancelled, and again when this replica leads again. When it returns early or fails, the process ends with its
     /// error.
     ///
     /// `access` is what it may do, under a ServiceAccount of its own as for [`controller`](Self::controller). The task
     /// starts when there is a token of that account, which is requested and renewed in the background. A list of
     /// [`Grant`](portcullis_manifest::Grant)s applies to what it watches: every namespace, or the one that an
-    /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in whose
-    /// names `{release}` stands for [`Runtime::release`].
+    /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in
+    /// whose names `{release}` stands for [`Runtime::release`].
     pub fn while_leading<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -306,8 +307,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Sets the CRDs that the operator installs, each with all its versions ([`kube::core::crd::merge_crds`]). A CRD whose
-    /// conversion is among the webhooks is generated with its conversion stanza.
+    /// Sets the CRDs that the operator installs, each with all its versions ([`kube::core::crd::merge_crds`]). A CRD
+    /// whose conversion is among the webhooks is generated with its conversion stanza.
     pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
         self.crds = crds;
         self
@@ -324,8 +325,8 @@ impl<A: clap::Args> Operator<A> {
     /// Names more Leases by which restricted operators claim a namespace, beside `<name>-namespace-scope`: those of an
     /// operator that this one replaces, or runs next to.
     ///
-    /// Such a Lease counts where an administrator has handed the namespace over; for an operator of another make, by the
-    /// policy that `generate rbac --restrict-to-namespace` writes.
+    /// Such a Lease counts where an administrator has handed the namespace over; for an operator of another make, by
+    /// the policy that `generate rbac --restrict-to-namespace` writes.
     pub fn scope_leases(mut self, names: &[&'static str]) -> Self {
         self.scope_leases = names.to_vec();
         self
@@ -337,8 +338,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Parses the command line and runs the subcommand. Call it as the binary's `main`, before anything that uses TLS: it
-    /// installs the process's crypto provider.
+    /// Parses the command line and runs the subcommand. Call it as the binary's `main`, before anything that uses TLS:
+    /// it installs the process's crypto provider.
     pub fn main(self) -> ExitCode {
         cli::main(self)
     }

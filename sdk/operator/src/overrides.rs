@@ -10,15 +10,15 @@ use serde::Deserialize;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct OverrideFlags {
-    /// What the API server does when no replica answers; a webhook that is registered with Ignore keeps it [default: what
-    /// each is registered with]
+    /// What the API server does when no replica answers; a webhook that is registered with Ignore keeps it [default:
+    /// what each is registered with]
     #[arg(long, value_name = "POLICY", value_parser = failure_policy())]
     pub(super) failure_policy: Option<FailurePolicy>,
     /// Timeout of every webhook in seconds, 1 to 30 [default: what each is registered with]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
     pub(super) timeout_seconds: Option<u8>,
-    /// Call webhooks only for objects in namespaces with these labels, in addition to each webhook's own selector: a label
-    /// selector in kubectl's syntax, or JSON
+    /// Call webhooks only for objects in namespaces with these labels, in addition to each webhook's own selector: a
+    /// label selector in kubectl's syntax, or JSON
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     pub(super) namespace_selector: Option<LabelSelector>,
     /// Call webhooks only for objects with these labels, in the same way

@@ -85,8 +85,8 @@ pub enum ProjectError {
 }
 
 impl Project {
-    /// A project of this name for a `kind` (by default named after it) in `group`. `sdk` is the folder with the crates of
-    /// the SDK.
+    /// A project of this name for a `kind` (by default named after it) in `group`. `sdk` is the folder with the crates
+    /// of the SDK.
     ///
     /// # Errors
     /// When a name is invalid, and when `sdk` is not there.

@@ -127,8 +127,8 @@ impl AuditLog {
         events
     }
 
-    /// Every read by `user` since `mark` of Leases, webhook configurations and admission policies; reads of other kinds are
-    /// not logged. A watch is one read, however long it lasts.
+    /// Every read by `user` since `mark` of Leases, webhook configurations and admission policies; reads of other kinds
+    /// are not logged. A watch is one read, however long it lasts.
     ///
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.

@@ -29,8 +29,8 @@ pub(crate) fn unique(prefix: &str) -> String {
 }
 
 impl ControlPlane {
-    /// Creates a namespace, named `prefix-` and eight letters and digits. Where the controller manager runs, it also waits
-    /// for the default service account, so that pods can be created.
+    /// Creates a namespace, named `prefix-` and eight letters and digits. Where the controller manager runs, it also
+    /// waits for the default service account, so that pods can be created.
     ///
     /// # Panics
     /// When the API server refuses it (a prefix that is no DNS label).
@@ -70,8 +70,8 @@ impl ControlPlane {
         apply_manifests(&self.admin(), manifests).await
     }
 
-    /// Routes the API server's calls to a Service to this machine, by a Service of type ExternalName for `localhost`. The
-    /// TLS server name stays `NAME.NAMESPACE.svc`.
+    /// Routes the API server's calls to a Service to this machine, by a Service of type ExternalName for `localhost`.
+    /// The TLS server name stays `NAME.NAMESPACE.svc`.
     ///
     /// # Panics
     /// When the API server refuses it.
@@ -121,8 +121,8 @@ impl ControlPlane {
 
     /// Returns when all webhook configurations that were written before are in force.
     ///
-    /// The API server takes them up in the order in which they were written. So this creates one more for a moment, which
-    /// refuses a ConfigMap of a unique name: when that is refused, those before it are in force.
+    /// The API server takes them up in the order in which they were written. So this creates one more for a moment,
+    /// which refuses a ConfigMap of a unique name: when that is refused, those before it are in force.
     ///
     /// # Panics
     /// When the API server does not take them up within two minutes.

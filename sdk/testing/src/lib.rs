@@ -57,8 +57,8 @@
 //!
 //! # An operator's binary
 //!
-//! [`OperatorBinary`] installs the manifests that the binary generates, runs it under its own ServiceAccount, and returns
-//! when the API server calls its webhooks.
+//! [`OperatorBinary`] installs the manifests that the binary generates, runs it under its own ServiceAccount, and
+//! returns when the API server calls its webhooks.
 //!
 //! # Outside of tests
 //!

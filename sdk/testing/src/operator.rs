@@ -49,8 +49,8 @@ pub struct OperatorBinary {
     run_flags: Vec<String>,
 }
 
-/// A running operator. Its process ends when this is dropped, or the test process ends. The installed objects stay in the
-/// control plane.
+/// A running operator. Its process ends when this is dropped, or the test process ends. The installed objects stay in
+/// the control plane.
 #[derive(Debug)]
 pub struct RunningOperator {
     // In the order of their end: the process, then the watcher, which removes the directory.
@@ -93,10 +93,11 @@ impl OperatorBinary {
     }
 
     /// Applies the output of `generate rbac`, `crds` and `webhooks`, with only the port of the Service changed, starts
-    /// `run` under the operator's own ServiceAccount, and returns when it is ready and the API server calls its webhooks.
+    /// `run` under the operator's own ServiceAccount, and returns when it is ready and the API server calls its
+    /// webhooks.
     ///
-    /// CRDs and webhook configurations are cluster-scoped: install one operator for all tests of a file, in a `OnceCell`,
-    /// and give each test a namespace of its own.
+    /// CRDs and webhook configurations are cluster-scoped: install one operator for all tests of a file, in a
+    /// `OnceCell`, and give each test a namespace of its own.
     ///
     /// # Panics
     /// When a command fails, the API server refuses what it prints, or the operator does not become ready within two
@@ -189,7 +190,8 @@ impl RunningOperator {
             .into_owned()
     }
 
-    /// The body that it answers at this path of its health listener, such as `/metrics`; `None` unless the status is 200.
+    /// The body that it answers at this path of its health listener, such as `/metrics`; `None` unless the status is
+    /// 200.
     pub async fn get(&self, path: &str) -> Option<String> {
         let (head, body) = ask(self.health, path).await?;
         head.starts_with("HTTP/1.1 200").then_some(body)

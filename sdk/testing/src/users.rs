@@ -126,8 +126,8 @@ impl ControlPlane {
         self.user_with(name, &[Grant::ClusterRules(rules)]).await
     }
 
-    /// Applies the manifests of an operator's `generate rbac` as they are, and returns the operator's user when the rights
-    /// are in force: the first ServiceAccount among them, in the groups of every ServiceAccount.
+    /// Applies the manifests of an operator's `generate rbac` as they are, and returns the operator's user when the
+    /// rights are in force: the first ServiceAccount among them, in the groups of every ServiceAccount.
     ///
     /// # Panics
     /// When there is no ServiceAccount among them, the API server refuses one of them, or its rights do not come into

@@ -162,8 +162,8 @@ checks! {
     "L7" "restricted configurations select their namespace only" always scopes::selectors;
 }
 
-/// Runs every check on a snapshot; certificates are verified with the algorithms of `provider`. Every check gives at least
-/// one finding.
+/// Runs every check on a snapshot; certificates are verified with the algorithms of `provider`. Every check gives at
+/// least one finding.
 pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProvider>) -> Report {
     let given_port = subject.installation.service.port;
     // A command with a port that is not called would take down what works.

@@ -76,8 +76,8 @@ impl Default for Options {
     }
 }
 
-/// Reads everything that the checks need. Each request has a deadline. There are a few dozen requests, one for each right
-/// that the operator needs (at most 250), and two for each probe.
+/// Reads everything that the checks need. Each request has a deadline. There are a few dozen requests, one for each
+/// right that the operator needs (at most 250), and two for each probe.
 pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Subject, options: &Options) -> Snapshot {
     let reader = Reader::new(client);
     let mut snapshot = Box::pin(at_once(&reader, subject, options)).await;

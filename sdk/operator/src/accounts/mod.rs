@@ -30,8 +30,8 @@ use portcullis_webhook::RegistrationError;
 pub(super) struct Accounts(BTreeMap<String, Credentials>);
 
 impl Accounts {
-    /// Of the controllers among `components`; none where the installation has one account for everything. Nothing is asked
-    /// for yet.
+    /// Of the controllers among `components`; none where the installation has one account for everything. Nothing is
+    /// asked for yet.
     ///
     /// # Errors
     /// When the name of a controller cannot be part of the name of a ServiceAccount, and when another release could have one

@@ -39,8 +39,8 @@ pub(super) enum Certs<A: clap::Args> {
         #[command(flatten)]
         args: A,
     },
-    /// Publish the CA in the webhook configurations and CRDs, and wait until it is there; only wait where cert-manager or
-    /// you publish it
+    /// Publish the CA in the webhook configurations and CRDs, and wait until it is there; only wait where cert-manager
+    /// or you publish it
     Publish {
         #[command(flatten)]
         flags: CertsFlags,

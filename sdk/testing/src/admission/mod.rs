@@ -33,9 +33,9 @@
 //! # }).unwrap();
 //! ```
 //!
-//! The rest of the API server's work is not done here: match conditions and selectors are not evaluated, and objects are
-//! not defaulted, pruned or validated. A request that the webhook's rules do not match fails the test, because the API
-//! server would never send it.
+//! The rest of the API server's work is not done here: match conditions and selectors are not evaluated, and objects
+//! are not defaulted, pruned or validated. A request that the webhook's rules do not match fails the test, because the
+//! API server would never send it.
 
 mod answer;
 mod convert;

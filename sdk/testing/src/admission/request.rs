@@ -116,7 +116,8 @@ impl Request<'_> {
         self
     }
 
-    /// Sets the subresource: `status`, `scale`, `exec`. The object is then that of the subresource, a `Scale` for `scale`.
+    /// Sets the subresource: `status`, `scale`, `exec`. The object is then that of the subresource, a `Scale` for
+    /// `scale`.
     pub fn sub_resource(mut self, sub_resource: &str) -> Self {
         sub_resource.clone_into(&mut self.sub_resource);
         self

@@ -39,8 +39,8 @@
 //! In an operator it is `assert_laws(&webhooks, &crd)`, with the webhooks that it serves.
 //!
 //! The engine keeps what a version cannot express (the milliseconds, above) beside the object, so losing it breaks no
-//! law. A converter breaks a law when it fails or panics, gives two results for one object, or undoes what a user changed
-//! in the other version meanwhile; a schema does when it admits what the type does not read.
+//! law. A converter breaks a law when it fails or panics, gives two results for one object, or undoes what a user
+//! changed in the other version meanwhile; a schema does when it admits what the type does not read.
 
 mod edits;
 mod laws;
