@@ -245,7 +245,8 @@ impl Components {
     ///     async { Verdict::allow() }
     /// };
     /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(count));
-    /// let components = Components::new(webhooks).metric("shop_large_maps", "ConfigMaps with more than 100 entries", large);
+    /// let help = "ConfigMaps with more than 100 entries";
+    /// let components = Components::new(webhooks).metric("shop_large_maps", help, large);
     /// ```
     pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
         if let Err(error) = self.metrics.register(name, help, metric) {

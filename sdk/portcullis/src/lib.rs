@@ -28,7 +28,7 @@
 //!
 //! # Features
 //!
-//! Nothing is compiled that was not chosen. `webhook` alone has no client of the API server.
+//! Only the chosen features are compiled; `webhook` alone has no client of the API server.
 //!
 //! | feature | modules | what |
 //! |---|---|---|

@@ -116,8 +116,9 @@ async fn makes_room(client: &Client, installation: &Installation, session_lease:
     let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
     let release = release_of(&name);
     bail!(
-        "the installed operator {there}/{release} could not lead beside this session: the session that holds the {session_lease} \
-         began before it. Take turns with the operator: --namespace {there} --release {release}; or end that session first"
+        "the installed operator {there}/{release} could not lead beside this session: the session that holds the \
+         {session_lease} began before it. Take turns with the operator: --namespace {there} --release {release}; \
+         or end that session first"
     )
 }
 
