@@ -1,9 +1,9 @@
 //! An operator with one of everything: a rule, a default, and a kind in two versions.
 //!
 //! ```text
-//! cargo run -p portcullis --example shop_operator -- generate webhooks
-//! cargo run -p portcullis --example shop_operator -- doctor --kubeconfig ~/.kube/config
-//! cargo run -p portcullis --example shop_operator -- doctor explain -f orders.yaml
+//! cargo run -p portcullis-doctor --example shop_operator -- generate webhooks
+//! cargo run -p portcullis-doctor --example shop_operator -- doctor --kubeconfig ~/.kube/config
+//! cargo run -p portcullis-doctor --example shop_operator -- doctor explain -f orders.yaml
 //! ```
 
 use std::process::ExitCode;

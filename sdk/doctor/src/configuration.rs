@@ -22,9 +22,9 @@ const CONVERSION: &str = "conversion";
 /// A webhook configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Which of the two.
+    /// Validating or mutating.
     pub kind: WebhookKind,
-    /// Name, labels, annotations, who wrote what.
+    /// Its metadata.
     pub metadata: ObjectMeta,
     /// Its webhooks.
     pub entries: Vec<Entry>,
@@ -35,21 +35,21 @@ pub struct Configuration {
 pub struct Entry {
     /// The webhook's name.
     pub name: String,
-    /// Whom the API server calls, and whom it trusts there.
+    /// The Service or URL that the API server calls, and the CA bundle.
     pub client: WebhookClientConfig,
-    /// What for.
+    /// Requests that it is called for.
     pub rules: Vec<RuleWithOperations>,
     /// Whether a call that fails refuses the request.
     pub fails_closed: bool,
-    /// Whether it leaves alone what takes finalizers off objects that are being deleted.
+    /// Whether it exempts the removal of finalizers from objects that are being deleted.
     pub exempts_finalizers: bool,
-    /// Whether other versions of a resource are left out.
+    /// Whether its `matchPolicy` is `Exact`.
     pub exact: bool,
-    /// Which namespaces.
+    /// Its namespace selector.
     pub namespaces: Option<LabelSelector>,
-    /// Which objects.
+    /// Its object selector.
     pub objects: Option<LabelSelector>,
-    /// How long the API server waits, in seconds.
+    /// Its timeout in seconds.
     pub timeout_seconds: i32,
 }
 

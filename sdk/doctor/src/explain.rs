@@ -8,9 +8,9 @@ use portcullis_webhook::{Denial, Evaluation, Webhooks};
 const ID: &str = "V1";
 const WHAT: &str = "which rules an object breaks";
 
-/// Asks the registered validating webhooks about each object, as if it were created; those of kinds that webhooks read
-/// from a cache are what the cache holds. The last finding says what nobody
-/// was asked about: the schema of a kind, with its CEL rules, and what mutating webhooks would change are the API server's.
+/// Calls the registered validating webhooks for each object, as if it were created. Objects of kinds that webhooks read
+/// from a cache also fill that cache. The last finding names what only the API server evaluates: schemas, CEL rules,
+/// policies and mutating webhooks.
 pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for problem in webhooks.fill_caches(objects) {
@@ -38,12 +38,12 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
             let verdict = match verdict {
                 Ok(verdict) => verdict,
                 Err(problem) => {
-                    say(Verdict::Fail, format!("{webhook} cannot judge it: {problem}"), None);
+                    say(Verdict::Fail, format!("{webhook} cannot evaluate it: {problem}"), None);
                     continue;
                 }
             };
             match verdict.denial() {
-                None => say(Verdict::Ok, format!("{webhook} lets it pass"), None),
+                None => say(Verdict::Ok, format!("{webhook} allows it"), None),
                 Some(denial) if denial.causes().is_empty() => {
                     say(Verdict::Fail, format!("{webhook}: {}", denial.message()), None);
                 }

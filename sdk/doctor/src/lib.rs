@@ -1,22 +1,22 @@
-//! What is wrong with an installation, by name, and what to do about it.
+//! Diagnoses of an operator's installation: what is wrong with it, and how to fix it.
 //!
-//! [`observe`] reads what the cluster holds into a [`Snapshot`]: a bounded number of requests, none of which changes
-//! anything. [`examine`] judges it: every check of [`CATALOGUE`] gives at least one [`Finding`] with a verdict, a
-//! message and, where something is to be done, the command that does it. Nothing is ever repaired from here.
+//! [`observe`] reads the cluster into a [`Snapshot`], with a bounded number of requests that change nothing.
+//! [`examine`] checks it: every check of [`CATALOGUE`] gives at least one [`Finding`] with a verdict, a message and,
+//! where something is wrong, the command that fixes it. No fix is ever run from here.
 //!
 //! | checks | ask |
 //! |---|---|
 //! | `W1`–`W14` | is the webhook called at all? |
-//! | `C1`–`C12` | does somebody answer? |
+//! | `C1`–`C12` | do the webhooks answer? |
 //! | `X1`–`X15` | do certificate, key and CA bundles fit together? |
-//! | `H1`–`H7` | did the Jobs of an installation do their work? |
+//! | `H1`–`H7` | did the Jobs succeed, and does the operator have its rights? |
 //! | `V1`–`V4` | who refused a request, and why? |
 //! | `T1`–`T5` | what keeps an object from being deleted? |
 //! | `L1`–`L7` | does each namespace have exactly one operator? |
 //!
-//! [`explain`] needs no cluster: it asks the registered validators about a manifest.
+//! [`explain`] needs no cluster: it calls the registered validating webhooks for a manifest.
 //!
-//! What the caller may not read is no failure: the checks that needed it say what to grant.
+//! Objects that the caller may not read are no failure: the checks that need them name the missing right.
 //!
 //! ```no_run
 //! use portcullis_doctor::{Options, Subject, Verdict, examine, observe};

@@ -1,4 +1,4 @@
-//! What was found, and how it is told.
+//! Findings, and their report as text.
 
 use std::fmt::{self, Write as _};
 
@@ -13,13 +13,13 @@ pub(super) const UNSEEN: &str = "not looked: ";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
-    /// As it should be.
+    /// The check passed.
     Ok,
-    /// Worth knowing; nothing is to be done.
+    /// Worth knowing; nothing to do.
     Info,
-    /// It works, but not for long, or not always; or it could not be looked at.
+    /// It works, but not for long or not always; or it could not be checked.
     Warn,
-    /// It does not work.
+    /// The check failed.
     Fail,
 }
 
@@ -34,41 +34,41 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What one check says about one thing.
+/// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which check: `W1` and so on.
+    /// Id of the check, such as `W1`.
     pub id: &'static str,
-    /// What it asks.
+    /// What it checks.
     pub what: &'static str,
     /// How bad it is.
     pub verdict: Verdict,
     /// What was found.
     pub message: String,
-    /// What to do about it: mostly a command. None of them is ever run from here.
+    /// How to fix it, mostly a command. It is never run from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// All that was found.
+/// The findings of all checks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Which installation: operator, release and namespace.
+    /// The installation: operator, release and namespace.
     pub subject: String,
-    /// How many requests the API server was sent.
+    /// How many requests were sent to the API server.
     pub requests: usize,
-    /// Every check's findings, in the order of the catalogue.
+    /// The findings of every check, in the order of [`CATALOGUE`](crate::CATALOGUE).
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// How many findings have this verdict.
+    /// The number of findings with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 
-    /// For people: the worst last, so that it is what a terminal shows; what is as it should be, and why something was
-    /// not looked at, only on demand.
+    /// The report as text. The worst findings come last, where a terminal shows them; checks that passed, and the
+    /// reasons for skipped ones, only with `all`.
     pub fn text(&self, colours: bool, all: bool) -> String {
         let mut text = String::new();
         let folded = |finding: &&Finding| finding.verdict == Verdict::Info && finding.message.starts_with(UNSEEN);

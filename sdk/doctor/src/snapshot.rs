@@ -1,4 +1,4 @@
-//! What was observed. Nothing here is judged.
+//! What was observed in a cluster, as the checks need it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +20,14 @@ use portcullis_pki::Certificate;
 
 use super::configuration::Configuration;
 
-/// What became of one read.
+/// The result of one read.
 #[derive(Clone, Debug)]
 pub enum Look<T> {
     /// It was read.
     Seen(T),
-    /// The caller may not: the verb, the resource and the namespace that it needs.
+    /// The caller may not read it: the verb, the resource and the namespace of the missing right.
     Refused(String),
-    /// The API server did not answer, or not as it should.
+    /// The API server did not answer, or with an error.
     Failed(String),
 }
 
@@ -69,12 +69,12 @@ impl<T: Default> Default for Look<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blind(pub(super) String);
 
-/// A list, and whether there was more of it than is looked at.
+/// The beginning of a list.
 #[derive(Clone, Debug)]
 pub struct Listed<T> {
-    /// The first of them.
+    /// The first items.
     pub items: Vec<T>,
-    /// Whether there are more.
+    /// Whether there are more items.
     pub more: bool,
 }
 
@@ -107,24 +107,24 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// Everything that the checks ask for.
+/// Everything that the checks need.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When the lists had been read, by this machine's clock.
+    /// When the lists were read, by this machine's clock.
     pub now: Timestamp,
-    /// The same moment by the API server's clock (to the second), where its answer carried it.
+    /// The same moment by the API server's clock (to the second), where its answer had a date.
     pub server_time: Option<Timestamp>,
     /// How many requests were sent to the API server.
     pub requests: usize,
-    /// Only objects of this namespace are looked at; all without, or those of the one that the operator is restricted to.
+    /// The namespace whose objects are checked; without it, the one that the operator is restricted to, or all.
     pub in_namespace: Option<String>,
     /// After this many seconds an object that is being deleted counts as stuck.
     pub stuck_after_seconds: u64,
     /// All webhook configurations of the cluster, both kinds.
     pub configurations: Look<Listed<Configuration>>,
-    /// The same a while later, when that was asked for.
+    /// The same after [`Options::watch`](crate::Options::watch).
     pub later: Option<Look<Listed<Configuration>>>,
-    /// The policies with CEL rules that should exist, each with its binding, by name.
+    /// The admission policies that should exist, each with its binding, by name.
     pub cel_policies: BTreeMap<String, Bound>,
     /// The operator's CRDs that exist, by name.
     pub crds: BTreeMap<String, Look<Option<CustomResourceDefinition>>>,
@@ -132,7 +132,7 @@ pub struct Snapshot {
     pub services: BTreeMap<Place, Look<Option<Service>>>,
     /// The EndpointSlices of those Services.
     pub endpoints: BTreeMap<Place, Look<Listed<EndpointSlice>>>,
-    /// The operator's namespace and the one that is asked about, by name.
+    /// The operator's namespace and [`in_namespace`](Self::in_namespace), by name.
     pub namespaces: BTreeMap<String, Look<Option<Namespace>>>,
     /// Deployments of the operator's namespace.
     pub deployments: Look<Listed<Deployment>>,
@@ -146,52 +146,52 @@ pub struct Snapshot {
     pub policies: Look<Listed<NetworkPolicy>>,
     /// PodDisruptionBudgets of the operator's namespace.
     pub budgets: Look<Listed<PodDisruptionBudget>>,
-    /// Warnings of the operator's namespace and of the namespace that was asked for.
+    /// Warning events of the operator's namespace and of [`in_namespace`](Self::in_namespace).
     pub events: Look<Listed<Event>>,
     /// RoleBindings of the operator's namespace.
     pub role_bindings: Look<Listed<RoleBinding>>,
     /// The ClusterRoleBinding of the installation.
     pub cluster_binding: Look<Option<ClusterRoleBinding>>,
-    /// What the operator's ServiceAccount may do, of what it needs.
+    /// The rights that the operator needs, and whether its accounts have them.
     pub rights: Look<Listed<Right>>,
     /// The serving Secret.
     pub secret: Look<Option<Stored>>,
     /// The Secret of the operator's own CA.
     pub ca_secret: Look<Option<Stored>>,
-    /// Leases under the scope's names, in all namespaces.
+    /// The Leases by which restricted operators claim namespaces, in all namespaces.
     pub leases: Look<Listed<Lease>>,
-    /// Namespaces that an admission policy with its binding hands over to restricted operators of this kind.
+    /// Namespaces that an admission policy with its binding hands over to restricted operators.
     pub handed_over: Look<Listed<String>>,
-    /// The Leases of the leaders of cluster-wide installations of this operator, in all namespaces.
+    /// The leader election Leases of cluster-wide installations of this operator, in all namespaces.
     pub leaders: Look<Listed<Lease>>,
-    /// Those under the scope's names a while later, when that was asked for.
+    /// [`leases`](Self::leases) after [`Options::watch`](crate::Options::watch).
     pub leases_later: Option<Look<Listed<Lease>>>,
-    /// cert-manager's part, where it is installed.
+    /// cert-manager's objects.
     pub issuance: Look<Issuance>,
     /// Objects of the operator's kinds, by CRD.
     pub objects: BTreeMap<String, Look<Listed<DynamicObject>>>,
-    /// The end of what pods of the operator and of failed Jobs said.
+    /// The last log lines of the operator's pods and of failed Jobs.
     pub logs: Vec<(String, Look<Log>)>,
     /// Calls to the listener.
     pub listeners: Vec<Listener>,
-    /// What the API server counted.
+    /// The API server's metrics of webhook calls.
     pub calls: Option<Look<Calls>>,
-    /// The same a while later, when that was asked for.
+    /// The same after [`Options::watch`](crate::Options::watch).
     pub calls_later: Option<Look<Calls>>,
-    /// Who asks.
+    /// The user who runs the checks.
     pub identity: Option<Look<Identity>>,
-    /// Objects that should be refused, each with what became of it.
+    /// Objects that should be refused, each with the API server's answer.
     pub probes: Vec<Probe>,
-    /// A refusal that somebody wants explained.
+    /// The message of a refusal to explain.
     pub denial: Option<String>,
-    /// An object that somebody wants to know about, by name.
+    /// Name of an object, to find decisions about it in the logs.
     pub object: Option<String>,
 }
 
 /// The end of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// Whether it is that of a pod of the operator; of a Job otherwise.
+    /// Whether it is the log of a pod of the operator; otherwise that of a Job.
     pub of_operator: bool,
     /// The last lines.
     pub lines: Vec<String>,
@@ -200,11 +200,11 @@ pub struct Log {
 /// cert-manager's objects.
 #[derive(Clone, Debug, Default)]
 pub struct Issuance {
-    /// Whether its kinds exist.
+    /// Whether its CRDs exist.
     pub installed: bool,
     /// Certificates of the operator's namespace.
     pub certificates: Vec<DynamicObject>,
-    /// The Issuers and ClusterIssuers that those name, by kind and name; none where there is none.
+    /// The Issuers and ClusterIssuers that those name, by kind and name; `None` where one is missing.
     pub issuers: BTreeMap<Place, Look<Option<DynamicObject>>>,
     /// Deployments of cainjector, in any namespace.
     pub injectors: Look<Listed<Deployment>>,
@@ -217,51 +217,51 @@ pub struct Right {
     pub account: String,
     /// Verb.
     pub verb: String,
-    /// As in `secrets entity-webhook-tls in namespace demo`: resource, name, place.
+    /// Resource, name and namespace, as in `secrets entity-webhook-tls in namespace demo`.
     pub on: String,
     /// Whether the API server allows it.
     pub allowed: bool,
 }
 
-/// A place at which the webhooks should be served, and what became of a call there.
+/// An address at which the webhooks should be served, and the result of a call to it.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// `pod NAME` or `Service NAME`.
     pub target: String,
     /// The address that was called.
     pub address: Option<SocketAddr>,
-    /// What became of it.
+    /// The result.
     pub reached: Reached,
 }
 
-/// What became of a call to a listener.
+/// The result of a call to a listener.
 #[derive(Clone, Debug)]
 pub enum Reached {
-    /// It speaks TLS.
+    /// It answered over TLS.
     Answered(Box<Served>),
-    /// Nothing listens.
+    /// Connection refused: nothing listens.
     Refused,
-    /// No answer: from here it may not be reachable at all.
+    /// No answer: the address may not be reachable from here.
     Unreachable(String),
-    /// Something listens that does not speak TLS as it should.
+    /// The TLS handshake failed.
     NoTls(String),
 }
 
-/// What a listener showed.
+/// What a listener answered.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Its certificate.
     pub leaf: Certificate,
     /// The chain that it sent, as DER, leaf first.
     pub chain: Vec<Vec<u8>>,
-    /// What it says to a GET of each path that the configurations call.
+    /// Its answer to a GET of each path that the configurations call.
     pub answers: Vec<Answer>,
 }
 
-/// An answer to a GET: nothing is reviewed by it.
+/// An answer to a GET, which sends no review.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Path.
+    /// The path.
     pub path: String,
     /// HTTP status, or why there is none.
     pub status: Result<u16, String>,
@@ -269,21 +269,21 @@ pub struct Answer {
     pub body: String,
 }
 
-/// What the API server that answered counted since its start, by the webhook's full name.
+/// Metrics since the start of the API server that answered, by the webhook's full name.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    /// Calls that failed and were let pass.
+    /// Calls that failed, with the request allowed.
     pub failed_open: BTreeMap<String, u64>,
-    /// Calls by how long they took at most: seconds (the last is infinite), and how many, growing.
+    /// Histogram of call durations: upper bounds in seconds (the last is infinite), and cumulative counts.
     pub durations: BTreeMap<String, Vec<(f64, u64)>>,
 }
 
-/// Who asks.
+/// The user who runs the checks.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// The user's name.
     pub user: String,
-    /// Its groups.
+    /// The user's groups.
     pub groups: Vec<String>,
 }
 
@@ -294,6 +294,6 @@ pub struct Probe {
     pub kind: String,
     /// Its namespace; empty for kinds without.
     pub namespace: String,
-    /// The API server's refusal: code and message; none when it was accepted.
+    /// The API server's refusal: code and message; `None` when it was accepted.
     pub refusal: Option<(u16, String)>,
 }

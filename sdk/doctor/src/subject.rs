@@ -1,4 +1,4 @@
-//! Which installation is looked at, and what should be there.
+//! The installation to check, and what should be in the cluster.
 
 use std::fmt::Write as _;
 
@@ -9,39 +9,39 @@ use super::configuration::Entry;
 use portcullis_manifest::CertificateMode;
 use portcullis_manifest::{Installation, Rights, ServiceRef};
 
-/// An installation of an operator, and what its registration says should be there.
+/// An installation of an operator, and the objects that its registration expects.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The names of its objects.
+    /// The installation, after which its objects are named.
     pub installation: Installation,
-    /// The flags by which a command of the operator's binary means this installation: empty, or a space before each.
+    /// The flags that select this installation in commands of the operator's binary, each preceded by a space.
     pub flags: String,
-    /// The entries of its webhook configurations, before the namespaces are left out in which they could lock the cluster.
+    /// The entries of its webhook configurations, before namespaces are excluded in which they could lock the cluster.
     pub webhooks: Vec<Webhook>,
-    /// CRDs whose objects it converts, each with the path that is called for that.
+    /// CRDs whose objects it converts, each with the path of its conversion webhook.
     pub conversions: Vec<(String, String)>,
-    /// The kinds that it brings.
+    /// The kinds that it installs.
     pub kinds: Vec<Kind>,
-    /// What its accounts need to be allowed.
+    /// The rights that its accounts need.
     pub rights: Rights,
     /// Names of Leases by which restricted operators claim namespaces; the first is its own.
     pub scope_leases: Vec<String>,
 }
 
-/// A kind that the operator brings.
+/// A kind that the operator installs.
 #[derive(Clone, Debug)]
 pub struct Kind {
     /// Name of the CRD.
     pub crd: String,
     /// API group.
     pub group: String,
-    /// The version in which it is looked at.
+    /// The version in which its objects are read.
     pub version: String,
     /// Kind.
     pub kind: String,
     /// Plural name.
     pub plural: String,
-    /// Whether it lives in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
     /// `status` and `scale`, where it has them.
     pub subresources: Vec<&'static str>,

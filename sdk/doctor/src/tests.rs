@@ -423,11 +423,11 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
         (
             "L6",
             Verdict::Fail,
-            "release green in b was there first and acts; release blue in a stands back",
+            "release green in b was installed first and leads; release blue in a only validates",
             "--restrict-to-namespace",
             |s| s.leaders = list(&[leader("blue", "a", "20"), leader("green", "b", "10")]),
         ),
-        ("L6", Verdict::Fail, "release shop in b stands back: it checks, and writes nothing", "", |s| {
+        ("L6", Verdict::Fail, "release shop in b only validates, and writes nothing", "", |s| {
             s.leaders = list(&[leader("shop", "a", "10"), leader("shop", "b", "10")]);
         }),
         ("L5", Verdict::Info, "clocks of this machine and of the API server differ by 60 s", "", |s| {

@@ -1,10 +1,10 @@
-//! What cert-manager is asked for (`cert-manager.io/v1`).
+//! cert-manager's objects (`cert-manager.io/v1`).
 
 use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-/// Annotation by which cert-manager's injector puts the CA of a Certificate into a webhook configuration or CRD.
+/// Annotation that makes cert-manager's cainjector write the CA of a Certificate into a webhook configuration or CRD.
 pub const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";
 
 /// How long what it issues is valid, and how long before its end it is issued again.
@@ -13,7 +13,7 @@ const LEAF: (&str, &str) = ("8760h", "720h");
 /// authority was (cert-manager#2478).
 const ROOT: (&str, &str) = ("87600h", "9480h");
 
-/// Who issues.
+/// Reference to a cert-manager issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerRef {
     /// `Issuer` or `ClusterIssuer`.
@@ -36,26 +36,26 @@ impl FromStr for IssuerRef {
     }
 }
 
-/// The certificate of a webhook server, as cert-manager is to make it.
+/// The certificate of a webhook server, as cert-manager is to issue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedCertificate {
     /// Name of the Certificate and of the Secret that it is written to.
     pub name: String,
-    /// Where both live.
+    /// Namespace of both.
     pub namespace: String,
-    /// The names by which the server is called.
+    /// The DNS names of the server.
     pub dns_names: Vec<String>,
-    /// Who issues it. Without one an authority is made in the same namespace for this certificate alone.
+    /// The issuer. Without one, a CA is created in the same namespace for this certificate alone.
     pub issuer: Option<IssuerRef>,
 }
 
 impl IssuedCertificate {
-    /// The value of [`INJECT_CA_FROM`] for what this certificate is called by.
+    /// The value of [`INJECT_CA_FROM`] for this certificate.
     pub fn inject_ca_from(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The Certificate, and an authority before it unless there is an issuer.
+    /// The Certificate, preceded by the CA's objects unless there is an issuer.
     pub fn manifests(&self) -> Vec<Value> {
         let Some(issuer) = &self.issuer else {
             let (root, selfsigned) = (format!("{}-root", self.name), format!("{}-selfsigned", self.name));

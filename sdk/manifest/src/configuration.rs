@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{Rule, Webhook, WebhookKind};
 
-/// The Service through which the API server calls.
+/// The Service through which the API server calls the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceRef {
     /// Its namespace.
@@ -20,16 +20,16 @@ pub struct ServiceRef {
 }
 
 impl ServiceRef {
-    /// The port of the Service, unless another is said.
+    /// The default port of the Service.
     pub const PORT: u16 = 443;
 
-    /// The name by which the API server calls it, and which the certificate must carry.
+    /// The DNS name by which the API server calls it, and which the certificate must name.
     pub fn server_name(&self) -> String {
         format!("{}.{}.svc", self.name, self.namespace)
     }
 }
 
-/// The configuration of the validating ones among `webhooks`. The CA bundle is left out: its owner applies it by
+/// The configuration of the validating webhooks among `webhooks`. It has no CA bundle: whoever owns that applies it by
 /// webhook name.
 pub fn validating_configuration(
     name: &str,
@@ -53,7 +53,7 @@ pub fn validating_configuration(
     ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks.collect()) }
 }
 
-/// The configuration of the mutating ones among `webhooks`.
+/// The configuration of the mutating webhooks among `webhooks`, without CA bundle.
 pub fn mutating_configuration(name: &str, webhooks: &[Webhook], service: &ServiceRef) -> MutatingWebhookConfiguration {
     let of_kind = webhooks.iter().filter(|webhook| webhook.kind == WebhookKind::Mutating);
     let webhooks = of_kind.map(|webhook| MutatingWebhook {

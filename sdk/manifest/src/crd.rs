@@ -6,10 +6,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use crate::ServiceRef;
 
-/// The same CRD, whose objects are converted between its versions by the webhook at `path` behind `service`.
+/// Returns the CRD with the conversion webhook at `path` behind `service`.
 ///
-/// Names and namespace are final: nothing has to be filled in by a patch of kustomize or Helm. The CA bundle is left
-/// out: its owner publishes it, and the manifest can be applied again without taking it out.
+/// Names and namespace are final, so no patch by kustomize or Helm is needed. The CA bundle is left out: whoever owns
+/// it publishes it, and applying the manifest again does not remove it.
 #[must_use]
 pub fn with_conversion(
     mut crd: CustomResourceDefinition,
@@ -32,11 +32,11 @@ pub fn with_conversion(
     crd
 }
 
-/// The same CRD for a cluster in which nobody converts: only the version that is stored is served. The others would be
-/// read with the wrong schema, and lose what it does not know.
+/// Returns the CRD for a cluster without conversion webhook: only the storage version is served. Other versions would
+/// be read with the wrong schema, and lose the fields that it does not have.
 ///
-/// Where it was converted before, applying this is refused: the bundle in the old stanza belongs to who published it,
-/// and no apply takes it away. `spec.conversion` has to be replaced first.
+/// Applying it fails where the CRD had a conversion webhook: the CA bundle in the old stanza has another field manager,
+/// which no apply removes. Replace `spec.conversion` first.
 #[must_use]
 pub fn without_conversion(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {

@@ -1,7 +1,7 @@
-//! Webhooks that could lock a cluster: what is mended by itself, and what is refused.
+//! Webhooks that could lock a cluster: narrowed where that suffices, otherwise refused.
 //!
-//! A webhook that fails closed keeps requests from happening while its operator is away. When these are the requests
-//! that bring the operator back, it stays away.
+//! A webhook that fails closed blocks requests while its operator is down. When these are the requests that restart the
+//! operator, it stays down.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use portcullis_review::Operation;
@@ -49,7 +49,7 @@ const OF_CLUSTERS: [(&str, &str, &str); 12] = [
     ("storage.k8s.io", "csinodes", "no kubelet could start"),
 ];
 
-/// A registration that would lock a cluster.
+/// A webhook that could lock the cluster. Register it as `fix` says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("webhook {webhook} could lock the cluster: it fails closed and {reach}; {fix}")]
 #[non_exhaustive]
@@ -58,22 +58,22 @@ pub struct Deadlock {
     pub webhook: String,
     /// What it reaches, and why that is too much.
     pub reach: String,
-    /// What to do about it.
+    /// How to fix it.
     pub fix: String,
 }
 
 impl Webhook {
-    /// Leaves out the namespaces in which the webhook could lock the cluster: where it fails closed and a rule reaches
-    /// kinds that Kubernetes itself or cert-manager brings, the operator's own namespace; where these are the kinds that any Pod needs,
-    /// `kube-system` as well (and `kube-node-lease` for Leases). An operator that is down could not get the Pod, Secret
-    /// or Lease that it needs to come back. A webhook for custom kinds alone is not narrowed: nothing there keeps
-    /// the operator from starting, and a gap in the gate would be a surprise. That an installation lets it ignore failures
-    /// changes nothing of what it reaches: charts have one selector for both, and the policies with its CEL rules always
+    /// Excludes the namespaces in which the webhook could lock the cluster. Where it fails closed and a rule reaches
+    /// kinds of Kubernetes itself or of cert-manager, that is the operator's own namespace; where these are kinds that
+    /// any Pod needs, `kube-system` as well (and `kube-node-lease` for Leases). An operator that is down could not get
+    /// the Pod, Secret or Lease that it needs to restart. A webhook for custom kinds alone is not narrowed, because it
+    /// cannot keep the operator from starting. Setting the failure policy of an installation to `Ignore` changes
+    /// nothing here: charts have one selector for both policies, and the admission policies with its CEL rules always
     /// fail closed.
     ///
     /// # Errors
-    /// When leaving namespaces out does not help: rules that reach what lives in none of them (Nodes, TokenReviews, …)
-    /// with no selector of objects and no match condition, or a selector that asks for just what has to be left out.
+    /// When excluding namespaces does not help: a rule reaches cluster-scoped kinds (Nodes, TokenReviews, …) with no
+    /// object selector and no match condition, or the selector asks for just what has to be excluded.
     pub fn guarded(mut self, own_namespace: &str) -> Result<Self, Deadlock> {
         let ignores = self.failure_policy == FailurePolicy::Ignore && !self.eased;
         if ignores || !self.rules.iter().any(reaches_builtin_kinds) {
@@ -154,8 +154,8 @@ impl Webhook {
         label.map(|name| vec![name.clone()]).or_else(|| listed.next()?.values.clone())
     }
 
-    /// The same for one namespace: its objects only, whatever selector it had. `None` for a webhook that is about kinds
-    /// without a namespace: these belong to the installation that serves the cluster.
+    /// Restricts the webhook to the objects of one namespace, in place of its namespace selector. `None` for a webhook
+    /// for cluster-scoped kinds, which belong to the cluster-wide installation.
     #[must_use]
     pub fn restricted_to(mut self, namespace: &str) -> Option<Self> {
         self.rules.retain(|rule| rule.scope != Scope::Cluster);

@@ -1,13 +1,13 @@
-//! What every webhook leaves alone, also while it is down: finalizers of objects that are being deleted have to go.
+//! Match conditions that let finalizers of objects that are being deleted be removed, also while the webhook is down.
 //!
-//! The server allows the same without calling a handler (`portcullis`, `webhooks/admit.rs`). These match conditions must
-//! never exempt more than it does.
+//! The webhook server allows the same without calling a handler (`admit.rs` of `portcullis-webhook`). These match
+//! conditions must never exempt more than it does.
 
 use portcullis_review::Operation;
 
 use crate::{MatchCondition, Rule, Scope, Webhook};
 
-/// The most match conditions that the API server takes in one webhook.
+/// The largest number of match conditions that the API server accepts in one webhook.
 pub const MAX_MATCH_CONDITIONS: usize = 64;
 
 /// True for all but an update of an object that is being deleted which changes only `metadata` or `status`.
@@ -43,8 +43,8 @@ const STASH_CHANGES: (&str, &str) = (
 );
 
 impl MatchCondition {
-    /// True for updates that change the annotation in which a conversion keeps what a version cannot say: nothing else
-    /// is to be sent to a webhook that keeps it as it is, also of objects that are being deleted.
+    /// The condition that is true for updates which change the annotation in which a conversion keeps what a version
+    /// cannot express, also on objects that are being deleted: all that the webhook which protects it is called for.
     pub fn stash_changes() -> Self {
         let (name, expression) = STASH_CHANGES;
         Self { name: name.into(), expression: expression.into() }
@@ -52,10 +52,11 @@ impl MatchCondition {
 }
 
 impl Webhook {
-    /// The match conditions that its configuration gets beside its own, where a rule is for updates. They exempt updates
-    /// of objects that are being deleted which change only `metadata` or `status`: finalizers can go while the webhook is
-    /// down, whatever the objects look like. An edit of anything else is sent to the webhook as ever. None where a
-    /// condition of its own lets finalizers go ([`MatchCondition::stash_changes`]).
+    /// The match conditions that the configuration gets in addition to the webhook's own, where a rule covers updates.
+    /// They exempt updates of objects that are being deleted which change only `metadata` or `status`, so that
+    /// finalizers can be removed while the webhook is down, even from invalid objects. Edits of anything else are still
+    /// sent to the webhook. Empty where a condition of its own already exempts them
+    /// ([`MatchCondition::stash_changes`]).
     pub fn exemptions(&self) -> Vec<MatchCondition> {
         if self.match_conditions.iter().any(|own| exempts_finalizer_removal(&own.name, &own.expression)) {
             return Vec::new();
@@ -69,8 +70,7 @@ impl Webhook {
     }
 }
 
-/// Whether a match condition is the one by which finalizers of objects that are being deleted can go while the webhook is
-/// down; see [`Webhook::exemptions`].
+/// Whether a match condition is the one that exempts the removal of finalizers; see [`Webhook::exemptions`].
 pub fn exempts_finalizer_removal(name: &str, expression: &str) -> bool {
     [FINALIZER_REMOVAL, STASH_CHANGES].contains(&(name, expression))
 }

@@ -9,10 +9,10 @@ use crate::{Access, Account, Overrides, ServiceRef, Webhook, WebhookKind, scope_
 /// A feature that is on unless it is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switch {
-    /// It is there.
+    /// The feature is on.
     #[default]
     On,
-    /// It is left out.
+    /// The feature is off.
     Off,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Switch {
     }
 }
 
-/// Who makes the pair that is served.
+/// Who issues the serving certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateMode {
     /// The operator itself
@@ -51,29 +51,29 @@ impl fmt::Display for CertificateMode {
     }
 }
 
-/// The objects that carry the bundle; empty ones are not looked after.
+/// The objects that the CA bundle is published in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configurations {
-    /// Name of the validating configuration and the names of its webhooks that are ours.
+    /// Name of the validating configuration, and the names of the operator's webhooks in it.
     pub validating: Option<(String, Vec<String>)>,
     /// The same for the mutating one.
     pub mutating: Option<(String, Vec<String>)>,
-    /// Names of the CRDs whose objects we convert.
+    /// Names of the CRDs whose objects the operator converts.
     pub crds: Vec<String>,
 }
 
-/// What the ServiceAccounts of an installation may do.
+/// The rights of the ServiceAccounts of an installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// The operator's own: webhooks, what runs on every replica, certificates, leases, and tokens for the others.
+    /// The operator's own: for webhooks, tasks on every replica, certificates, Leases and the controllers' tokens.
     pub operator: Access,
-    /// Each controller's, by the controller's name. Empty where they act under the operator's own account
+    /// Those of each controller, by its name. Empty where controllers act under the operator's own account
     /// (`--use-service-account-credentials=false`).
     pub controllers: BTreeMap<String, Access>,
 }
 
 impl Rights {
-    /// Each account of the installation, with what it may do; the operator's own is the first.
+    /// Each account of the installation with its rights; the operator's own is the first.
     pub fn by_account(&self, installation: &Installation) -> Vec<(Account, &Access)> {
         let own = Account {
             name: installation.release.clone(),
@@ -91,30 +91,30 @@ impl Rights {
     }
 }
 
-/// One installation of an operator in a cluster. All its names follow from this value.
+/// One installation of an operator in a cluster. The names of all its objects follow from this value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Installation {
     /// The operator's own name (`Operator::named`), the same in every installation.
     pub operator: &'static str,
-    /// What this installation is called after.
+    /// Name of the installation, after which its objects are named.
     pub release: String,
-    /// Where it lives.
+    /// Namespace that the operator is installed in.
     pub namespace: String,
     /// The one namespace that it serves; all when `None`.
     pub restricted_to: Option<String>,
-    /// Through which the API server calls it.
+    /// The Service through which the API server calls the webhooks.
     pub service: ServiceRef,
     /// The cluster's DNS domain.
     pub cluster_domain: String,
-    /// Who makes its certificates.
+    /// Who issues its certificates.
     pub certificates: CertificateMode,
-    /// Name of the Secret with the pair that it serves.
+    /// Name of the Secret with the serving certificate and its key.
     pub secret: String,
-    /// Whether it has webhooks.
+    /// Whether it serves webhooks.
     pub webhooks: Switch,
     /// Whether each controller acts under a ServiceAccount of its own.
     pub use_service_account_credentials: bool,
-    /// What it says of all its webhooks, over what they are registered with.
+    /// Settings of all its webhooks, in place of those that they are registered with.
     pub overrides: Overrides,
 }
 
@@ -129,8 +129,7 @@ impl Installation {
         self.cluster_scoped(&format!("{}-mutating", self.release))
     }
 
-    /// Name of the roles without a namespace: `<release>:<namespace>`. No two installations have the same, because
-    /// neither part holds a colon.
+    /// Name of the ClusterRoles: `<release>:<namespace>`. It is unique, because neither part contains a colon.
     pub fn role(&self) -> String {
         format!("{}:{}", self.release, self.namespace)
     }
@@ -140,42 +139,43 @@ impl Installation {
         format!("{}-{controller}", self.release)
     }
 
-    /// Name of the Secret with the authority, in automatic mode.
+    /// Name of the Secret with the CA, in automatic mode.
     pub fn ca_secret(&self) -> String {
         format!("{}-ca", self.secret)
     }
 
-    /// The name by which the API server calls the webhooks.
+    /// The DNS name by which the API server calls the webhooks.
     pub fn server_name(&self) -> String {
         self.service.server_name()
     }
 
-    /// All names by which the Service is called, which the certificate carries.
+    /// All DNS names of the Service, which the certificate names.
     pub fn server_names(&self) -> Vec<String> {
         let server = self.server_name();
         let long = format!("{server}.{}", self.cluster_domain);
         vec![server, long, format!("{}.{}", self.service.name, self.service.namespace)]
     }
 
-    /// Name of the Lease, in its own namespace, that says which replica runs the controllers.
+    /// Name of the leader election Lease, in the operator's own namespace.
     pub fn leader_lease(&self) -> String {
         format!("{}{LEADER}", self.release)
     }
 
-    /// Name of the Lease by which a restricted operator says that a namespace is its own. It is named after the operator
-    /// and not after the release: the cluster-wide installation has to know it.
+    /// Name of the Lease by which a restricted operator claims its namespace. It is named after the operator and not
+    /// after the release, because the cluster-wide installation has to know it.
     pub fn scope_lease(&self) -> String {
         format!("{}-namespace-scope", self.operator)
     }
 
-    /// Name of the policy that hands its namespace over to a restricted operator, and of the policy's binding: they are
-    /// named after the operator as well.
+    /// Name of the policy, and of its binding, that hands the namespace over to a restricted operator. They are named
+    /// after the operator as well.
     pub fn scope_policy(&self) -> Option<String> {
         let namespace = self.restricted_to.as_ref()?;
         Some(scope_policy_name(&self.scope_lease(), namespace))
     }
 
-    /// The entries of its configurations, with its overrides: for a restricted one, those about its namespace.
+    /// The entries of its webhook configurations, with its overrides; those of a restricted installation select its
+    /// namespace.
     pub fn webhooks(&self, registered: Vec<Webhook>) -> Vec<Webhook> {
         let here = |entry: Webhook| match &self.restricted_to {
             Some(namespace) => entry.restricted_to(namespace),
@@ -184,7 +184,7 @@ impl Installation {
         registered.into_iter().filter_map(here).map(|entry| entry.overridden(&self.overrides)).collect()
     }
 
-    /// Where callers find its CA: in the configurations with these [entries](Self::webhooks), and in these CRDs, whose
+    /// The objects to publish its CA in: the configurations with these [entries](Self::webhooks), and these CRDs, whose
     /// objects are converted. A CRD has one converter for all namespaces, so a restricted operator has none.
     pub fn configurations(&self, entries: &[Webhook], converted: Vec<String>) -> Configurations {
         if !self.webhooks.is_on() {

@@ -1,10 +1,10 @@
-//! Scopes of kinds that a type tells.
+//! Scopes of kinds that are known from their type.
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
 use crate::Scope;
 
-/// Scopes that a webhook rule can name.
+/// A resource scope of k8s-openapi that a webhook rule can name.
 pub trait KnownScope {
     /// The scope, as rules write it.
     const SCOPE: Scope;

@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
-/// What the objects of one installation of an operator have in common.
+/// The recommended labels of the objects of one installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// `app.kubernetes.io/name` and `part-of`: the operator's own name, the same in every installation.
     pub operator: String,
-    /// `app.kubernetes.io/instance`: what the installation is called.
+    /// `app.kubernetes.io/instance`: the name of the installation.
     pub release: String,
-    /// `app.kubernetes.io/version`, where it is known and a label may be called so.
+    /// `app.kubernetes.io/version`, where it is known and a valid label value.
     pub version: Option<String>,
 }
 
 impl Labels {
-    /// By which Pods are found. It never changes: a Deployment's selector cannot.
+    /// The labels that select the Pods. They never change, because a Deployment's selector cannot.
     pub fn selector(&self) -> Value {
         json!({ "app.kubernetes.io/name": self.operator, "app.kubernetes.io/instance": self.release })
     }
 
-    /// All of them, for what is this part of the operator.
+    /// All labels, for objects of this `component` of the operator.
     pub fn all(&self, component: &str) -> Map<String, Value> {
         let mut labels = Map::new();
         let mut put = |name: &str, value: &str| labels.insert(format!("app.kubernetes.io/{name}"), json!(value));
@@ -33,7 +33,7 @@ impl Labels {
         labels
     }
 
-    /// Puts all of them on an object. Labels that it has already stay as they are.
+    /// Adds all labels to an object. Labels that it already has are kept.
     pub fn put_on(&self, object: &mut Value, component: &str) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
         let labels = metadata.entry("labels").or_insert_with(|| json!({}));

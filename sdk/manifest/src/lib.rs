@@ -1,10 +1,10 @@
-//! All that installs an operator, as Kubernetes manifests, and manifests as YAML: webhook configurations, admission
-//! policies, conversion stanzas, roles, the Deployment and what guards it, what cert-manager is asked for; and as templates
-//! of a Helm chart ([`helm`]).
+//! Manifests that install an operator: webhook configurations, admission policies, conversion stanzas of CRDs, RBAC,
+//! the Deployment with its Service and policies, and cert-manager's objects; as YAML, or as templates of a Helm chart
+//! ([`helm`]).
 //!
-//! Everything is a value computed from values: no IO, no clock, and the same input gives the same bytes. The
-//! `portcullis` crate fills a [`Webhook`] from what was registered with it, so that the routes that are served and the
-//! configurations that are generated cannot drift apart.
+//! Everything is computed from values: no IO, no clock, and the same input gives the same bytes. `portcullis-webhook`
+//! fills each [`Webhook`] from its registration, so that the served routes and the generated configurations cannot
+//! drift apart.
 //!
 //! ```
 //! use portcullis_manifest::{Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};
@@ -61,7 +61,7 @@ pub use kustomization::kustomization;
 pub use labels::Labels;
 pub use overrides::Overrides;
 pub use policy::admission_policies;
-/// What a rule names is what a review says.
+/// The operation of a rule, and of an admission review.
 pub use portcullis_review::Operation;
 pub use rbac::{Access, Account, Grant};
 pub use scope_policy::{ScopePolicy, scope_policy_name};

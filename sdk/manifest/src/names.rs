@@ -1,11 +1,11 @@
-//! What Kubernetes takes for a name (RFC 1123), and the names of what several parts look for.
+//! Kubernetes' names (RFC 1123), and labels and annotations that several crates use.
 
-/// A label: 1 to 63 lower-case letters, digits and `-`, which neither begin nor end with `-`.
+/// Whether this is a DNS label: 1 to 63 lower-case letters, digits and `-`, neither beginning nor ending with `-`.
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
 }
 
-/// Parts joined by dots, 253 bytes at most together. Kubernetes does not ask that a part is no longer than a label.
+/// Whether this is a DNS subdomain of at most 253 bytes. As in Kubernetes, its parts may be longer than a label.
 pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part)
 }
@@ -16,30 +16,30 @@ fn is_part(text: &str) -> bool {
         && [text.bytes().next(), text.bytes().last()].iter().all(|end| end.is_some_and(letter))
 }
 
-/// The label of the Lease of a cluster-wide installation's leader: which operator it is.
+/// Label of a cluster-wide installation's leader election Lease: the operator's name.
 pub const OPERATOR: &str = "portcullis.dev/operator";
-/// What follows a release in the name of its leader's Lease.
+/// Suffix that follows the release in the name of its leader election Lease.
 pub const LEADER: &str = "-leader";
 
-/// What selects the Leases of the leaders of an operator's installations.
+/// Label selector of the leader election Leases of an operator's installations.
 pub fn leaders(operator: &str) -> String {
     format!("{OPERATOR}={operator}")
 }
 
-/// The release whose leader holds the Lease of this name.
+/// The release whose leader election Lease has this name.
 pub fn release_of(lease: &str) -> &str {
     lease.strip_suffix(LEADER).unwrap_or(lease)
 }
 
-/// The annotation by which a development session marks what it put into a cluster.
+/// Annotation of objects that a development session created: the session.
 pub const DEV_SESSION: &str = "portcullis.dev/dev-session";
-/// The label that says whose session it is.
+/// Label of a development session's objects: the owner of the session.
 pub const DEV_OWNER: &str = "portcullis.dev/dev-owner";
-/// The annotation that says when it ends at the latest (RFC 3339).
+/// Annotation of a development session's objects: when the session expires (RFC 3339).
 pub const DEV_EXPIRES: &str = "portcullis.dev/dev-expires";
-/// Seconds by which another machine's clock may be off: so long after its end another's session is taken for over.
+/// Tolerated clock skew in seconds: how long after its expiry the session of another machine counts as over.
 pub const DEV_SKEW_SECONDS: i64 = 300;
-/// The label that says which release's webhooks a development session serves.
+/// Label of a development session's objects: the release whose webhooks it serves.
 pub const DEV_OF: &str = "portcullis.dev/dev-of";
-/// All of a session's mark. A Lease that a session created has it as annotations.
+/// The labels and annotations of a development session; on a Lease, all are annotations.
 pub const DEV_MARK: [&str; 4] = [DEV_SESSION, DEV_OWNER, DEV_EXPIRES, DEV_OF];

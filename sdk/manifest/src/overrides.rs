@@ -1,25 +1,26 @@
-//! What an installation says of all its webhooks, over what each is registered with.
+//! Settings of all webhooks of an installation.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use crate::{FailurePolicy, Webhook};
 
-/// Settings of all webhooks of an installation, over those that they are registered with. Charts have values for them.
+/// Settings of all webhooks of an installation, in place of those that they are registered with. Charts have values for
+/// them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// What the API server does when a webhook does not answer. A webhook that is registered with
-    /// [`Ignore`](FailurePolicy::Ignore) stays so: it may do so because failing closed could lock the cluster.
+    /// [`Ignore`](FailurePolicy::Ignore) keeps it, because failing closed could lock the cluster.
     pub failure_policy: Option<FailurePolicy>,
     /// How long the API server waits, in seconds, 1 to 30.
     pub timeout_seconds: Option<u8>,
-    /// Only objects in namespaces with these labels, beside what each webhook selects.
+    /// Only objects in namespaces with these labels, in addition to the webhook's own selector.
     pub namespace_selector: Option<LabelSelector>,
-    /// Only objects with these labels, beside what each webhook selects.
+    /// Only objects with these labels, in addition to the webhook's own selector.
     pub object_selector: Option<LabelSelector>,
 }
 
 impl Webhook {
-    /// The same with the settings of its installation.
+    /// Returns the webhook with the settings of its installation.
     #[must_use]
     pub fn overridden(mut self, overrides: &Overrides) -> Self {
         if overrides.failure_policy == Some(FailurePolicy::Ignore) && self.failure_policy == FailurePolicy::Fail {

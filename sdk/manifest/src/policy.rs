@@ -1,4 +1,4 @@
-//! CEL rules of webhooks, as policies that the API server evaluates by itself (KEP-3488).
+//! Admission policies with the CEL rules of webhooks, which the API server evaluates itself (KEP-3488).
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -9,13 +9,13 @@ use portcullis_review::Operation;
 use crate::configuration::{match_conditions, metadata};
 use crate::{Rule, Webhook};
 
-/// Whether CEL rules of the webhook would judge a request: one that brings an object.
+/// Whether CEL rules of the webhook would be evaluated for a request: one that brings an object.
 fn brings_object(operation: Operation) -> bool {
     matches!(operation, Operation::Create | Operation::Update)
 }
 
 impl Webhook {
-    /// Whether requests come that its CEL rules can judge: they are about objects that are created or updated.
+    /// Whether its rules match requests that CEL rules are evaluated for: creations and updates of objects.
     pub fn has_use_for_cel_rules(&self) -> bool {
         self.rules.iter().flat_map(|rule| &rule.operations).any(|operation| brings_object(*operation))
     }
@@ -27,12 +27,12 @@ fn policy_name(configuration: &str, webhook: &Webhook) -> String {
     format!("{configuration}.{}", webhook.name)
 }
 
-/// A policy and its binding for each of the webhooks that has CEL rules.
+/// A policy and its binding for each webhook that has CEL rules.
 ///
-/// The policy matches what the webhook is called for, as far as an object comes with it (`CREATE` and `UPDATE`), under its
-/// match conditions and with the same [exemptions](Webhook::exemptions) of objects that are being deleted. The binding has
-/// the webhook's selectors. A breach is refused as invalid (422), whatever the webhook's failure policy is: nobody has to
-/// answer.
+/// The policy matches the creations and updates that the webhook is called for, with its match conditions and the same
+/// [exemptions](Webhook::exemptions) of objects that are being deleted. The binding has the webhook's selectors. A
+/// request that breaks a rule is denied as invalid (422), whatever the failure policy of the webhook: the operator need
+/// not run.
 pub fn admission_policies(
     configuration: &str,
     webhooks: &[Webhook],

@@ -1,29 +1,29 @@
-//! Rights of an operator: on the cluster, on what it watches, and in its own namespace.
+//! RBAC of an operator: on the cluster, on what it watches, and in its own namespace.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// One grant: verbs on resources of one group, by name where the verb allows that.
+/// One RBAC rule: verbs on resources of one API group, optionally on named objects only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// API group; empty for the core group.
     pub group: String,
-    /// Plural names, with `/subresource` where one is meant.
+    /// Plural names, or `plural/subresource`.
     pub resources: Vec<String>,
     /// Verbs. `create`, `list` and `watch` cannot be narrowed by name.
     pub verbs: Vec<&'static str>,
-    /// Names it is narrowed to; empty for all.
+    /// Names of the objects that it is narrowed to; empty for all.
     pub names: Vec<String>,
 }
 
 impl Grant {
-    /// `verbs` on `resources` of `group`.
+    /// Grants `verbs` on `resources` of `group`.
     pub fn new(group: &str, resources: &[impl AsRef<str>], verbs: &[&'static str]) -> Self {
         let resources = resources.iter().map(|resource| resource.as_ref().to_owned()).collect();
         Self { group: group.to_owned(), resources, verbs: verbs.to_vec(), names: Vec::new() }
     }
 
-    /// Narrows it to objects with these names.
+    /// Narrows the grant to objects with these names.
     #[must_use]
     pub fn named(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
@@ -43,7 +43,7 @@ impl Grant {
         }
     }
 
-    /// The same as Kubernetes' own type.
+    /// Converts it to Kubernetes' own type.
     pub fn to_rule(&self) -> PolicyRule {
         PolicyRule {
             api_groups: Some(vec![self.group.clone()]),
@@ -67,7 +67,7 @@ impl Grant {
     }
 }
 
-/// What an account may do, and where. A list of grants is one on [what is watched](Self::watched).
+/// The rights of an account. A list of grants converts to rights on [what it watches](Self::watched).
 ///
 /// ```
 /// use portcullis_manifest::{Access, Grant};
@@ -78,21 +78,20 @@ impl Grant {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// On what it watches: in every namespace and on the cluster; in one namespace, for an installation that is
-    /// restricted to it.
+    /// Rights on what it watches: in the whole cluster, or in the one namespace that an installation is restricted to.
     pub watched: Vec<Grant>,
-    /// On single objects of the cluster (by name), whatever the installation is restricted to.
+    /// Rights on single cluster-scoped objects (by name), also of a restricted installation.
     pub cluster: Vec<Grant>,
-    /// In its own namespace only.
+    /// Rights in the operator's own namespace.
     pub own_namespace: Vec<Grant>,
 }
 
-/// Whose rights they are, and where.
+/// A ServiceAccount, and the names of its roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Name of the ServiceAccount, and of roles in namespaces.
     pub name: String,
-    /// Where the ServiceAccount lives.
+    /// Namespace of the ServiceAccount.
     pub namespace: String,
     /// Name of the ClusterRole and its binding.
     pub cluster_role: String,
@@ -114,7 +113,7 @@ impl Access {
         self
     }
 
-    /// The union of both. Grants on the same resources and names become one; the order is that of their first mention.
+    /// Merges both. Grants on the same resources and names become one, in the order of their first mention.
     #[must_use]
     pub fn and(mut self, other: impl Into<Self>) -> Self {
         let Self { watched, cluster, own_namespace } = other.into();
@@ -130,9 +129,9 @@ impl Access {
 
     /// ServiceAccount, roles and bindings. A role without rules is left out.
     ///
-    /// For an account that is restricted to a namespace, what it may do with what it watches is a Role in that
-    /// namespace, but for kinds that live in none: those that Kubernetes brings, and those for which `cluster_scoped`
-    /// (group, plural) says so.
+    /// For an account that is restricted to a namespace, the rights on what it watches become a Role in that namespace;
+    /// those on cluster-scoped kinds, which are Kubernetes' own and those for which `cluster_scoped` (group, plural) is
+    /// true, a ClusterRole.
     pub fn manifests(&self, account: &Account, cluster_scoped: impl Fn(&str, &str) -> bool) -> Vec<Value> {
         let cluster_scoped = |group: &str, plural: &str| brought(group, plural) || cluster_scoped(group, plural);
         let (mut everywhere, mut watched, mut own) = (Vec::new(), Vec::new(), Vec::new());

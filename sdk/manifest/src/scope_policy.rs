@@ -1,36 +1,36 @@
-//! What hands a namespace over to a restricted operator: who may write the Leases by which one claims it.
+//! The admission policy that hands a namespace over to a restricted operator.
 
 use serde_json::{Value, json};
 
 use crate::NAMESPACE_NAME;
 
-/// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. A namespace's
-/// name has no dot, so no two namespaces have the same.
+/// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. It is
+/// unique, because the name of a namespace has no dot.
 pub fn scope_policy_name(lease: &str, namespace: &str) -> String {
     format!("{lease}.{namespace}")
 }
 
-/// A `ValidatingAdmissionPolicy` and its binding, under which only those write certain Leases of a namespace whom RBAC
-/// allows something that no role for tenants has.
+/// A `ValidatingAdmissionPolicy` and its binding, which restrict writes to certain Leases of a namespace to users with
+/// a cluster-wide right.
 ///
-/// Kubernetes' ClusterRoles `edit` and `admin` write every Lease of a namespace. The right that is asked for instead is
-/// one on the whole cluster, which nobody can grant in a namespace, not even who may do everything there.
+/// Kubernetes' ClusterRoles `edit` and `admin` allow writes to every Lease of a namespace. The required right is on the
+/// whole cluster, so that no administrator of a namespace can grant it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopePolicy {
-    /// Name of the policy, of its binding, and of what the right is on.
+    /// Name of the policy, of its binding, and of the object that the right is on.
     pub name: String,
     /// The namespace that is handed over.
     pub namespace: String,
-    /// Names of the Leases that it is about.
+    /// Names of the Leases that it protects.
     pub leases: Vec<String>,
 }
 
 impl ScopePolicy {
-    /// The group of what the right is on: nothing is served under it.
+    /// API group of the required right; nothing is served under it.
     pub const GROUP: &'static str = "portcullis.dev";
-    /// What the right is on, by the policy's name.
+    /// Resource of the required right, on the object with the policy's name.
     pub const RESOURCE: &'static str = "namespacescopes";
-    /// The right.
+    /// Verb of the required right.
     pub const VERB: &'static str = "hold";
 
     /// The policy and its binding.

@@ -1,4 +1,4 @@
-//! What handlers of webhooks read besides the request.
+//! Objects that webhook handlers read in addition to the request.
 
 use std::any::Any;
 use std::fmt::Debug;

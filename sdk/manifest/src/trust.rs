@@ -1,24 +1,25 @@
-//! How the API server comes to trust the webhooks, as far as that is written in manifests.
+//! Sources of the `caBundle` by which the API server trusts the webhooks.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::cert_manager::INJECT_CA_FROM;
 
-/// Whose business the `caBundle` of a webhook configuration or CRD is.
+/// Who fills the `caBundle` of a webhook configuration or CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The operator's: it publishes the bundle under a field manager of its own, and manifests have none. They can be
-    /// applied again without taking it out.
+    /// The operator: it publishes the bundle under a field manager of its own. Manifests have none, so applying them
+    /// again does not remove it.
     Published,
-    /// cert-manager's: the annotation names the Certificate (`namespace/name`).
+    /// cert-manager: the annotation names the Certificate (`namespace/name`).
     Injected(String),
-    /// That of who generates: these PEM certificates.
+    /// The generated manifests: these PEM certificates.
     Given(String),
 }
 
 impl Trust {
-    /// Writes it into a webhook configuration or a CRD with conversion. Others have nothing to be called by.
+    /// Writes the bundle or the annotation into a webhook configuration or a CRD with conversion; other objects stay as
+    /// they are.
     pub fn put_on(&self, object: &mut Value) {
         let called = called(object);
         match self {

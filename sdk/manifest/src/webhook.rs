@@ -1,4 +1,4 @@
-//! One webhook, as a value.
+//! Entries of webhook configurations.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Webhook {
     pub kind: WebhookKind,
     /// Path of its route; starts with `/`.
     pub path: String,
-    /// What it is called for.
+    /// Requests that it is called for.
     pub rules: Vec<Rule>,
     /// What the API server does when the webhook does not answer.
     pub failure_policy: FailurePolicy,
@@ -30,19 +30,19 @@ pub struct Webhook {
     pub namespace_selector: Option<LabelSelector>,
     /// Only objects with these labels.
     pub object_selector: Option<LabelSelector>,
-    /// Only requests for which all of these are true. Its configuration also has those of
+    /// Only requests for which all of these are true. The configuration adds those of
     /// [`exemptions`](Self::exemptions).
     pub match_conditions: Vec<MatchCondition>,
-    /// Rules that the API server evaluates by itself, in a policy beside the webhook
+    /// CEL rules that the API server evaluates itself, in a policy beside the webhook
     /// ([`admission_policies`](crate::admission_policies)).
     pub cel_rules: Vec<CelRule>,
-    /// Whether it is an installation that lets it ignore failures ([`overridden`](Self::overridden)): then it reaches, and
-    /// its rules do, what it reaches otherwise.
+    /// Whether an installation has set its failure policy to `Ignore` ([`overridden`](Self::overridden)). It is then
+    /// guarded like one that fails closed.
     pub eased: bool,
 }
 
 impl Webhook {
-    /// A webhook with the safe defaults: `Fail`, 10 s, no side effects, equivalent versions too, reinvoked when needed.
+    /// Creates a webhook with safe defaults: `Fail`, 10 s, no side effects, `Equivalent`, reinvoked when needed.
     pub fn new(name: impl Into<String>, kind: WebhookKind, path: impl Into<String>, rules: Vec<Rule>) -> Self {
         Self {
             name: name.into(),
@@ -70,30 +70,30 @@ pub struct Rule {
     pub groups: Vec<String>,
     /// Versions of the groups.
     pub versions: Vec<String>,
-    /// Plural names, with `/subresource` where one is meant.
+    /// Plural names, or `plural/subresource`.
     pub resources: Vec<String>,
     /// Namespaced or cluster-scoped.
     pub scope: Scope,
-    /// Operations, in the order in which they are written.
+    /// Operations, in the order of the manifest.
     pub operations: Vec<Operation>,
 }
 
 /// A CEL expression that decides whether a webhook is called (KEP-3716).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchCondition {
-    /// Name in messages and metrics.
+    /// Name of the condition, in messages and metrics.
     pub name: String,
     /// CEL expression over `object`, `oldObject`, `request` and `authorizer`.
     pub expression: String,
 }
 
-/// A rule in CEL that the API server evaluates by itself.
+/// A CEL rule that the API server evaluates itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CelRule {
     /// CEL expression over `object`, `oldObject`, `request`, `namespaceObject` and `authorizer`. An object for which it is
     /// false, or cannot be evaluated, is refused.
     pub expression: String,
-    /// What the user is told.
+    /// Message to the user whose request breaks the rule.
     pub message: String,
 }
 
@@ -104,7 +104,7 @@ macro_rules! words {
         pub enum $name { $($(#[$variant_doc])* $variant),+ }
 
         impl $name {
-            /// The word that Kubernetes uses.
+            /// The value in Kubernetes' API.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
@@ -119,9 +119,9 @@ macro_rules! words {
 }
 
 words! {
-    /// Which configuration a webhook belongs to.
+    /// Kind of a webhook, and of the configuration that it belongs to.
     WebhookKind {
-        /// Says yes or no.
+        /// Allows or denies requests.
         Validating = "Validating",
         /// May change the object.
         Mutating = "Mutating",
@@ -132,36 +132,36 @@ words! {
     FailurePolicy {
         /// Refuses the request.
         Fail = "Fail",
-        /// Goes on as if the webhook did not exist.
+        /// Proceeds as if the webhook did not exist.
         Ignore = "Ignore",
     }
 }
 words! {
-    /// Whether a resource lives in a namespace.
+    /// Scope of the resources that a rule matches.
     Scope {
-        /// It does.
+        /// Namespaced resources only.
         Namespaced = "Namespaced",
-        /// It does not.
+        /// Cluster-scoped resources only.
         Cluster = "Cluster",
-        /// Either.
+        /// Both.
         Any = "*",
     }
 }
 words! {
-    /// Whether a call changes anything but its answer.
+    /// Whether a call has side effects.
     SideEffects {
-        /// It does not; dry runs are sent too.
+        /// No side effects; dry runs are sent too.
         None = "None",
-        /// It does, but not on a dry run.
+        /// Side effects, but not on a dry run.
         NoneOnDryRun = "NoneOnDryRun",
     }
 }
 words! {
     /// Whether a rule also covers other versions of the same resource.
     MatchPolicy {
-        /// It does: the API server converts.
+        /// Other versions match too: the API server converts the object.
         Equivalent = "Equivalent",
-        /// It does not.
+        /// Only the versions that the rule names match.
         Exact = "Exact",
     }
 }

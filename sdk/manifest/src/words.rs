@@ -1,16 +1,14 @@
-//! Words that the operator writes and `doctor` looks for: one constant for both, so that what is worded anew is still
-//! found.
+//! Log texts that the operator writes and `doctor` searches for, as one constant for both.
 
-/// Begins the one line that a process says on standard error when it fails.
+/// Prefix of the line that a failing process writes to standard error.
 pub const FAILED: &str = "error: ";
-/// In the log: no webhook is served, by intention.
+/// Log line of a process whose webhooks are switched off.
 pub const WEBHOOKS_OFF: &str = "Webhooks are disabled";
-/// In the log: what a webhook decided about an object begins with one of these and ends with the operation, as in
-/// `validate create`.
+/// Prefix of the log line with a validating webhook's decision; the operation follows, as in `validate create`.
 pub const VALIDATE: &str = "validate ";
-/// See [`VALIDATE`].
+/// Prefix of the log line with a mutating webhook's decision; see [`VALIDATE`].
 pub const MUTATE: &str = "mutate ";
-/// In the log: what a controller decided about an object while webhooks are off.
+/// Log line of a controller that refuses an invalid object while webhooks are off.
 pub const INVALID: &str = "validation failed, refusing to reconcile";
-/// The answer to whatever is no POST.
+/// The answer to requests other than POST.
 pub const POST_ONLY: &str = "send reviews with POST";

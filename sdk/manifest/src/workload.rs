@@ -1,4 +1,4 @@
-//! What runs the operator: a Deployment, the Service in front of it, and what guards both.
+//! The operator's Deployment with its Service, PodDisruptionBudget and NetworkPolicy.
 
 use serde_json::{Value, json};
 
@@ -26,37 +26,37 @@ const USER: u32 = 65532;
 /// musl and other allocators ignore both.
 pub const MALLOC: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "1048576")];
 
-/// How an operator runs in a cluster. The defaults of the guide for production are not options: two replicas, one at
-/// a time replaced, nothing that the `restricted` Pod security standard forbids.
+/// How an operator runs in a cluster. What production needs is no option: replicas are replaced one at a time, and
+/// Pods keep to the `restricted` Pod security standard.
 ///
-/// No priority class is named: those that every cluster has may be used by quota only, in most namespaces by nobody.
+/// No priority class is named: most namespaces may not use those that every cluster has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Name of the Deployment and all that belongs to it.
+    /// Name of the Deployment and of the objects that belong to it.
     pub name: String,
-    /// Where it runs.
+    /// Namespace that it runs in.
     pub namespace: String,
     /// Labels of the installation.
     pub labels: Labels,
-    /// Name of the ServiceAccount whose rights it has.
+    /// Name of its ServiceAccount.
     pub service_account: String,
     /// Image with the operator's binary as its entry point.
     pub image: String,
     /// Arguments of the binary.
     pub args: Vec<String>,
-    /// How many of them; every replica serves webhooks, one runs the controllers.
+    /// Number of replicas: each serves webhooks, the leading one runs the controllers.
     pub replicas: u32,
     /// Port of `/healthz`, `/readyz` and `/metrics`.
     pub health_port: u16,
-    /// Where webhooks are served, if there are any: the port of the Pod, and the Service.
+    /// The Pod's port and the Service of the webhooks, if there are any.
     pub webhooks: Option<(u16, ServiceRef)>,
-    /// ConfigMap with the authorities (`ca.crt`) of the certificate that the API server shows, where one is demanded.
+    /// ConfigMap with the CAs (`ca.crt`) of the API server's client certificate, where one is required.
     pub client_ca: Option<String>,
-    /// How long the process may take to end, in seconds, from SIGTERM.
+    /// Seconds that the process may take to end after SIGTERM.
     pub grace_seconds: u64,
 }
 
-/// Where the authorities of callers are in the container: `--client-ca` of the binary.
+/// Path of the client CAs in the container: `--client-ca` of the binary.
 pub const CLIENT_CA_FILE: &str = "/etc/portcullis/client-ca/ca.crt";
 /// The volume with them, and the folder that it is mounted as. A folder, because a single file of a ConfigMap would not
 /// change with it.
@@ -64,7 +64,7 @@ const CLIENT_CA: &str = "client-ca";
 const CLIENT_CA_FOLDER: &str = "/etc/portcullis/client-ca";
 
 impl Workload {
-    /// All of it: Deployment, PodDisruptionBudget, NetworkPolicy, and the Service if there are webhooks.
+    /// Deployment, PodDisruptionBudget, NetworkPolicy, and the Service if there are webhooks.
     pub fn manifests(&self) -> Vec<Value> {
         let mut manifests = vec![self.deployment(), self.disruption_budget(), self.network_policy()];
         if let Some((_, service)) = &self.webhooks {
@@ -76,8 +76,8 @@ impl Workload {
         manifests
     }
 
-    /// What the Prometheus operator takes to scrape every replica: a ServiceMonitor, and the Service that it selects. For
-    /// clusters in which its kinds are.
+    /// A ServiceMonitor by which the Prometheus operator scrapes every replica, and the Service that it selects. For
+    /// clusters that have its CRDs.
     pub fn monitoring(&self) -> Vec<Value> {
         let metadata = json!({ "name": format!("{}-metrics", self.name), "namespace": self.namespace });
         let mut selector = self.labels.selector();

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-/// A document that YAML cannot hold.
+/// A value that cannot be written as YAML.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the manifest as YAML: {0}")]
 pub struct YamlError(#[from] serde_saphyr::ser::Error);
 
-/// Writes the objects as YAML documents. Members that are null are dropped; those of an object are in the order of
-/// their names, but for `apiVersion`, `kind` and `metadata`, which come first where people look for them.
+/// Writes the objects as YAML documents. Null members are dropped; the others are sorted by name, after `apiVersion`,
+/// `kind` and `metadata`.
 pub fn to_yaml(objects: &[Value]) -> Result<String, YamlError> {
     let mut text = String::new();
     for (index, object) in objects.iter().enumerate() {

@@ -51,10 +51,12 @@ pub struct Refused {
     pub objects: Vec<Refusal>,
 }
 
+/// An object that the API server refuses to store again.
 #[derive(Debug, Serialize)]
 pub struct Refusal {
     /// Empty for a cluster-scoped object.
     pub namespace: String,
+    /// Its name.
     pub name: String,
     /// What the API server said.
     pub reason: String,

@@ -1,8 +1,8 @@
 //! An operator whose webhook judges by what other objects say: an order goes to a region that there is, from a depot there.
 //!
 //! ```text
-//! cargo run -p portcullis --example cached_operator -- generate rbac
-//! cargo run -p portcullis --example cached_operator -- doctor explain -f order.yaml -f regions.yaml
+//! cargo run -p portcullis-operator --example cached_operator -- generate rbac
+//! cargo run -p portcullis-operator --example cached_operator -- doctor explain -f order.yaml -f regions.yaml
 //! ```
 
 use std::process::ExitCode;

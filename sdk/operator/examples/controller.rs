@@ -2,9 +2,9 @@
 //! `--webhooks off` the controller asks the same rule and says the answer in the status.
 //!
 //! ```text
-//! cargo run -p portcullis --example controller -- generate crds
-//! cargo run -p portcullis --example controller -- generate rbac
-//! cargo run -p portcullis --example controller -- run --kubeconfig ~/.kube/config --namespace entity-operator-system
+//! cargo run -p portcullis-operator --example controller -- generate crds
+//! cargo run -p portcullis-operator --example controller -- generate rbac
+//! cargo run -p portcullis-operator --example controller -- run --kubeconfig ~/.kube/config --namespace entity-operator-system
 //! ```
 
 use std::collections::BTreeMap;

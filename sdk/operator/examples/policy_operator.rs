@@ -1,7 +1,7 @@
 //! An operator one of whose rules the API server keeps by itself, in a policy beside the webhook.
 //!
 //! ```text
-//! cargo run -p portcullis --example policy_operator -- generate policies
+//! cargo run -p portcullis-operator --example policy_operator -- generate policies
 //! ```
 
 use std::process::ExitCode;

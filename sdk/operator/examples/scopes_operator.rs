@@ -1,8 +1,8 @@
 //! An operator that says who it is: several of it stand beside each other in `tests/scopes`.
 //!
 //! ```text
-//! cargo run -p portcullis --example scopes_operator -- run --release platform
-//! cargo run -p portcullis --example scopes_operator -- run --release tenant --restrict-to-namespace team-a
+//! cargo run -p portcullis-operator --example scopes_operator -- run --release platform
+//! cargo run -p portcullis-operator --example scopes_operator -- run --release tenant --restrict-to-namespace team-a
 //! ```
 
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! An operator whose one kind has three versions, any of which can be written and read.
 //!
 //! ```text
-//! cargo run -p portcullis --example versions_operator -- generate crds
-//! cargo run -p portcullis --example versions_operator -- run --kubeconfig ~/.kube/config
-//! cargo run -p portcullis --example versions_operator -- migrate-storage --kubeconfig ~/.kube/config
+//! cargo run -p portcullis-operator --example versions_operator -- generate crds
+//! cargo run -p portcullis-operator --example versions_operator -- run --kubeconfig ~/.kube/config
+//! cargo run -p portcullis-operator --example versions_operator -- migrate-storage --kubeconfig ~/.kube/config
 //! ```
 
 use std::process::ExitCode;

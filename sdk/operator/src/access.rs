@@ -10,22 +10,25 @@ use portcullis_manifest::names::is_label;
 use portcullis_webhook::RegistrationError;
 
 impl<A: clap::Args> Operator<A> {
-    /// What the accounts of this installation may do when it runs `parts`: what was granted to the operator and to each
-    /// controller, and what certificates, leader election and scopes take. `migrate-storage` is not among it: that runs
-    /// with the rights of whoever calls it.
+    /// The rights of the accounts of this installation when it runs `components`: those granted to the operator and to
+    /// each controller, and those for certificates, leader election and scopes. `migrate-storage` is not included: it
+    /// runs with the rights of whoever calls it.
     ///
     /// # Errors
-    /// When the webhooks or controllers cannot be registered as they are, and when a controller's name cannot be part of
-    /// the name of a ServiceAccount.
-    pub fn rights(&self, installation: &Installation, parts: &Components) -> Result<Rights, RegistrationError> {
-        parts.checked()?;
-        parts.check_release(&installation.release)?;
+    /// When the registration of webhooks or controllers is invalid, and when a controller's name cannot be part of the
+    /// name of a ServiceAccount.
+    pub fn rights(&self, installation: &Installation, components: &Components) -> Result<Rights, RegistrationError> {
+        components.checked()?;
+        components.check_release(&installation.release)?;
         let granted = |access: &Access| named_after(access.clone(), &installation.release);
         let mut operator = granted(&self.access);
-        let mut controllers: BTreeMap<_, _> =
-            parts.controllers.iter().map(|(name, controller)| (name.clone(), granted(&controller.access))).collect();
+        let mut controllers: BTreeMap<_, _> = components
+            .controllers
+            .iter()
+            .map(|(name, controller)| (name.clone(), granted(&controller.access)))
+            .collect();
         if installation.use_service_account_credentials {
-            let accounts = parts.accounts(installation)?;
+            let accounts = components.accounts(installation)?;
             if !accounts.is_empty() {
                 let tokens = Grant::new("", &["serviceaccounts/token"], &["create"]);
                 operator.own_namespace.push(tokens.named(accounts.into_values()));
@@ -33,7 +36,7 @@ impl<A: clap::Args> Operator<A> {
         } else {
             operator = std::mem::take(&mut controllers).into_values().fold(operator, Access::and);
         }
-        self.grant_serving(installation, parts, &mut operator)?;
+        self.grant_serving(installation, components, &mut operator)?;
         // What is granted for two reasons is one rule.
         Ok(Rights { operator: Access::default().and(operator), controllers })
     }
@@ -42,10 +45,10 @@ impl<A: clap::Args> Operator<A> {
     fn grant_serving(
         &self,
         installation: &Installation,
-        parts: &Components,
+        components: &Components,
         access: &mut Access,
     ) -> Result<(), RegistrationError> {
-        let webhooks = &parts.webhooks;
+        let webhooks = &components.webhooks;
         let Configurations { validating, mutating, crds } = configurations(installation, webhooks)?;
         // What others publish is looked at and not written.
         let automatic = installation.certificates == CertificateMode::Automatic;
@@ -74,7 +77,7 @@ impl<A: clap::Args> Operator<A> {
         for source in webhooks.sources() {
             *access = std::mem::take(access).and(source.access());
         }
-        leases(access, installation, &self.scope_leases, !parts.controllers.is_empty());
+        leases(access, installation, &self.scope_leases, !components.controllers.is_empty());
         Ok(())
     }
 
@@ -173,10 +176,10 @@ mod tests {
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
         for (operators, controllers) in cases {
             let operator = Operator::<NoArgs>::named("op").rbac(operators);
-            let parts = Components::default().while_leading("one", controllers, idle);
+            let components = Components::default().while_leading("one", controllers, idle);
             let mut installation = operator.installation("here").unwrap();
             installation.use_service_account_credentials = false;
-            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let access = operator.rights(&installation, &components).unwrap().operator;
             let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
             let places = [&access.own_namespace, &access.watched, &access.cluster];
             assert_eq!(places.map(|it| reads(it)), [true, false, false]);
@@ -196,13 +199,13 @@ mod tests {
             let webhook = Validate::<ConfigMap>::named(name).reads(&maps).reads(&nodes);
             webhook.on_create(async |_, _: Context| Verdict::allow())
         };
-        let parts = Components::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
+        let components = Components::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
         let operator = Operator::<NoArgs>::named("op");
         let list = |resource| Grant::new("", &[resource], &["list", "watch"]);
         for restricted_to in [None, Some("team".to_owned())] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;
-            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let access = operator.rights(&installation, &components).unwrap().operator;
             let in_namespaces = access.watched.iter().filter(|grant| **grant == list("configmaps")).count();
             let on_the_cluster = access.cluster.iter().filter(|grant| **grant == list("nodes")).count();
             assert_eq!((in_namespaces, on_the_cluster), (1, 1), "{access:?}");
@@ -221,11 +224,11 @@ mod tests {
             (one(), vec![maps(&["list", "watch", "patch"])]),
             (two, vec![maps(&["list", "watch", "patch"]), pods]),
         ];
-        for (parts, expected) in cases {
+        for (components, expected) in cases {
             let mut installation = operator.installation("here").unwrap();
             installation.use_service_account_credentials = false;
-            let rights = operator.rights(&installation, &parts).unwrap();
-            assert_eq!((&rights.operator.watched, rights.controllers.len()), (&expected, 0), "{parts:?}");
+            let rights = operator.rights(&installation, &components).unwrap();
+            assert_eq!((&rights.operator.watched, rights.controllers.len()), (&expected, 0), "{components:?}");
         }
     }
 
@@ -234,13 +237,13 @@ mod tests {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let own = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let parts = Components::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
+        let components = Components::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
             "two",
             Access::default().in_own_namespace([own]),
             |_| async {},
         );
         let installation = operator.installation("here").unwrap();
-        let rights = operator.rights(&installation, &parts).unwrap();
+        let rights = operator.rights(&installation, &components).unwrap();
         assert_eq!(rights.operator.watched, [maps(&["list", "watch"])]);
         let tokens = Grant::new("", &["serviceaccounts/token"], &["create"]).named(["op-one", "op-two"]);
         assert!(rights.operator.own_namespace.contains(&tokens), "{rights:?}");
@@ -257,13 +260,13 @@ mod tests {
         for (name, fits) in
             [("orders", true), (&*"o".repeat(60), true), (&*"o".repeat(61), false), ("My orders", false)]
         {
-            let parts = Components::default().while_leading(name, [], |_| async {});
+            let components = Components::default().while_leading(name, [], |_| async {});
             let mut installation = operator.installation("here").unwrap();
-            let said = operator.rights(&installation, &parts).map_err(|error| error.to_string());
+            let said = operator.rights(&installation, &components).map_err(|error| error.to_string());
             assert_eq!(said.is_ok(), fits, "{name}");
             assert!(fits || said.unwrap_err().contains("--use-service-account-credentials=false"));
             installation.use_service_account_credentials = false;
-            assert!(operator.rights(&installation, &parts).is_ok(), "{name}");
+            assert!(operator.rights(&installation, &components).is_ok(), "{name}");
         }
     }
 
@@ -282,13 +285,13 @@ mod tests {
             ("shop-late", one(), None),
             ("shop-late", two(), Some(["shop-late-orders", "late-orders", "shop"])),
         ];
-        for (release, parts, expected) in cases {
+        for (release, components, expected) in cases {
             let mut installation = operator.installation("here").unwrap();
             installation.release = release.to_owned();
             // The other release may have what this one is installed without.
             for credentials in [true, false] {
                 installation.use_service_account_credentials = credentials;
-                let said = operator.rights(&installation, &parts).err().map(|error| error.to_string());
+                let said = operator.rights(&installation, &components).err().map(|error| error.to_string());
                 let expected = expected.map(|[account, controller, other]| {
                     format!(
                         "release {release:?} has an account {account:?}, as controller {controller:?} of a release \
@@ -323,10 +326,10 @@ mod tests {
                 vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")],
             ),
         ];
-        for (restricted_to, parts, expected) in cases {
+        for (restricted_to, components, expected) in cases {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to.map(str::to_owned);
-            let access = operator.rights(&installation, &parts).unwrap().operator;
+            let access = operator.rights(&installation, &components).unwrap().operator;
             let expected: Vec<_> = expected.into_iter().map(|(place, what)| (place, what.to_owned())).collect();
             assert_eq!(leases(&access), expected, "{installation:?}");
         }

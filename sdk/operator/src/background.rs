@@ -43,16 +43,21 @@ impl Background {
     /// back when the controllers have ended, whether they were asked to, failed, panicked or were dropped: whoever
     /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
     /// else begins.
-    pub(super) fn start(self, parts: Components, first: impl Future<Output = ()> + Send + 'static, tasks: &mut Tasks) {
+    pub(super) fn start(
+        self,
+        components: Components,
+        first: impl Future<Output = ()> + Send + 'static,
+        tasks: &mut Tasks,
+    ) {
         let Self { mut runtime, accounts, leases, only, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
-        for (name, task) in parts.everywhere {
+        for (name, task) in components.everywhere {
             let scope = runtime.scope.led_by(Leadership::follower());
             tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
         }
-        let caches = Caches::of(&parts.webhooks);
+        let caches = Caches::of(&components.webhooks);
         let validates_offline = !runtime.webhooks.is_on();
         if !caches.is_empty() {
             let scope = runtime.scope.led_by(Leadership::follower());
@@ -70,7 +75,7 @@ impl Background {
         };
         runtime.scope = runtime.scope.only(&only);
         let election = leases.election.clone();
-        let controllers = Controllers { by_name: parts.controllers, accounts, runtime, patience };
+        let controllers = Controllers { by_name: components.controllers, accounts, runtime, patience };
         let give_back = CancellationToken::new();
         let ended = give_back.clone().drop_guard();
         tasks.adopt(async move {
@@ -146,7 +151,7 @@ mod tests {
         let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
-        let parts = Components::default().while_leading("hangs", [], move |_| {
+        let components = Components::default().while_leading("hangs", [], move |_| {
             starts.notify_one();
             pending::<()>()
         });
@@ -162,7 +167,7 @@ mod tests {
             patience: CONTROLLERS,
         };
         let mut tasks = Tasks::default();
-        work.start(parts, ready(()), &mut tasks);
+        work.start(components, ready(()), &mut tasks);
         timeout(Duration::from_mins(1), started.notified()).await.expect("it leads");
         assert!(kept.lock().unwrap()["spec"]["holderIdentity"].as_str().unwrap().starts_with("me_"));
         stop.cancel();

@@ -65,7 +65,10 @@ impl Caches {
         if timeout(PATIENCE, one_by_one).await.is_err() {
             let unfilled = self.awaited.iter().map(|(source, _)| source).filter(|source| !source.is_filled());
             let unfilled = unfilled.map(|source| source.resource()).collect::<Vec<_>>().join(", ");
-            warn!(unfilled, "not listed yet: webhooks that read it answer 429 until it is; the others are served");
+            warn!(
+                unfilled,
+                "not listed yet: webhooks that read these answer HTTP 429 until then; the others are served"
+            );
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::
 /// What `run` logs. Kube's client tells of each request that failed without saying which or why: our own lines say that.
 const LOG: &str = "info,kube_client::client::builder=off";
 
-/// For an operator without arguments of its own.
+/// The arguments of an operator that adds none.
 #[derive(clap::Args, Debug, Default)]
 pub struct NoArgs {}
 
@@ -57,7 +57,7 @@ enum Command<A: clap::Args> {
         #[command(flatten)]
         args: A,
     },
-    /// Make, publish, renew and show the certificates of the webhooks
+    /// Issue, publish, rotate and show the certificates of the webhooks
     #[command(subcommand)]
     Certs(Certs<A>),
     /// Serve the webhooks from this machine to a cluster, until Ctrl-C
@@ -68,7 +68,7 @@ enum Command<A: clap::Args> {
         #[command(flatten)]
         args: A,
     },
-    /// Look for what keeps the webhooks from working, and say how to mend it
+    /// Check an installation, and say how to fix what keeps it from working
     #[cfg(feature = "doctor")]
     Doctor {
         #[command(flatten)]
@@ -76,14 +76,14 @@ enum Command<A: clap::Args> {
         #[command(flatten)]
         args: A,
     },
-    /// Write every stored object again, in the storage version of its kind
+    /// Rewrite every stored object in the storage version of its kind
     ///
-    /// Objects stay stored in the version in which they were written last. This writes all of them again, unchanged,
-    /// and then takes the versions in which nothing is stored any more out of status.storedVersions of the CRD, so that
-    /// they can be removed from it. Run it when every API server has taken up the CRD, with the operator at work; where
-    /// the CRD in the cluster stores in another version than this operator's, it writes nothing and says so. It may be
-    /// ended at any time and run again: what is done is not done twice. Objects that the API server refuses are
-    /// listed, and keep the versions from being taken out; the exit code is then 1.
+    /// An object stays stored in the version in which it was last written. This rewrites all objects unchanged, and
+    /// then drops the versions that store nothing any more from status.storedVersions of the CRD, so that they can be
+    /// removed from it. Run it when every API server has taken up the CRD, while the operator runs; where the CRD in
+    /// the cluster has another storage version than this operator's, it writes nothing and says so. It may be stopped
+    /// at any time and run again: nothing is rewritten twice. Objects that the API server refuses are listed and keep
+    /// their versions from being dropped; the exit code is then 1.
     ///
     /// It needs the rights to get customresourcedefinitions, to patch customresourcedefinitions/status, and to list and
     /// patch the objects.
@@ -94,7 +94,7 @@ enum Command<A: clap::Args> {
     },
     /// Write manifests, from the same registration that is served
     Generate {
-        /// What to write
+        /// Which manifests to write
         what: What,
         #[command(flatten)]
         flags: GenerateFlags,
@@ -105,7 +105,7 @@ enum Command<A: clap::Args> {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct RunFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
@@ -119,30 +119,29 @@ pub(super) struct RunFlags {
     /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
     pub(super) health_bind: SocketAddr,
-    /// File with the authorities (PEM) of the certificate that the API server shows: calls of admission without one are
-    /// refused
+    /// PEM file with the CAs of the API server's client certificate: admission requests without one are refused
     #[arg(long, value_name = "FILE")]
     pub(super) client_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
-    /// How long to go on serving webhooks after SIGTERM, while callers learn of it; 15s at most
+    /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
     pub(super) drain_delay: Duration,
-    /// Memory that the process may take, as in 512Mi; reviews under way take half of it at most [default: the limit of
-    /// its cgroup]
+    /// Memory limit of the process, as in 512Mi; reviews in flight may use half of it [default: the limit of its
+    /// cgroup]
     #[arg(long, value_name = "BYTES", value_parser = quantity)]
     pub(super) memory_limit: Option<usize>,
-    /// What to log, as in `info` or `warn,portcullis=debug`
+    /// Log filter, as in `info` or `warn,portcullis=debug`
     #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
     log: String,
-    /// How to log
+    /// Log format
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Output {
-    /// For people
+    /// Human-readable text
     Text,
     /// One JSON object
     Json,
@@ -150,9 +149,9 @@ pub(super) enum Output {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
-    /// For people
+    /// Human-readable text
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -201,7 +200,7 @@ where
     Ok(command.clone().try_get_matches_from(words).unwrap_or_else(|error| from_environment(command, error).exit()))
 }
 
-/// Says of a wrong value that nobody gave on the command line from which variable it is.
+/// Names the environment variable that an invalid value came from, when it was not given on the command line.
 fn from_environment(command: &clap::Command, mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
     let long = flag.split(' ').next().unwrap_or_default();
@@ -224,31 +223,31 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {
         Command::Generate { what, flags, args } => {
-            let parts = operator.parts(&args)?;
+            let components = operator.components(&args)?;
             let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
-            Ok(generate::perform(&operator, &parts, what, &flags, own.unwrap_or_default())?)
+            Ok(generate::perform(&operator, &components, what, &flags, own.unwrap_or_default())?)
         }
         Command::Certs(certs) => {
             let (what, flags, args) = certs.parts();
             init_log("warn,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let parts = operator.parts(&args)?;
-            on_runtime(certs::perform(&operator, parts, what, flags, provider))
+            let components = operator.components(&args)?;
+            on_runtime(certs::perform(&operator, components, what, flags, provider))
         }
         #[cfg(feature = "dev")]
         Command::Dev { flags, args } => {
             init_log("info,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let parts = operator.parts(&args)?;
-            convertible(&parts.webhooks, &operator.crds)?;
-            on_runtime(dev::perform(&operator, parts, flags, provider))
+            let components = operator.components(&args)?;
+            convertible(&components.webhooks, &operator.crds)?;
+            on_runtime(dev::perform(&operator, components, flags, provider))
         }
         #[cfg(feature = "doctor")]
         Command::Doctor { flags, args } => {
             init_log("error,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let parts = operator.parts(&args)?;
-            on_runtime(doctor::perform(&operator, parts, flags, provider))
+            let components = operator.components(&args)?;
+            on_runtime(doctor::perform(&operator, components, flags, provider))
         }
         #[cfg(feature = "migrate")]
         Command::MigrateStorage { flags } => {
@@ -258,12 +257,12 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         Command::Run { flags, args } => {
             init_log(&flags.log, flags.log_format)?;
             let provider = install_provider();
-            let parts = operator.parts(&args)?;
+            let components = operator.components(&args)?;
             // With a version that nobody converts, reading would fail later.
-            convertible(&parts.webhooks, &operator.crds)?;
+            convertible(&components.webhooks, &operator.crds)?;
             // Schemas take megabytes, and from here on nobody reads them.
             operator.crds = Vec::new();
-            on_runtime(run::run(&operator, parts, flags, provider))
+            on_runtime(run::run(&operator, components, flags, provider))
         }
     }
 }

@@ -59,8 +59,8 @@ impl ClientCaFile {
             Err(error) => Err(error.to_string()),
         };
         match taken {
-            Ok(()) => info!(%file, "callers' certificates are checked by the authorities that are now in the file"),
-            Err(error) => warn!(%file, error, "callers' certificates are checked by the authorities before it"),
+            Ok(()) => info!(%file, "reloaded the client CAs"),
+            Err(error) => warn!(%file, error, "cannot reload the client CAs: the previous ones stay in force"),
         }
         self.last = found.cloned();
     }

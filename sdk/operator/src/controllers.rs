@@ -46,10 +46,10 @@ impl Controllers {
             info!(lease = name, epoch = %hold.epoch, "leading: this replica runs the controllers");
             self.term(term.clone(), term.ended(), margin, &stop).await?;
             if !stop.is_cancelled() {
-                let why = lease
-                    .health()
-                    .ended
-                    .map_or_else(|| "another installation was there first".to_owned(), |reason| format!("{reason:?}"));
+                let why = lease.health().ended.map_or_else(
+                    || "another cluster-wide installation was installed first".to_owned(),
+                    |reason| format!("{reason:?}"),
+                );
                 warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
             }
         }
@@ -86,7 +86,7 @@ impl Controllers {
         };
         if timeout(limit, rest).await.is_err() {
             // Somebody else may lead from now on: what does not end is ended.
-            warn!("a controller did not end when it was asked to; it is dropped");
+            warn!("a controller did not stop in time and is aborted");
         }
         result
     }

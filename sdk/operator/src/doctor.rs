@@ -29,7 +29,7 @@ const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 pub(super) struct DoctorFlags {
     #[command(subcommand)]
     command: Option<DoctorCommand>,
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
@@ -37,50 +37,50 @@ pub(super) struct DoctorFlags {
     namespace: Option<String>,
     #[command(flatten)]
     installation: InstallationFlags,
-    /// Look at objects of this namespace only, and say whether the webhooks see them
+    /// Check only objects of this namespace, and whether the webhooks are called for it
     #[arg(long, value_name = "NAMESPACE", value_parser = label)]
     in_namespace: Option<String>,
     /// An object whose deletion takes longer counts as stuck
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     stuck_after: Duration,
-    /// Call the pods by their addresses, too; that is done anyway where the command runs inside the cluster
+    /// Also call the pods by their addresses; always done where the command runs inside the cluster
     #[arg(long)]
     call_pods: bool,
-    /// Look twice, this long apart, to see who rewrites what, and how long calls take meanwhile
+    /// Check twice, this far apart, to see who rewrites what, and how long calls take meanwhile
     #[arg(long, value_name = "DURATION", value_parser = duration_within(1, 600))]
     watch: Option<Duration>,
-    /// Try to create the objects of this file, which should be refused, as a dry run; may be given several times
+    /// Create the objects of this file, which should be refused, as a dry run; may be given several times
     #[arg(long, value_name = "FILE")]
     probe: Vec<PathBuf>,
     /// Explain this refusal: the message that `kubectl` showed
     #[arg(long, value_name = "MESSAGE")]
     denial: Option<String>,
-    /// Find in the pods' logs what was decided about the object of this name
+    /// Find what the pods' logs say about the object of this name
     #[arg(long, value_name = "NAME")]
     object: Option<String>,
-    /// Show also what is as it should be
+    /// Also show the checks that pass
     #[arg(long)]
     all: bool,
-    /// How to say it
+    /// Output format
     #[arg(long, default_value = "text")]
     output: Output,
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Colour,
-    /// Whatever it is set to, no colours are used, unless --color says so
+    /// When set, no colours are used unless --color says so
     #[arg(long, env = "NO_COLOR", hide = true, default_value = "")]
     no_color: String,
 }
 
 #[derive(clap::Subcommand, Clone, Debug)]
 enum DoctorCommand {
-    /// Say which rules of the webhooks the objects of a file break, without asking any cluster
+    /// Say which webhook rules the objects of a file break, without a cluster
     ///
-    /// What webhooks know of other objects from a cache is taken from these files too: a webhook is not judged by where they
-    /// hold none of the kind that it reads.
+    /// Objects that webhooks read from a cache are taken from these files too: a webhook is not evaluated while they
+    /// hold no object of a kind that it reads.
     ///
-    /// Schemas with their CEL rules, policies and what webhooks would change are the API server's to judge:
-    /// `kubectl apply --dry-run=server -f FILE` asks it.
+    /// Only the API server evaluates schemas, CEL rules, policies and mutating webhooks: ask it with
+    /// `kubectl apply --dry-run=server -f FILE`.
     Explain {
         /// File with manifests, as YAML or JSON; may be given several times
         #[arg(short, long, value_name = "FILE", required = true)]
@@ -111,19 +111,19 @@ impl DoctorFlags {
 /// Looks, and says what was found. Fails when something does not work.
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Components,
+    components: Components,
     flags: DoctorFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-    let subject = subject(operator, &parts, installation)?;
+    let subject = subject(operator, &components, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
             let mut objects = Vec::new();
             for file in filename {
                 objects.extend(manifests(file)?);
             }
-            let webhooks = parts.webhooks.overridden(&subject.installation.overrides);
+            let webhooks = components.webhooks.overridden(&subject.installation.overrides);
             let findings = explain(&webhooks, &objects).await;
             let files: Vec<String> = filename.iter().map(|file| file.display().to_string()).collect();
             Report { subject: files.join(", "), requests: 0, findings }
@@ -167,10 +167,10 @@ fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
 /// What should be there, from the registration.
 fn subject<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     installation: Installation,
 ) -> anyhow::Result<Subject> {
-    let webhooks = &parts.webhooks;
+    let webhooks = &components.webhooks;
     let restricted = installation.restricted_to.is_some();
     let others = operator.scope_leases.iter().map(|name| (*name).to_owned());
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
@@ -179,7 +179,7 @@ fn subject<A: clap::Args>(
         webhooks: entries(&installation, webhooks)?,
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
-        rights: operator.rights(&installation, parts)?,
+        rights: operator.rights(&installation, components)?,
         scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
         installation,
     })
@@ -235,11 +235,11 @@ mod tests {
         let webhooks = Webhooks::new()
             .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
             .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
-        let (operator, parts) = (Operator::<NoArgs>::named("op"), Components::new(webhooks));
+        let (operator, components) = (Operator::<NoArgs>::named("op"), Components::new(webhooks));
         for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;
-            let subject = subject(&operator, &parts, installation).unwrap();
+            let subject = subject(&operator, &components, installation).unwrap();
             let names: Vec<_> = subject.webhooks.iter().map(|one| one.name.split('.').next().unwrap()).collect();
             assert_eq!(names, expected);
         }

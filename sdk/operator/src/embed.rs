@@ -40,30 +40,32 @@ const CONVERTIBLE: Duration = Duration::from_secs(30);
 /// What is left of the time to end for other things than calls under way.
 const REST: Duration = Duration::from_secs(2);
 
-/// How an operator runs inside of a process that is not its own. The defaults are those of the flags of `run`.
+/// Settings of an operator that runs inside of another process. The defaults are those of the flags of `run`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EmbedOptions {
-    /// Which installation it is: names, Service, source of certificates, restriction to a namespace
+    /// The installation: names, Service, source of certificates, restriction to a namespace
     /// ([`Operator::installation`]).
     pub installation: Installation,
-    /// Address of the webhooks (HTTPS): `0.0.0.0:9443`.
+    /// Address of the webhooks (HTTPS); `0.0.0.0:9443` by default.
     pub bind: SocketAddr,
-    /// How long to go on serving webhooks after the end was asked for, while callers learn of it: 5 s, and 15 s at most.
+    /// How long to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at
+    /// most 15 s.
     pub drain_delay: Duration,
-    /// Whether one replica at a time runs the controllers. A restricted operator always elects one.
+    /// Whether replicas elect a leader, which alone runs the controllers. A restricted operator always elects one.
     pub leader_elect: Switch,
-    /// Name of this replica, for people who read its Leases: the release's.
+    /// Name of this replica in its Leases; the release's by default.
     pub identity: Option<String>,
-    /// Bytes of memory that the operator may take of what the process has ([`Webhooks::memory_limit`](portcullis_webhook::Webhooks::memory_limit)): not limited.
+    /// Bytes of the process's memory that the operator may use
+    /// ([`Webhooks::memory_limit`](portcullis_webhook::Webhooks::memory_limit)); not limited by default.
     pub memory_limit: Option<usize>,
-    /// What TLS is done with: rustls' aws-lc-rs. It is not installed for the process.
+    /// The crypto provider for TLS; rustls' aws-lc-rs by default. It is not installed for the process.
     pub provider: Arc<CryptoProvider>,
     pub(super) lease_timing: Option<LeaseTiming>,
 }
 
 impl EmbedOptions {
-    /// The defaults, for this installation.
+    /// The default settings for this installation.
     pub fn new(installation: Installation) -> Self {
         Self {
             installation,
@@ -78,9 +80,8 @@ impl EmbedOptions {
     }
 }
 
-/// An operator that is ready to run inside of a process that is somebody else's: it reads no command line and no
-/// environment, installs no crypto provider and no logger, listens for no signal, and spawns nothing that outlives
-/// [`run`](Self::run).
+/// An operator that is ready to run inside of another process: it reads no command line and no environment, installs
+/// no crypto provider and no logger, handles no signals, and spawns nothing that outlives [`run`](Self::run).
 ///
 /// ```no_run
 /// # use portcullis::operator::{EmbedOptions, NoArgs, Operator};
@@ -98,7 +99,7 @@ impl EmbedOptions {
 pub struct EmbeddedOperator {
     operator: &'static str,
     clients: Clients,
-    parts: Components,
+    components: Components,
     leases: Leases,
     accounts: Accounts,
     routes: Routes,
@@ -112,32 +113,32 @@ pub struct EmbeddedOperator {
     client_ca: Option<ClientCaFile>,
 }
 
-/// Whether an operator can do its work: the API server can call its webhooks, and the owners of namespaces are known.
-/// Ready once, it stays so until it ends.
+/// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready,
+/// it stays ready until it stops.
 #[derive(Clone, Debug)]
 pub struct Readiness(Health);
 
 impl Readiness {
-    /// What it waits for; `None` when it is ready.
+    /// What the operator waits for; `None` when it is ready.
     pub fn waiting_for(&self) -> Option<Arc<str>> {
         self.0.first_missing()
     }
 
-    /// Returns when it is ready.
+    /// Waits until the operator is ready.
     pub async fn ready(&self) {
         self.0.until_all_ready().await;
     }
 }
 
 impl<A: clap::Args> Operator<A> {
-    /// Makes the operator ready to run inside of the caller's process, and binds the address of its webhooks. Nothing is
+    /// Prepares the operator to run inside of the caller's process, and binds the address of its webhooks. Nothing is
     /// written to the cluster yet.
     ///
-    /// It takes a configuration and makes its own clients, because each controller acts under
+    /// It takes a configuration and not a client, because each controller acts under
     /// [an account of its own](Components::controller).
     ///
     /// # Errors
-    /// When the registration does not fit together, no client can be made, or the address cannot be bound.
+    /// When the registration is invalid, no client can be made, or the address cannot be bound.
     pub fn embed(
         &self,
         args: &A,
@@ -149,11 +150,11 @@ impl<A: clap::Args> Operator<A> {
     }
 
     fn prepare(&self, args: &A, config: Config, options: EmbedOptions) -> Result<EmbeddedOperator, RunError> {
-        let parts = (self.setup)(args).map_err(|error| RunError::Setup(error.into()))?;
-        parts.checked()?;
-        convertible(&parts.webhooks, &self.crds)?;
+        let components = (self.setup)(args).map_err(|error| RunError::Setup(error.into()))?;
+        components.checked()?;
+        convertible(&components.webhooks, &self.crds)?;
         let clients = Clients::new(config).map_err(|error| RunError::Client(error.into()))?;
-        EmbeddedOperator::new(self.name, &self.scope_leases, parts, clients, options)
+        EmbeddedOperator::new(self.name, &self.scope_leases, components, clients, options)
     }
 }
 
@@ -161,31 +162,31 @@ impl EmbeddedOperator {
     pub(super) fn new(
         operator: &'static str,
         scope_leases: &[&'static str],
-        mut parts: Components,
+        mut components: Components,
         clients: Clients,
         options: EmbedOptions,
     ) -> Result<Self, RunError> {
         if let Some(bytes) = options.memory_limit {
-            info!(bytes, "reviews under way take half of the memory limit at most");
-            parts.webhooks = parts.webhooks.memory_limit(bytes);
+            info!(bytes, "reviews in flight may use half of the memory limit");
+            components.webhooks = components.webhooks.memory_limit(bytes);
         }
         let EmbedOptions { installation, leader_elect, identity, lease_timing, .. } = &options;
         let flags = LeaseFlags::new(*leader_elect, identity.clone(), *lease_timing);
-        let has_controllers = !parts.controllers.is_empty();
+        let has_controllers = !components.controllers.is_empty();
         let leases = Leases::new(&clients.prompt, installation, scope_leases, has_controllers, &flags)?;
         let scope = leases.scope.clone();
-        let routes = parts.webhooks.routes_in(move |namespace| scope.passes(namespace))?;
+        let routes = components.webhooks.routes_in(move |namespace| scope.passes(namespace))?;
         let metrics = routes.metrics().clone();
-        metrics.adopt(std::mem::take(&mut parts.metrics)).map_err(RegistrationError::from)?;
+        metrics.adopt(std::mem::take(&mut components.metrics)).map_err(RegistrationError::from)?;
         leases.counted_in(&metrics);
-        let accounts = Accounts::new(&clients, installation, &parts, &metrics)?;
-        let configurations = configurations(installation, &parts.webhooks)?;
+        let accounts = Accounts::new(&clients, installation, &components, &metrics)?;
+        let configurations = configurations(installation, &components.webhooks)?;
         let health = Health::new("the operator to start", metrics);
         let (server, client_ca) = (None, None);
         Ok(Self {
             operator,
             clients,
-            parts,
+            components,
             leases,
             accounts,
             routes,
@@ -217,15 +218,15 @@ impl EmbeddedOperator {
     }
 
     fn serves(&self) -> bool {
-        !self.parts.webhooks.is_empty() && self.options.installation.webhooks.is_on()
+        !self.components.webhooks.is_empty() && self.options.installation.webhooks.is_on()
     }
 
-    /// What is counted, in the text format of Prometheus ([`Metrics::encode`]): for the process's own `/metrics`.
+    /// The operator's metrics, for the process's own `/metrics` ([`Metrics::encode`]).
     pub fn metrics(&self) -> &Metrics {
         self.routes.metrics()
     }
 
-    /// Whether it can do its work, while it runs: for the process's own `/readyz`.
+    /// The operator's readiness while it runs, for the process's own `/readyz`.
     pub fn readiness(&self) -> Readiness {
         Readiness(self.health.clone())
     }
@@ -234,36 +235,36 @@ impl EmbeddedOperator {
         &self.health
     }
 
-    /// The webhooks behind HTTP: a `tower::Service`, to be put behind the process's own router and middleware, and served
-    /// by [`run_with`](Self::run_with).
+    /// The webhooks as a `tower::Service`, to put behind the process's own router and middleware and serve by
+    /// [`run_with`](Self::run_with).
     pub fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    /// The address of the webhooks; `None` where it has none.
+    /// The address that the webhooks are served on; `None` when none are served.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(|(_, address)| *address)
     }
 
-    /// Serves the webhooks and runs the controllers until `stop`, and then until all has ended: controllers end at once,
-    /// webhooks are served for [`EmbedOptions::drain_delay`] more, and the calls under way are answered, within 27 s. When
-    /// the future is dropped, all ends at once.
+    /// Serves the webhooks and runs the controllers until `stop` is cancelled, and then shuts down: controllers end at
+    /// once, webhooks are served for [`EmbedOptions::drain_delay`] more, and the calls in flight are answered, within
+    /// 27 s. When the future is dropped, everything ends at once.
     ///
     /// # Errors
-    /// With the first part that failed. The others have then ended too.
+    /// With the error of the first component that failed. All the rest has then ended too.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let routes = self.routes.clone();
         self.run_with(routes, stop).await
     }
 
-    /// The same, where `handler` answers what comes in on the address of the webhooks. It leaves to
-    /// [`routes`](Self::routes) what is theirs.
+    /// As [`run`](Self::run), with `handler` answering the requests on the address of the webhooks. It must pass the
+    /// webhooks' own requests on to [`routes`](Self::routes).
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_with(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
         let serves = self.serves();
-        let Self { operator, clients, parts, leases, accounts, routes, health, options, server, .. } = self;
+        let Self { operator, clients, components, leases, accounts, routes, health, options, server, .. } = self;
         let (configurations, client_ca) = (self.configurations, self.client_ca);
         let EmbedOptions { installation, provider, drain_delay, .. } = options;
         let metrics = routes.metrics().clone();
@@ -280,7 +281,7 @@ impl EmbeddedOperator {
         let mut answered = end.serving.clone();
         if let Some((server, address)) = server {
             let client = clients.prompt.clone();
-            let source = certificate_source(&installation, &parts, client, provider, configurations, &metrics);
+            let source = certificate_source(&installation, &components, client, provider, configurations, &metrics);
             let source = source.asking(client_ca.as_ref().map(ClientCaFile::authorities));
             if let Some(client_ca) = client_ca {
                 let stop = end.serving.clone();
@@ -303,9 +304,9 @@ impl EmbeddedOperator {
         }
         let (release, namespace) = (installation.release.clone(), installation.namespace.clone());
         let runtime = Runtime::new(clients.client, namespace, end.working.clone())
-            .validated_by(parts.webhooks.clone().overridden(&installation.overrides));
+            .validated_by(components.webhooks.clone().overridden(&installation.overrides));
         let runtime = Runtime { release, webhooks: installation.webhooks, metrics, ..runtime };
-        let (endpoint, has_controllers) = (health.clone(), !parts.controllers.is_empty());
+        let (endpoint, has_controllers) = (health.clone(), !components.controllers.is_empty());
         let first = async move {
             if converts && has_controllers {
                 convertible_soon(&endpoint).await;
@@ -314,13 +315,13 @@ impl EmbeddedOperator {
         let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
         let (patience, only) = (CONTROLLERS, Vec::new());
         Background { runtime, accounts, leases, only, health: health_of_leases, serving, answered, patience }
-            .start(parts, first, &mut tasks);
+            .start(components, first, &mut tasks);
         let result = tokio::select! {
             () = stop.cancelled() => Ok(()),
             Some(ended) = tasks.next() => ended,
         };
         if let Err(failed) = &result {
-            error!(error = in_one_line(failed), "ending, because a part of the operator failed");
+            error!(error = in_one_line(failed), "shutting down: a component of the operator failed");
         }
         until_the_end(result, tasks, &health, &end, drain_delay).await
     }
@@ -330,7 +331,7 @@ impl std::fmt::Debug for EmbeddedOperator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EmbeddedOperator")
             .field("operator", &self.operator)
-            .field("parts", &self.parts)
+            .field("components", &self.components)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
@@ -341,7 +342,7 @@ impl std::fmt::Debug for EmbeddedOperator {
 async fn convertible_soon(webhooks: &Health) {
     if timeout(CONVERTIBLE, webhooks.until_ready()).await.is_err() {
         let seconds = CONVERTIBLE.as_secs();
-        warn!(seconds, "the conversion cannot be called yet; the controllers begin, and try again what fails");
+        warn!(seconds, "the API server cannot call the conversion yet: starting the controllers, which retry");
     }
 }
 
@@ -377,7 +378,7 @@ async fn until_the_end(
         }
     };
     if timeout(SHUTDOWN, join(lame_duck, rest)).await.is_err() {
-        warn!("not everything ended in time");
+        warn!("shutdown timed out: ending what still runs");
     }
     result
 }

@@ -1,4 +1,4 @@
-//! Why an operator did not start, or ended.
+//! Errors of an operator's start and run.
 
 use std::net::SocketAddr;
 
@@ -9,23 +9,23 @@ use portcullis_webhook::RegistrationError;
 /// Whatever a user's own code fails with.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why an operator did not start, or ended before it was asked to.
+/// Why an operator did not start, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// [`Operator::setup`](super::Operator::setup) failed. Mend the arguments, or what it asks.
+    /// [`Operator::setup`](super::Operator::setup) failed. Fix the arguments, or what it depends on.
     #[error("cannot set the operator up")]
     Setup(#[source] BoxError),
-    /// Webhooks or controllers cannot be registered together. Mend the registration.
+    /// The registration of webhooks or controllers is invalid. Fix the registration.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
-    /// The configuration of the cluster makes no client. Mend it.
+    /// No client can be made from the cluster configuration. Fix the configuration.
     #[error("cannot make a client for the cluster")]
     Client(#[source] BoxError),
-    /// A Lease cannot be named or timed as was asked. Choose another identity or release.
+    /// The name or timing of a Lease is invalid. Choose another identity or release.
     #[error(transparent)]
     Lease(#[from] LeaseError),
-    /// Somebody else listens there, or may. Choose another address.
+    /// The address is in use, or may not be bound. Choose another address.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
@@ -34,11 +34,11 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
-    /// There is nothing to serve the webhooks with. The source says whether trying again may help
-    /// ([`CertificateError::is_permanent`]).
+    /// There is no certificate to serve the webhooks with. [`CertificateError::is_permanent`] of the source tells
+    /// whether a retry may help.
     #[error("no certificates to serve webhooks with")]
     Certificates(#[source] CertificateError),
-    /// A controller, or another part of the operator, failed. All others have ended.
+    /// A controller or another component failed. All the rest has ended.
     #[error("{part} failed")]
     Failed {
         /// Its name.
@@ -47,13 +47,13 @@ pub enum RunError {
         #[source]
         source: BoxError,
     },
-    /// A controller, or another part of the operator, returned though nobody had asked it to.
+    /// A controller or another component returned before it was stopped.
     #[error("{part} ended on its own")]
     EndedEarly {
         /// Its name.
         part: String,
     },
-    /// A controller, or another part of the operator, panicked; the panic hook has the message.
+    /// A controller or another component panicked. The message is in the log.
     #[error("{part} panicked")]
     Panicked {
         /// Its name.

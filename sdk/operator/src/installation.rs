@@ -59,11 +59,11 @@ pub(super) fn configurations(
 /// flags, and the same values give the same names in all of them.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct InstallationFlags {
-    /// Name of the installation: configurations, roles, Service and Secrets are called after it [default: the
+    /// Name of the installation, after which configurations, roles, Service and Secrets are named [default: the
     /// operator's]
     #[arg(long, value_parser = label)]
     pub(super) release: Option<String>,
-    /// Serve this namespace only, beside a cluster-wide operator that then leaves it alone; all when empty
+    /// Serve this namespace only, which a cluster-wide operator then skips; all namespaces when empty
     #[arg(long, value_name = "NAMESPACE", value_parser = restriction)]
     pub(super) restrict_to_namespace: Option<String>,
     /// Name of the Service through which the API server calls the webhooks [default: <release>-webhook]
@@ -75,13 +75,13 @@ pub(super) struct InstallationFlags {
     /// The cluster's DNS domain, for the certificate's names
     #[arg(long, default_value = CLUSTER_DOMAIN, value_name = "DOMAIN", value_parser = domain)]
     pub(super) cluster_domain: String,
-    /// Who makes the certificates
+    /// Who issues the certificates
     #[arg(long, default_value_t, value_parser = certificate_mode())]
     pub(super) certificates: CertificateMode,
-    /// Secret with the pair that is served [default: <release>-webhook-tls]
+    /// Secret with the serving certificate and its key [default: <release>-webhook-tls]
     #[arg(long, value_name = "NAME", value_parser = secret_name)]
     pub(super) certificate_secret: Option<String>,
-    /// Whether there are webhooks; without them controllers validate
+    /// Whether webhooks are served; without them controllers validate
     #[arg(long, default_value_t, value_parser = switch("Webhooks validate", "Controllers validate instead"))]
     pub(super) webhooks: Switch,
     /// Whether each controller acts under a ServiceAccount of its own, <release>-<controller>
@@ -146,33 +146,33 @@ impl InstallationFlags {
     }
 }
 
-/// Names that an installation cannot have. Choose others.
+/// A name that an installation cannot have. Choose another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallationError {
-    /// Another installation could have the same webhook configurations.
+    /// Another release could have the same webhook configurations. Choose another release.
     #[error(
-        "operator {release:?} could have the configurations of another one, because '-{kind}' is what ends the release \
-         in their names; give another --release"
+        "release {release:?} could have the webhook configurations of another release, because it contains '-{kind}'; \
+         give another --release"
     )]
     Release {
         /// The release.
         release: String,
-        /// The part of it that is at fault.
+        /// The part of its name that is not allowed.
         kind: String,
     },
-    /// Kubernetes would refuse the Service.
+    /// Kubernetes would refuse the name of the Service. Choose another release or Service.
     #[error("operator {release:?} cannot have a Service {service:?}: {fix}")]
     Service {
         /// The release.
         release: String,
         /// The Service's name.
         service: String,
-        /// What a name has to be like.
+        /// What a valid name looks like.
         fix: &'static str,
     },
-    /// There can be no such namespace.
-    #[error("operator {release:?} cannot live in a namespace {namespace:?}: {fix}; give --namespace")]
+    /// No namespace can have this name. Choose another namespace.
+    #[error("operator {release:?} cannot be installed in a namespace {namespace:?}: {fix}; give --namespace")]
     Namespace {
         /// The release.
         release: String,

@@ -26,10 +26,10 @@ const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct LeaseFlags {
-    /// Whether one replica at a time runs the controllers; a restricted operator always elects one
+    /// Whether replicas elect a leader, which alone runs the controllers; those of a restricted operator always do
     #[arg(long, default_value_t, value_parser = switch("One replica runs the controllers", "Every replica does"))]
     pub(super) leader_elect: Switch,
-    /// Name of this replica, for people who read its Leases [default: the release's]
+    /// Name of this replica in its Leases [default: the release's]
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub(super) identity: Option<String>,
     /// For tests that cannot wait: duration, deadline, renewal, settling, grace and freshness, separated by commas
@@ -208,7 +208,7 @@ impl Leases {
                 let Some(candidacy) = candidacy else { return };
                 if let Err(error) = candidacy.run(give_back.cancelled()).await {
                     let error = format!("{:#}", anyhow::Error::from(error));
-                    warn!(error, "a lease was not given back; it lapses");
+                    warn!(error, "cannot release the Lease: it expires by itself");
                 }
             };
             let watch = async {
@@ -247,12 +247,12 @@ async fn tell(scopes: Option<Scopes>) {
                     namespace,
                     release = release_of(lease),
                     lease,
-                    "standing back: this cluster-wide operator was installed before, as this release in this namespace. This \
-                     one goes on checking, and writes nothing while that one lives. Remove one of them, or restrict one \
-                     to a namespace (--restrict-to-namespace)"
+                    "not leading: another cluster-wide installation of this operator was installed first, as this release in \
+                     this namespace. This one only validates, and writes nothing while that one exists. Remove one of \
+                     them, or restrict one to a namespace (--restrict-to-namespace)"
                 );
             }
-            None if told.is_some() => info!("no other installation is first any more: this one writes"),
+            None if told.is_some() => info!("no earlier cluster-wide installation is left: this one may lead"),
             _ => {}
         }
         told = ahead;

@@ -1,4 +1,4 @@
-//! An operator as one value, and the command line of its binary.
+//! An [`Operator`] as one value, and the command line of its binary.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -19,43 +19,44 @@
 //!     Operator::named("small-maps")
 //!         .setup(|args: &Args| {
 //!             let max = args.max_entries;
-//!             let judge = move |new: Arc<ConfigMap>, _: Context| async move {
+//!             let check = move |new: Arc<ConfigMap>, _: Context| async move {
 //!                 match new.data.as_ref().map_or(0, |data| data.len()) {
 //!                     n if n > max => Verdict::deny(format!("{n} entries, {max} are allowed")).cause("data", "too many entries"),
 //!                     _ => Verdict::allow(),
 //!                 }
 //!             };
-//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(judge))))
+//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(check))))
 //!         })
 //!         .main()
 //! }
 //! ```
 //!
-//! The binary then has
+//! The binary then has these subcommands:
 //!
-//! - `generate crds|webhooks|policies|rbac|operator|certificates`: manifests from the same value that is served, with the rights
-//!   that the operator needs and no others; `operator` is a whole installation. `--out DIR` writes files, `--check`
-//!   compares them and names those that differ; `--format helm` makes them the templates of a chart.
-//! - `certs ensure|publish|rotate|show`: does with certificates, from outside, what a replica does
+//! - `generate crds|webhooks|policies|rbac|operator|certificates` writes manifests from the same value that is served,
+//!   with exactly the rights that the operator needs; `operator` is a whole installation. `--out DIR` writes files,
+//!   `--check` names the files that differ, and `--format helm` writes the templates of a chart.
+//! - `certs ensure|publish|rotate|show` manages the webhooks' certificates from outside of a replica
 //!   ([`certificates`](portcullis_certificates)).
-//! - `doctor`: looks at an installation and says what keeps it from working, each with the command that mends it
-//!   ([`doctor`](portcullis_doctor)); `doctor explain -f FILE` names the rules of webhooks that a manifest breaks, without a cluster.
-//! - `migrate-storage`: writes every stored object again, in the storage version of its CRD, and takes the versions
-//!   that nothing is stored in any more out of `status.storedVersions`, so that they can be removed from the CRD.
-//! - `dev`: serves the webhooks from this machine to any cluster, with a certificate that is thrown away: configurations
-//!   of its own that call a URL, and the conversion of CRDs borrowed. It asks the API server first by which name or
-//!   address it reaches this machine, or takes the `--public-url` of a tunnel. All of it is marked with its owner and its
-//!   end, removed when the process ends, and swept by the next one where it was killed. `--controllers` runs the
-//!   controllers too, while no installed replica leads.
-//! - `run`: serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
-//!   controllers, each under a ServiceAccount of its own. It is ready once its CA is in the webhook configurations and CRDs and a TLS handshake with itself
-//!   succeeds under it; until then `/readyz` says what is missing. The controllers run in the one replica that leads
-//!   ([`scopes`](portcullis_lease)); one that fails ends the process with its error. After SIGTERM, controllers end at once
-//!   and webhooks are served for `--drain-delay` more, while callers learn of it; then the calls under way are answered.
-//!   A second signal ends the process at once, as an error. Where objects are converted, the controllers begin when the
-//!   API server can call the conversion, or after half a minute.
+//! - `doctor` (feature `doctor`) reports what keeps an installation from working, each finding with the command that
+//!   fixes it (crate `portcullis-doctor`); `doctor explain -f FILE` names the webhook rules that a manifest breaks,
+//!   without a cluster.
+//! - `migrate-storage` (feature `migrate`) rewrites every stored object in the storage version of its CRD, then drops
+//!   the versions that store nothing any more from `status.storedVersions`, so that they can be removed from the CRD.
+//! - `dev` (feature `dev`) serves the webhooks of any cluster from this machine, with a throw-away certificate: it
+//!   creates webhook configurations that call a URL, and borrows the conversion of CRDs. It first asks the API server
+//!   which name or address of this machine it can reach, or takes the `--public-url` of a tunnel. Everything that it
+//!   creates is labelled with its owner and its expiry, removed when the process ends, and swept by the next session
+//!   after a kill. `--controllers` runs the controllers too, while no installed replica leads.
+//! - `run` serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
+//!   controllers, each under a ServiceAccount of its own. It is ready once its CA is in the webhook configurations and
+//!   CRDs and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. The controllers
+//!   run in the leading replica ([`scopes`](portcullis_lease)); one that fails ends the process with its error. After
+//!   SIGTERM, controllers end at once, webhooks are served for `--drain-delay` more while callers learn of it, and the
+//!   calls in flight are answered. A second signal ends the process at once, as an error. Where objects are converted,
+//!   the controllers start when the API server can call the conversion, or after half a minute.
 //!
-//! A process of your own runs an operator with [`Operator::embed`].
+//! [`Operator::embed`] runs an operator inside of a process of your own.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -103,7 +104,7 @@ pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
 pub use error::RunError;
 pub use installation::InstallationError;
-/// What controllers run with.
+/// What a controller or task is given: client, scope, leadership and the token that stops it.
 pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Rights, Switch};
 
@@ -112,7 +113,7 @@ use portcullis_controller::{Action, Controller, Kind, Reconcile};
 use portcullis_metrics::OwnMetrics;
 use portcullis_webhook::{RegistrationError, Webhooks};
 
-/// What an operator is made of: its kinds, its rights, its webhooks and controllers.
+/// An operator: its kinds, rights, webhooks and controllers.
 #[must_use = "an operator does nothing until main() is called"]
 pub struct Operator<A: clap::Args = NoArgs> {
     name: &'static str,
@@ -126,15 +127,16 @@ pub struct Operator<A: clap::Args = NoArgs> {
 type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Components>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// What runs in the one replica that leads: what it may do, and what it does.
+/// What runs in the leading replica: its access, and its task.
 struct Leading {
     access: Access,
     run: Task,
 }
 
-/// What the arguments decide: the webhooks that are served and the controllers that run.
+/// The webhooks that an operator serves and the controllers that it runs, made from its arguments
+/// ([`Operator::setup`]).
 #[derive(Default)]
-#[must_use = "parts do nothing until the operator runs them"]
+#[must_use = "components do nothing until the operator runs them"]
 pub struct Components {
     webhooks: Webhooks,
     controllers: BTreeMap<String, Leading>,
@@ -147,17 +149,18 @@ pub struct Components {
 }
 
 impl Components {
-    /// Webhooks, and no controller yet.
+    /// Components with these webhooks and no controller.
     pub fn new(webhooks: Webhooks) -> Self {
         Self { webhooks, ..Self::default() }
     }
 
-    /// Adds a controller. It runs in the one replica that leads. Two of one name are an error at the start.
+    /// Adds a controller, which runs in the leading replica. Two controllers of one name are an error at startup.
     ///
-    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and `-`, and
-    /// both names together have 63 characters at most; with `--use-service-account-credentials=false` it acts under the
-    /// operator's. What that account may do [follows](Controller::access) from what the controller is for, owns and watches:
-    /// `generate` writes it. [`Controller::rbac`] adds what its reconcile does beside that.
+    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and
+    /// `-`, and both names together have at most 63 characters; with `--use-service-account-credentials=false` it acts
+    /// under the operator's. The rights of that account [follow](Controller::access) from what the controller
+    /// reconciles, owns and watches, and `generate` writes them. [`Controller::rbac`] adds what `reconcile` needs
+    /// beyond that.
     pub fn controller<K, F, R, E>(self, controller: Controller<K>, reconcile: F) -> Self
     where
         K: Kind,
@@ -173,15 +176,15 @@ impl Components {
         })
     }
 
-    /// Adds what runs in the one replica that leads, where that is no [`Controller`] alone: until [`Runtime::stop`] is
-    /// cancelled, and again when this replica leads again. When it returns before it is asked to, or fails, the process
-    /// ends with its error.
+    /// Adds a task that runs in the leading replica, where a [`Controller`] does not suffice: until [`Runtime::stop`]
+    /// is cancelled, and again when this replica leads again. When it returns early or fails, the process ends with its
+    /// error.
     ///
-    /// `access` is what it may do, under a ServiceAccount of its own as for [`controller`](Self::controller). It begins when
-    /// there is a token of that account, which is asked for, and renewed, in the background. A list of
-    /// [`Grant`](portcullis_manifest::Grant)s is about what it watches: every namespace, or the one
-    /// that an installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace,
-    /// in whose names `{release}` stands for [`Runtime::release`].
+    /// `access` is what it may do, under a ServiceAccount of its own as for [`controller`](Self::controller). The task
+    /// starts when there is a token of that account, which is requested and renewed in the background. A list of
+    /// [`Grant`](portcullis_manifest::Grant)s applies to what it watches: every namespace, or the one that an
+    /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in
+    /// whose names `{release}` stands for [`Runtime::release`].
     pub fn while_leading<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -194,10 +197,10 @@ impl Components {
         self
     }
 
-    /// Adds what every replica runs as long as its process, whether it leads or not. For what webhooks read of other
-    /// objects there is [`Cache`](portcullis_controller::cache::Cache), which needs no task. Here,
-    /// [`Runtime::stop`] is cancelled when the last call of a webhook is answered. It does not write:
-    /// [`Runtime::leadership`] never holds there. What it reads is granted by [`Operator::rbac`].
+    /// Adds a task that every replica runs as long as its process, whether it leads or not. (Objects that webhooks read
+    /// need no task: see [`Cache`](portcullis_controller::cache::Cache).) [`Runtime::stop`] is cancelled when the last
+    /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds. [`Operator::rbac`]
+    /// grants what it reads.
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -209,24 +212,24 @@ impl Components {
         self
     }
 
-    /// How long the certificates are valid that the operator makes by itself, when they are replaced, and how long a
-    /// rotation takes, in `run` and `certs` alike. What rotations would not come to rest by is
-    /// [refused](RotationTiming::check) when certificates are made.
+    /// Sets how long certificates that the operator issues itself are valid, when they are replaced, and how long a
+    /// rotation takes, in `run` and `certs` alike. A timing under which rotations would never finish is
+    /// [refused](RotationTiming::check) when certificates are issued.
     pub fn rotation_timing(mut self, timing: RotationTiming) -> Self {
         self.rotation_timing = timing;
         self
     }
 
-    /// What time it is where certificates are judged and made, instead of the machine's: for tests of an operator whose
-    /// clock is wrong, or whose certificates are about to end.
+    /// Sets the clock by which certificates are checked and issued, instead of the machine's: for tests with a wrong
+    /// clock, or with certificates that are about to expire.
     pub fn time_of_day(mut self, time_of_day: TimeOfDay) -> Self {
         self.time_of_day = time_of_day;
         self
     }
 
-    /// Serves a metric of your own at `/metrics`: a counter gets `_total` behind its name. Keep a clone of it where
-    /// handlers or reconciles count. A name that is taken, begins with `portcullis_`, or is none for Prometheus is an
-    /// error at the start.
+    /// Serves a metric of your own at `/metrics`; the name of a counter gets the suffix `_total`. Keep a clone of the
+    /// metric where handlers or controllers count. A name that is taken, begins with `portcullis_`, or is invalid in
+    /// Prometheus is an error at startup.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -237,14 +240,15 @@ impl Components {
     ///
     /// let large = Counter::<u64>::default();
     /// let counted = large.clone();
-    /// let judge = move |new: Arc<ConfigMap>, _: Context| {
+    /// let count = move |new: Arc<ConfigMap>, _: Context| {
     ///     if new.data.as_ref().is_some_and(|data| data.len() > 100) {
     ///         counted.inc();
     ///     }
     ///     async { Verdict::allow() }
     /// };
-    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(judge));
-    /// let parts = Components::new(webhooks).metric("shop_large_maps", "ConfigMaps with more than 100 entries", large);
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(count));
+    /// let help = "ConfigMaps with more than 100 entries";
+    /// let components = Components::new(webhooks).metric("shop_large_maps", help, large);
     /// ```
     pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
         if let Err(error) = self.metrics.register(name, help, metric) {
@@ -270,13 +274,13 @@ where
     })
 }
 
-/// What a part of an operator ends with: nothing, as [`Controller::run`], which
-/// tries again what fails; or an [`anyhow::Result`], whose error ends the process.
+/// What a task of an operator returns: `()`, as [`Controller::run`] does, which retries what fails; or an
+/// [`anyhow::Result`], whose error ends the process.
 pub trait Outcome {
-    /// The error that ends the process, if there is one.
+    /// Converts it to a result, whose error ends the process.
     ///
     /// # Errors
-    /// That one.
+    /// With the error of the task, if it returned one.
     fn result(self) -> anyhow::Result<()>;
 }
 
@@ -293,73 +297,73 @@ impl Outcome for anyhow::Result<()> {
 }
 
 impl<A: clap::Args> Operator<A> {
-    /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the
-    /// Secrets.
+    /// Creates an operator of this name, after which roles, webhook configurations (`<name>-validating`), Service and
+    /// Secrets are named.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_| Ok(Components::default()));
         Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_leases: Vec::new(), setup }
     }
 
-    /// What `--version` says; most binaries give `env!("CARGO_PKG_VERSION")`.
+    /// Sets what `--version` prints, commonly `env!("CARGO_PKG_VERSION")`.
     pub fn version(mut self, version: &'static str) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// The kinds that it brings, each with all its versions ([`kube::core::crd::merge_crds`]). Those with a conversion
-    /// among the webhooks are generated with it.
+    /// Sets the CRDs that the operator installs, each with all its versions ([`kube::core::crd::merge_crds`]). A CRD
+    /// whose conversion is among the webhooks is generated with its conversion stanza.
     pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
         self.crds = crds;
         self
     }
 
-    /// What handlers of webhooks and tasks [on every replica](Components::on_every_replica) may do, under the operator's own
-    /// ServiceAccount. What a controller may do follows from the controller ([`Components::controller`]); what
-    /// certificates and leases need is added.
+    /// Grants rights to webhook handlers and to tasks [on every replica](Components::on_every_replica), which act under
+    /// the operator's own ServiceAccount. The rights of a controller follow from the controller
+    /// ([`Components::controller`]); those for certificates and Leases are added.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = access.into();
         self
     }
 
-    /// Other names of Leases by which operators say that a namespace is theirs, beside `<name>-namespace-scope`: those
-    /// of an operator that this one takes the place of, or lives next to.
+    /// Names more Leases by which restricted operators claim a namespace, beside `<name>-namespace-scope`: those of an
+    /// operator that this one replaces, or runs next to.
     ///
-    /// They count as its own does, where an administrator has handed the namespace over: for an operator of another make,
-    /// by the policy that `generate rbac --restrict-to-namespace` writes.
+    /// Such a Lease counts where an administrator has handed the namespace over; for an operator of another make, by
+    /// the policy that `generate rbac --restrict-to-namespace` writes.
     pub fn scope_leases(mut self, names: &[&'static str]) -> Self {
         self.scope_leases = names.to_vec();
         self
     }
 
-    /// Makes webhooks and controllers from the arguments. State that both need is made here and captured by both.
+    /// Sets the function that makes webhooks and controllers from the arguments. Create state that both share in it.
     pub fn setup(mut self, setup: impl Fn(&A) -> anyhow::Result<Components> + 'static) -> Self {
         self.setup = Box::new(setup);
         self
     }
 
-    /// Reads the command line and does what it says. Call it as the binary's `main`, before anything that uses TLS: it
-    /// installs the process's crypto provider, which is the binary's business and not a library's.
+    /// Parses the command line and runs the subcommand. Call it as the binary's `main`, before anything that uses TLS:
+    /// it installs the process's crypto provider.
     pub fn main(self) -> ExitCode {
         cli::main(self)
     }
 
-    /// The command line, from which completions for shells and manual pages are made.
+    /// The command line as a [`clap::Command`], for shell completions and manual pages.
     pub fn command(&self) -> clap::Command {
         cli::command(self)
     }
 
-    /// The parts that these arguments make.
-    fn parts(&self, args: &A) -> anyhow::Result<Components> {
-        let parts = (self.setup)(args)?;
-        parts.checked()?;
-        Ok(parts)
+    /// The components that these arguments make.
+    fn components(&self, args: &A) -> anyhow::Result<Components> {
+        let components = (self.setup)(args)?;
+        components.checked()?;
+        Ok(components)
     }
 
-    /// The installation that no flag says anything about, in this namespace.
+    /// The installation in this namespace that has the default of every flag.
     ///
     /// # Errors
-    /// When the operator's name cannot name a Service or a webhook configuration (it ends in `-validating` or
-    /// `-mutating`), and when `namespace` is no name of a namespace.
+    /// When the operator's name cannot name a Service or a webhook configuration (it contains `-validating` or
+    /// `-mutating`), and when `namespace` is no valid namespace name.
     pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
         installation::InstallationFlags::default().resolve(self.name, Some(namespace))
     }
@@ -392,13 +396,13 @@ mod tests {
 
     #[test]
     fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
-        let parts = Components::default()
+        let components = Components::default()
             .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
             .while_leading("failing", [], |_| async move {
                 "no number".parse::<u8>()?;
                 Ok(())
             });
-        assert_eq!(parts.controllers.len(), 2);
+        assert_eq!(components.controllers.len(), 2);
     }
 
     #[test]
@@ -415,16 +419,17 @@ mod tests {
         for (names, expected) in table {
             let counted = Counter::<u64>::default();
             counted.inc();
-            let parts =
-                names.iter().fold(Components::default(), |parts, name| parts.metric(name, "Help", counted.clone()));
-            let said = parts.checked().err().map(|error| error.to_string());
+            let components = names
+                .iter()
+                .fold(Components::default(), |components, name| components.metric(name, "Help", counted.clone()));
+            let said = components.checked().err().map(|error| error.to_string());
             assert_eq!(said.is_some(), expected.is_some(), "{names:?}");
             if let (Some(said), Some(expected)) = (said, expected) {
                 assert!(said.starts_with(expected), "{said}");
                 continue;
             }
             let metrics = portcullis_metrics::Metrics::new();
-            metrics.adopt(parts.metrics).unwrap();
+            metrics.adopt(components.metrics).unwrap();
             assert!(metrics.register(names[1], "Help", Counter::<u64>::default()).is_err(), "it is taken");
             let page = metrics.encode();
             assert!(page.contains("\nshop_refused_total 1\n") && page.ends_with("# EOF\n"), "{page}");
@@ -444,9 +449,9 @@ mod tests {
             (|| Components::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
             (|| Components::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
         ];
-        for (parts, expected) in table {
-            let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));
-            let made = operator.parts(&NoArgs {});
+        for (components, expected) in table {
+            let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(components()));
+            let made = operator.components(&NoArgs {});
             assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
         }
     }

@@ -13,19 +13,19 @@ use super::run::Signals;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct MigrateFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Only this kind (or plural, or name of a CRD); may be given several times
     #[arg(long = "kind", value_name = "KIND")]
     pub(super) kinds: Vec<String>,
-    /// Version that the CRD in the cluster has to store objects in [default: that of this operator's CRD]
+    /// Storage version that the CRD in the cluster must have [default: that of this operator's CRD]
     #[arg(long, value_name = "VERSION")]
     pub(super) storage_version: Option<String>,
-    /// Have the API server check every write, and write nothing
+    /// Only let the API server check every write
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// How to say what became of it, on standard output; progress goes to standard error
+    /// Format of the report on standard output; progress goes to standard error
     #[arg(long, default_value = "text")]
     pub(super) output: Output,
 }

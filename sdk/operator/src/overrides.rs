@@ -10,18 +10,18 @@ use serde::Deserialize;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct OverrideFlags {
-    /// What the API server does when no replica answers, for all webhooks; one that is registered with Ignore stays so
-    /// [default: what each is registered with]
+    /// What the API server does when no replica answers; a webhook that is registered with Ignore keeps it [default:
+    /// what each is registered with]
     #[arg(long, value_name = "POLICY", value_parser = failure_policy())]
     pub(super) failure_policy: Option<FailurePolicy>,
-    /// How many seconds the API server waits for any of the webhooks, 1 to 30 [default: what each is registered with]
+    /// Timeout of every webhook in seconds, 1 to 30 [default: what each is registered with]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
     pub(super) timeout_seconds: Option<u8>,
-    /// Only objects in namespaces that this selects, beside what each webhook selects: a label selector as kubectl takes
-    /// it, or as JSON
+    /// Call webhooks only for objects in namespaces with these labels, in addition to each webhook's own selector: a
+    /// label selector in kubectl's syntax, or JSON
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     pub(super) namespace_selector: Option<LabelSelector>,
-    /// Only objects that this selects, in the same way
+    /// Call webhooks only for objects with these labels, in the same way
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     pub(super) object_selector: Option<LabelSelector>,
 }

@@ -40,7 +40,7 @@ const ECHO: Duration = Duration::from_millis(500);
 
 pub(super) async fn run<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Components,
+    components: Components,
     flags: RunFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ pub(super) async fn run<A: clap::Args>(
     let clients = connect(flags.kubeconfig.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| clients.client.default_namespace().to_owned());
     let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
-    let configurations = configurations(&installation, &parts.webhooks)?;
+    let configurations = configurations(&installation, &components.webhooks)?;
     if flags.namespace.is_none() {
         // A kubeconfig's namespace is seldom meant as an operator's home.
         tokio::select! {
@@ -68,7 +68,7 @@ pub(super) async fn run<A: clap::Args>(
         provider,
         ..EmbedOptions::new(installation)
     };
-    let operator = EmbeddedOperator::new(operator.name, &operator.scope_leases, parts, clients, options)?;
+    let operator = EmbeddedOperator::new(operator.name, &operator.scope_leases, components, clients, options)?;
     let operator = operator.asking(client_ca);
     let health = operator.health().clone();
 

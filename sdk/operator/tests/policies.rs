@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 fn output(arguments: &[&str]) -> (i32, String, String) {
     let own = std::env::current_exe().unwrap();
     let binary = own.parent().and_then(Path::parent).unwrap().join("examples").join("policy_operator");
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
+    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis-operator --examples`", binary.display());
     let output = Command::new(binary).args(arguments).env_clear().stdin(Stdio::null()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))

@@ -1,33 +1,57 @@
-//! Admission and conversion webhooks, certificates and manifests for operators written with kube.
+//! Admission and conversion webhooks, certificates, controllers and manifests for operators written with kube.
 //!
-//! kube gives an operator its client, its controllers and its types. This crate gives it the rest of what a webhook
-//! needs before the API server will call it: typed handlers, an HTTPS server that keeps to the API server's rules,
-//! certificates that make and publish themselves, and manifests that cannot drift from the code.
+//! kube gives an operator its client, its watches and its types. This crate adds what a webhook needs before the API
+//! server can call it: typed handlers, an HTTPS server that keeps to the API server's rules, certificates that are
+//! issued, published and rotated, and manifests that cannot drift from the code; and controllers for the same kinds.
+//!
+//! It is a facade: each module is a crate of its own (`portcullis-webhook`, `portcullis-controller`, …), chosen by a
+//! [feature](#features).
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | refuse or edit objects of a kind | [`webhooks`] |
+//! | validate or mutate objects of a kind | [`webhooks`] |
 //! | serve a kind in several versions | [`conversion`] |
-//! | judge by what other objects say | [`cache`] |
+//! | validate by other objects | [`cache`] |
 //! | reconcile objects and what they own | [`controller`] |
-//! | ship one binary that runs, installs, looks after and explains itself | [`operator`] |
+//! | ship one binary that runs the operator and generates its manifests | [`operator`] |
 //! | run an operator inside a process of your own | [`Operator::embed`](operator::Operator::embed) |
 //! | serve webhooks alone there, with certificates of your own | [`Routes`](webhooks::Routes), [`server`] |
-//! | count what happens | [`metrics`] |
-//! | know what is wrong with an installation | [`doctor`] |
-//! | know where the certificates are kept | [`certificates`] |
-//! | run one operator beside others, in several replicas | [`scopes`] |
+//! | add metrics of your own | [`metrics`] |
+//! | generate manifests, RBAC and charts | [`manifest`] |
+//! | find out what is wrong with an installation | [`doctor`] |
+//! | choose where certificates come from, and how they rotate | [`certificates`] |
+//! | run an operator in several replicas, or beside others | [`scopes`] |
 //! | test it, in the process and against a real API server | the crate `portcullis-testing` |
 //!
 //! The book in the repository's `docs/` has a tutorial from `cargo new` to a validating, mutating, converting operator
 //! in an hour, a how-to for each question, and explanations of admission, conversion, rotation and scopes.
 //!
+//! # Features
+//!
+//! Only the chosen features are compiled; `webhook` alone has no client of the API server.
+//!
+//! | feature | modules | what |
+//! |---|---|---|
+//! | `webhook` (default) | [`webhooks`], [`conversion`], [`server`] | typed admission and conversion webhooks, and their HTTPS server |
+//! | `certificates` | [`certificates`] | certificates of webhooks: automatic, from cert-manager or external; with `webhook` |
+//! | `controller` | [`controller`], [`cache`] | controllers, and caches that webhooks read; with `webhook` and `scopes` |
+//! | `scopes` | [`scopes`] | leader election, and namespace-restricted operators beside a cluster-wide one |
+//! | `operator` | [`operator`] | one binary with `run`, `generate` and `certs`; with `certificates` and `controller` |
+//! | `dev` | | its subcommand `dev`; with `operator` |
+//! | `doctor` | [`doctor`] | its subcommand `doctor`, and the checks; with `operator` |
+//! | `migrate` | | its subcommand `migrate-storage`; with `operator` |
+//! | `full` | | all of these |
+//!
+//! [`manifest`], [`metrics`], [`k8s_openapi`] and [`prometheus_client`] are always there, [`kube`] with `certificates`
+//! or `scopes`.
+//!
 //! # A whole operator
 //!
-//! This binary refuses ConfigMaps that hold passwords. `no-passwords generate webhooks` and `generate rbac` print what
-//! to apply; `no-passwords run` makes its certificates, publishes its CA in the webhook configurations, and is ready
-//! when the API server can call it. `examples/controller.rs` adds flags, a kind of its own and a controller;
-//! `examples/entity-operator` of the repository is one with three versions of its kind and their conversion.
+//! With the feature `operator`, this binary refuses ConfigMaps that hold passwords. `no-passwords generate webhooks`
+//! and `generate rbac` print the manifests to apply; `no-passwords run` issues its certificates, publishes its CA in
+//! the webhook configurations, and is ready when the API server can call it. `examples/controller.rs` of
+//! `portcullis-operator` adds flags, a kind of its own and a controller; `examples/entity-operator` of the repository
+//! has three versions of its kind and their conversion.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -55,8 +79,8 @@
 //!
 //! # Validate, mutate, convert
 //!
-//! One value holds what the operator is called for. Routes, manifests, the CRD's conversion stanza and the operator's
-//! own rights are made from it.
+//! One value registers all webhooks. Routes, manifests, the CRD's conversion stanza and the operator's own rights are
+//! made from it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -91,7 +115,7 @@
 //!     Mutation::modified(new)
 //! }
 //!
-//! // What version 1 cannot say (the glasses) is kept beside the object and comes back.
+//! // What version 1 cannot express (the glasses) is kept in an annotation and comes back.
 //! fn to_v2(old: v1::Order) -> v2::Order {
 //!     v2::Order { metadata: old.metadata, spec: v2::OrderSpec { beer: old.spec.beer, glasses: None } }
 //! }
@@ -108,7 +132,7 @@
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())
 //! ```
 //!
-//! # What it does, beside others
+//! # Comparison
 //!
 //! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 5.0
 //! by itself, read in their sources. "Hand": possible with its types, written by you.
@@ -161,8 +185,9 @@
 //!
 //! # What it leaves to you
 //!
-//! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries
-//! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
+//! The library installs no crypto provider, reads no environment and spawns no task that it does not wait for; only
+//! [`Operator::main`](operator::Operator::main) does what a binary does. Binaries choose the version of the Kubernetes
+//! types (a feature of [`k8s_openapi`]).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -179,7 +204,7 @@ pub use portcullis_controller::cache;
 pub use portcullis_doctor as doctor;
 #[cfg(feature = "scopes")]
 pub use portcullis_lease as scopes;
-/// The HTTPS server, and what answers its requests.
+/// The HTTPS server of webhooks.
 #[cfg(feature = "webhook")]
 pub use portcullis_listener as server;
 pub use portcullis_manifest as manifest;

@@ -1,7 +1,6 @@
-//! What an operator on the SDK begins with: the files of `template/`, under the names that the user chose.
+//! The crate of a new operator on the SDK: the files of `template/`, with the names that the user chose.
 //!
-//! The template is an operator for kettles. What is made of it is a crate of its own, which this one's test builds and
-//! runs.
+//! The template is an operator for kettles. The tests of this crate build and run a project that is made from it.
 
 use std::fs;
 use std::io;
@@ -49,32 +48,32 @@ pub struct Project {
     sdk: PathBuf,
 }
 
-/// Why a project cannot be begun.
+/// Why a project cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProjectError {
-    /// It cannot name a crate, an executable and a Service.
+    /// The name cannot name a crate, an executable and a Service.
     #[error(
         "NAME {0:?} cannot name an operator: take at most {LONGEST} lower-case letters, digits and single '-', first a \
          letter, as in beer-operator"
     )]
     Name(String),
-    /// It cannot name a kind and its Rust type.
+    /// The kind's name cannot name a kind and its Rust type.
     #[error("--kind {0:?} cannot name a kind: take letters and digits, the first a capital, as in Beer")]
     Kind(String),
-    /// Its Rust type would hide another.
+    /// The kind's Rust type would shadow another type.
     #[error("--kind {0:?} is the name of something that every kind's file needs: give another")]
     Taken(String),
-    /// It cannot be an API group.
+    /// The group is no valid API group.
     #[error("--group {0:?} cannot be an API group: take a domain of lower-case labels, as in beer.example.com")]
     Group(String),
-    /// There is no SDK.
+    /// The SDK is not in this folder.
     #[error("--sdk {}: no SDK is there: give the folder 'sdk' of a checkout", .0.display())]
     Sdk(PathBuf),
-    /// There is something already.
+    /// The folder exists already.
     #[error("{} is there already: give another --out, or move it away", .0.display())]
     Exists(PathBuf),
-    /// It cannot be written.
+    /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// What was to be written.
@@ -86,11 +85,11 @@ pub enum ProjectError {
 }
 
 impl Project {
-    /// An operator of this name for a `kind`, named after it unless said, in `group`. `sdk` is the folder with the crates
+    /// A project of this name for a `kind` (by default named after it) in `group`. `sdk` is the folder with the crates
     /// of the SDK.
     ///
     /// # Errors
-    /// When a name cannot be one, and when there is no SDK.
+    /// When a name is invalid, and when `sdk` is not there.
     pub fn new(name: &str, kind: Option<String>, group: String, sdk: &Path) -> Result<Self, ProjectError> {
         let well_formed = name.split('-').all(|part| !part.is_empty()) && is_label(name);
         if !well_formed || name.len() > LONGEST || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
@@ -115,7 +114,7 @@ impl Project {
         Ok(Self { name: name.to_owned(), kind, group, sdk })
     }
 
-    /// Its files, each with the path in the new folder.
+    /// The files of the project, each with its path in the new folder.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, String)> {
         let identifier = self.name.replace('-', "_");
         let sdk = self.sdk.display().to_string().replace('\\', "/").replace('"', "\\\"");
@@ -131,10 +130,10 @@ impl Project {
         })
     }
 
-    /// Makes `folder` and writes the files. Nothing that is there already is touched.
+    /// Creates `folder` and writes the files. Existing files are never changed.
     ///
     /// # Errors
-    /// When there is something at `folder`, and when it cannot be written.
+    /// When `folder` exists, and when it cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), ProjectError> {
         let at = |path: &Path| {
             let path = path.to_owned();

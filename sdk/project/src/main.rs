@@ -1,4 +1,4 @@
-//! `portcullis generate project NAME`: begins an operator.
+//! `portcullis generate project NAME`: creates the crate of a new operator.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use portcullis_project::{Project, ProjectError};
 
-/// Begins operators on the portcullis SDK.
+/// Create operators on the portcullis SDK.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version)]
 enum Cli {
-    /// Write what an operator begins with
+    /// Write the crate of a new operator
     #[command(subcommand)]
     Generate(Generate),
 }
@@ -22,13 +22,13 @@ enum Generate {
     Project {
         /// Name of the operator and of its crate, as in beer-operator
         name: String,
-        /// Its first kind [default: after NAME, as in Beer]
+        /// The kind that it reconciles [default: after NAME, as in Beer]
         #[arg(long)]
         kind: Option<String>,
         /// API group of the kind
         #[arg(long, default_value = "example.com")]
         group: String,
-        /// Folder to make [default: NAME]
+        /// Folder to create [default: NAME]
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
         /// Folder `sdk` of a checkout of the SDK
@@ -43,11 +43,8 @@ fn main() -> ExitCode {
     match write(&name, kind, group, &folder, &sdk) {
         Ok(()) => {
             // It is written, whether or not anybody reads this. In which order imports stand depends on the names.
-            let _ = writeln!(
-                io::stdout(),
-                "{} is written. Action:\n\n  cd {0}\n  cargo fmt\n  cargo test",
-                folder.display()
-            );
+            let _ =
+                writeln!(io::stdout(), "{} is written. Next:\n\n  cd {0}\n  cargo fmt\n  cargo test", folder.display());
             ExitCode::SUCCESS
         }
         Err(error) => {

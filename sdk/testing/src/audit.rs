@@ -41,7 +41,7 @@ const READS: [&str; 3] = ["get", "list", "watch"];
 /// The API server answers or gives up within a minute.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(70);
 
-/// The writes that the API server received.
+/// The API server's audit log.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
@@ -67,11 +67,11 @@ pub struct AuditEvent {
     pub namespace: String,
     /// The object's name; empty where the server made it up (`generateName`).
     pub name: String,
-    /// Who wrote, or read.
+    /// The user who sent the request.
     pub user: String,
     /// The parameters of the request, as they were sent: selectors, limits.
     pub query: String,
-    /// The program that wrote, or read.
+    /// The user agent of the request.
     pub user_agent: String,
     /// The HTTP status of the answer.
     pub code: u16,
@@ -86,7 +86,7 @@ impl AuditLog {
         Self { path }
     }
 
-    /// This moment: what is written after it counts.
+    /// Marks this moment, for the requests after it.
     ///
     /// # Panics
     /// When the log cannot be read.
@@ -105,8 +105,8 @@ impl AuditLog {
         events
     }
 
-    /// Every write since `mark` by the operator whose ServiceAccount `user` is: under that, and under those of its
-    /// controllers, which are called `<user>-<controller>`.
+    /// Every write since `mark` by the operator with the ServiceAccount `user`: under that account, and under those of
+    /// its controllers, `<user>-<controller>`.
     ///
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.
@@ -127,8 +127,8 @@ impl AuditLog {
         events
     }
 
-    /// Every read by `user` since `mark` of Leases, webhook configurations and admission policies: of other kinds, none are
-    /// written down. A watch is one read, however long it lasts.
+    /// Every read by `user` since `mark` of Leases, webhook configurations and admission policies; reads of other kinds
+    /// are not logged. A watch is one read, however long it lasts.
     ///
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.

@@ -34,7 +34,7 @@ pub struct CertManager {
 }
 
 impl CertManager {
-    /// Installs the CRDs, starts the controllers and returns when they work. One per control plane.
+    /// Installs the CRDs, starts the controllers and returns when they work. Start at most one per control plane.
     ///
     /// # Errors
     /// When `make cert-manager` has not been run on this machine, or it does not start.
@@ -53,7 +53,7 @@ impl CertManager {
         Ok(started)
     }
 
-    /// One for the whole test binary, beside [`ControlPlane::shared`], started by the first test that asks.
+    /// The cert-manager of [`ControlPlane::shared`], one for the whole test binary, started by the first call.
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
@@ -70,7 +70,7 @@ impl CertManager {
         }
     }
 
-    /// What it logs.
+    /// Its log file.
     pub fn log_path(&self) -> PathBuf {
         self.watcher.directory().join("cert-manager.log")
     }
@@ -80,7 +80,7 @@ impl CertManager {
         vec![self.server.pid(), self.watcher.pid()]
     }
 
-    /// Its directory, which goes away with it.
+    /// Its directory, which is removed when it ends.
     pub fn directory(&self) -> &Path {
         self.watcher.directory()
     }

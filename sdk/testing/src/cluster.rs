@@ -29,8 +29,8 @@ pub(crate) fn unique(prefix: &str) -> String {
 }
 
 impl ControlPlane {
-    /// A fresh namespace, named `prefix-` and eight letters and digits. Where the controller manager runs, its default
-    /// service account is there too, so pods can be made.
+    /// Creates a namespace, named `prefix-` and eight letters and digits. Where the controller manager runs, it also
+    /// waits for the default service account, so that pods can be created.
     ///
     /// # Panics
     /// When the API server refuses it (a prefix that is no DNS label).
@@ -70,8 +70,8 @@ impl ControlPlane {
         apply_manifests(&self.admin(), manifests).await
     }
 
-    /// Makes the API server's calls to a Service arrive at this machine: a Service of type ExternalName that stands for
-    /// `localhost`. The server name that the API server asks for stays `NAME.NAMESPACE.svc`.
+    /// Routes the API server's calls to a Service to this machine, by a Service of type ExternalName for `localhost`.
+    /// The TLS server name stays `NAME.NAMESPACE.svc`.
     ///
     /// # Panics
     /// When the API server refuses it.
@@ -121,8 +121,8 @@ impl ControlPlane {
 
     /// Returns when all webhook configurations that were written before are in force.
     ///
-    /// The API server takes them up in the order in which they were written. So one more is written for a moment, which
-    /// refuses a ConfigMap that nobody else has: when that is refused, those before it are in force.
+    /// The API server takes them up in the order in which they were written. So this creates one more for a moment,
+    /// which refuses a ConfigMap of a unique name: when that is refused, those before it are in force.
     ///
     /// # Panics
     /// When the API server does not take them up within two minutes.
@@ -165,9 +165,8 @@ where
     }
 }
 
-/// Applies manifests of any kind as they are, in their order: what an operator generates, what its users write. Those
-/// without a namespace go into `default`, where their kind has namespaces. CRDs among them are served when this
-/// returns. Returns the objects as the API server answered.
+/// Applies manifests of any kind as they are, in their order, and returns the objects as the API server answered.
+/// Namespaced objects without a namespace go into `default`. CRDs among them are served when this returns.
 ///
 /// # Panics
 /// When a manifest has no apiVersion, kind or name, or the API server does not know its kind or refuses it.

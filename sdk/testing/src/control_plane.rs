@@ -22,7 +22,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// A port that was free may be taken when the server binds it.
 const START_ATTEMPTS: u32 = 3;
 
-/// A running control plane. Dropping it ends its servers and removes its directory, and so does the end of the process.
+/// A running control plane. Its servers end and its directory is removed when it is dropped, or the process ends.
 #[derive(Debug)]
 pub struct ControlPlane {
     // In the order of their end: the servers, then the watcher, which removes the directory.
@@ -51,15 +51,15 @@ impl Builder {
         self
     }
 
-    /// Has the API server show a client certificate to the admission webhooks that it calls
-    /// (`--admission-control-config-file`); for conversions it has none. [`ControlPlane::webhook_client_ca`] has issued it.
+    /// Gives the API server a client certificate for calls to admission webhooks (`--admission-control-config-file`),
+    /// issued by [`ControlPlane::webhook_client_ca`]. Calls to conversion webhooks have none.
     #[must_use]
     pub fn webhook_client_certificate(mut self) -> Self {
         self.webhook_client = true;
         self
     }
 
-    /// Takes the servers from this directory instead of looking for them.
+    /// Takes the servers' binaries from this directory instead of looking them up.
     #[must_use]
     pub fn binaries(mut self, directory: impl Into<PathBuf>) -> Self {
         self.binaries = Some(directory.into());
@@ -90,17 +90,17 @@ impl Builder {
 }
 
 impl ControlPlane {
-    /// etcd and kube-apiserver.
+    /// Starts etcd and kube-apiserver, and waits until they are ready.
     pub async fn start() -> Result<Self, ControlPlaneError> {
         Self::builder().start().await
     }
 
-    /// For more than [`ControlPlane::start`] starts.
+    /// Configures a control plane, such as one with kube-controller-manager.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// etcd and kube-apiserver, one for the whole test binary, started by the first test that asks.
+    /// The control plane (etcd and kube-apiserver) of the whole test binary, started by the first call.
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
@@ -109,8 +109,8 @@ impl ControlPlane {
         Self::once(&SHARED, Self::builder()).await
     }
 
-    /// The same with kube-controller-manager. It is another control plane than [`ControlPlane::shared`]'s: use one of
-    /// the two in a test binary.
+    /// As [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: use one of the two in a
+    /// test binary.
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
@@ -147,13 +147,13 @@ impl ControlPlane {
         self.directory().join("admin.kubeconfig")
     }
 
-    /// The authority (PEM) of the certificate that the API server shows to admission webhooks, where it was started
-    /// with [one](Builder::webhook_client_certificate).
+    /// PEM file with the CA of the API server's [client certificate](Builder::webhook_client_certificate) for admission
+    /// webhooks.
     pub fn webhook_client_ca(&self) -> PathBuf {
         self.directory().join(WEBHOOK_CLIENT_CA)
     }
 
-    /// The directory of this control plane (`logs/` has what the servers wrote); it goes away with it.
+    /// The directory of this control plane, which is removed with it; the servers' logs are in `logs/`.
     pub fn directory(&self) -> &Path {
         self.watcher.directory()
     }
@@ -163,7 +163,7 @@ impl ControlPlane {
         self.servers.iter().map(Server::pid).chain([self.watcher.pid()]).collect()
     }
 
-    /// What was written, and by whom.
+    /// The audit log: what was written, and by whom.
     pub fn audit(&self) -> &AuditLog {
         &self.audit
     }

@@ -12,7 +12,7 @@ pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlPlaneError {
-    /// No place holds every server that was asked for.
+    /// Binaries of the servers are missing. Install them as the message says.
     #[error(
         "the test control plane is not installed: {} not found in {}; {}",
         missing.join(", "),
@@ -25,7 +25,7 @@ pub enum ControlPlaneError {
         /// Where they were looked for, in order.
         looked_in: Vec<PathBuf>,
     },
-    /// cert-manager is not there.
+    /// cert-manager's binary is missing. Run `make cert-manager`.
     #[error(
         "cert-manager is not installed: not found in {}; run `make cert-manager` (once per machine, about three minutes)",
         looked_in.display()
@@ -34,7 +34,7 @@ pub enum ControlPlaneError {
         /// Where it was looked for.
         looked_in: PathBuf,
     },
-    /// A file, a port or a process could not be made.
+    /// A file, port or process could not be created.
     #[error("cannot {action}: {source}")]
     Io {
         /// What was being done.
@@ -42,10 +42,10 @@ pub enum ControlPlaneError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Certificates could not be made.
+    /// Certificates could not be issued.
     #[error("cannot make the control plane's certificates: {0}")]
     Pki(#[from] portcullis_pki::PkiError),
-    /// A server ended while it should have been starting.
+    /// A server ended while it was starting.
     #[error("{server} ended while starting ({status}); the end of its log:\n{log}")]
     Ended {
         /// The server.

@@ -3,9 +3,9 @@
 //!
 //! | you want to know whether | look at |
 //! |---|---|
-//! | a webhook decides and edits as it should | [`admission::Reviews`], in the process, in microseconds |
-//! | a mutation is the same when it is called twice | [`admission::assert_idempotent`] |
-//! | converters lose nothing and undo nothing | [`conversion::assert_laws`], on objects made from the CRD's schemas |
+//! | a webhook validates and mutates as it should | [`admission::Reviews`], in the process, in microseconds |
+//! | a mutating webhook is idempotent | [`admission::assert_idempotent`] |
+//! | converters lose nothing and undo nothing | [`conversion::assert_laws`], on objects generated from the CRD's schemas |
 //! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one, with the operator's binary in it: [`OperatorBinary`] |
 //!
 //! # A control plane
@@ -13,10 +13,10 @@
 //! etcd, kube-apiserver and, where asked, kube-controller-manager, started in about three seconds on free loopback
 //! ports. No container engine, no cluster.
 //!
-//! The programs are found in `KUBEBUILDER_ASSETS`, then in the per-user cache that `make control-plane` fills, then where
-//! `setup-envtest use` puts them (the newest version; it has no kube-controller-manager); when they are missing, the error
-//! says so. Whatever way the test process ends, SIGKILL included, the servers end too
-//! and their directory is removed.
+//! The binaries are looked up in `KUBEBUILDER_ASSETS`, then in the per-user cache that `make control-plane` fills, then
+//! where `setup-envtest use` puts them (the newest version; it has no kube-controller-manager); when they are missing,
+//! the error says how to install them. However the test process ends, SIGKILL included, the servers end too and their
+//! directory is removed.
 //!
 //! [`CertManager`] is the real cert-manager beside it (`make cert-manager`): it issues from CA and self-signed Issuers
 //! and fills in CA bundles.
@@ -57,14 +57,13 @@
 //!
 //! # An operator's binary
 //!
-//! [`OperatorBinary`] installs all that the binary generates, starts it as its own ServiceAccount, and returns when the API
-//! server calls it.
+//! [`OperatorBinary`] installs the manifests that the binary generates, runs it under its own ServiceAccount, and
+//! returns when the API server calls its webhooks.
 //!
 //! # Outside of tests
 //!
 //! A demo uses [`ControlPlane::builder`], hands out [`ControlPlane::kubeconfig_path`], and ends with
-//! [`ControlPlane::stop`]. Helpers that act on the cluster fail by panic, with a message that says what was attempted:
-//! in a test that is the failure.
+//! [`ControlPlane::stop`]. Helpers that act on the cluster panic with a message that says what was attempted.
 
 pub mod admission;
 mod audit;

@@ -1,16 +1,16 @@
-//! What is logged, for tests that look at it.
+//! The log of a test.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::subscriber::{DefaultGuard, set_default};
 
-/// What this thread logs.
+/// The log of the current thread.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Listens as long as the guard lives.
+    /// Captures the log as long as the guard lives.
     pub fn listen() -> (Self, DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
@@ -18,7 +18,7 @@ impl Log {
         (log, set_default(subscriber))
     }
 
-    /// What was logged since the last time.
+    /// Returns what was logged since the last call.
     pub fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.bytes())).unwrap_or_default()
     }

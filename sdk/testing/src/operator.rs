@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 3;
 /// How such an end begins, in the operator's own words.
 const TAKEN: &str = "error: cannot listen on ";
 
-/// The binary of an operator that is made with `portcullis::operator::Operator`.
+/// The binary of an operator (`portcullis::operator::Operator`).
 ///
 /// ```no_run
 /// # async fn test() {
@@ -37,7 +37,7 @@ const TAKEN: &str = "error: cannot listen on ";
 /// let cluster = ControlPlane::shared().await;
 /// // In a test of the binary's crate: env!("CARGO_BIN_EXE_my-operator").
 /// let operator = OperatorBinary::at("target/debug/my-operator").install(cluster).await;
-/// // Now the API server asks it.
+/// // Now the API server calls its webhooks.
 /// # }
 /// ```
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ pub struct OperatorBinary {
     run_flags: Vec<String>,
 }
 
-/// An operator at work. Dropping it ends its process, and so does the end of the test process, whatever way that ends.
-/// What was installed stays in the control plane.
+/// A running operator. Its process ends when this is dropped, or the test process ends. The installed objects stay in
+/// the control plane.
 #[derive(Debug)]
 pub struct RunningOperator {
     // In the order of their end: the process, then the watcher, which removes the directory.
@@ -59,9 +59,9 @@ pub struct RunningOperator {
     health: SocketAddr,
     /// The operator's own namespace.
     pub namespace: String,
-    /// Who it is: its own ServiceAccount, as RBAC and the [audit log](crate::AuditLog::writes_by_operator) know it.
+    /// The user of its own ServiceAccount, in RBAC and in the [audit log](crate::AuditLog::writes_by_operator).
     pub user: String,
-    /// When it began to be installed.
+    /// The moment before it was installed.
     pub began: Mark,
 }
 
@@ -74,13 +74,13 @@ impl OperatorBinary {
         Self { program, namespace: None, flags: Vec::new(), run_flags: Vec::new() }
     }
 
-    /// Installs it in this namespace, made where it is missing, and not in a fresh one.
+    /// Installs it in this namespace, created if it is missing, instead of a new one.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Flags for `generate` and `run` alike: those that tell one installation from another, and your own.
+    /// Flags for both `generate` and `run`: those of the installation, and your own.
     pub fn flags<S: Into<String>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
         self
@@ -92,11 +92,12 @@ impl OperatorBinary {
         self
     }
 
-    /// Applies what `generate rbac`, `crds` and `webhooks` print, as it is but for the port of the Service, starts `run`
-    /// as the operator's own ServiceAccount, and returns when it is ready and the API server calls its webhooks.
+    /// Applies the output of `generate rbac`, `crds` and `webhooks`, with only the port of the Service changed, starts
+    /// `run` under the operator's own ServiceAccount, and returns when it is ready and the API server calls its
+    /// webhooks.
     ///
-    /// CRDs and configurations have one name in the whole control plane: install one operator for all tests of a file,
-    /// in a `OnceCell`, and give each test a namespace of its own.
+    /// CRDs and webhook configurations are cluster-scoped: install one operator for all tests of a file, in a
+    /// `OnceCell`, and give each test a namespace of its own.
     ///
     /// # Panics
     /// When a command fails, the API server refuses what it prints, or the operator does not become ready within two
@@ -183,19 +184,20 @@ impl OperatorBinary {
 }
 
 impl RunningOperator {
-    /// What it logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(self.watcher.directory().join("operator.log")).unwrap_or_default())
             .into_owned()
     }
 
-    /// What it answers on its listener for probes, such as `/metrics`: the body, or nothing where the status is not 200.
+    /// The body that it answers at this path of its health listener, such as `/metrics`; `None` unless the status is
+    /// 200.
     pub async fn get(&self, path: &str) -> Option<String> {
         let (head, body) = ask(self.health, path).await?;
         head.starts_with("HTTP/1.1 200").then_some(body)
     }
 
-    /// The ids of its process and of the watcher, which ends it.
+    /// The process ids of the operator and of its watcher.
     pub fn process_ids(&self) -> [u32; 2] {
         [self.process.pid(), self.watcher.pid()]
     }

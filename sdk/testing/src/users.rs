@@ -22,7 +22,7 @@ use crate::cluster::unique;
 use crate::credentials::write_private;
 use crate::{ControlPlane, wait_until};
 
-/// What a user may do.
+/// Rights of a user.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Grant<'a> {
@@ -69,7 +69,7 @@ fn made<T, E: fmt::Display>(user: &str, result: Result<T, E>) -> T {
 }
 
 impl ControlPlane {
-    /// A client that may do everything. Made for the runtime it is called on: each test makes its own.
+    /// A client of the administrator, for the current runtime: each test needs its own.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -77,7 +77,7 @@ impl ControlPlane {
         self.client_as("admin", &["system:masters"])
     }
 
-    /// A client that acts as this user in these groups, which may do what RBAC says.
+    /// A client that acts as this user in these groups, with the rights that RBAC grants them.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -105,7 +105,7 @@ impl ControlPlane {
         path
     }
 
-    /// A fresh user (the name given, made unique) with exactly these rights, and returns when they are in force.
+    /// Creates a user (of this name, made unique) with exactly these rights, and returns when they are in force.
     ///
     /// # Panics
     /// When a grant is refused by the API server or does not come into force within a minute.
@@ -118,7 +118,7 @@ impl ControlPlane {
         User { client: self.client_as(&name, &[]), kubeconfig: self.kubeconfig_as(&name, &[]), name }
     }
 
-    /// A fresh user with exactly these rules in the whole cluster: [`ControlPlane::user_with`] for the common case.
+    /// Creates a user with exactly these rules in the whole cluster; see [`ControlPlane::user_with`].
     ///
     /// # Panics
     /// When the rules are refused by the API server or do not come into force within a minute.
@@ -126,9 +126,8 @@ impl ControlPlane {
         self.user_with(name, &[Grant::ClusterRules(rules)]).await
     }
 
-    /// The user that an operator runs as whose `generate rbac` printed these manifests: applies them as they are, and
-    /// returns when what they grant is in force. The user is the first ServiceAccount among them, which is the operator's
-    /// own, in the groups of every ServiceAccount.
+    /// Applies the manifests of an operator's `generate rbac` as they are, and returns the operator's user when the
+    /// rights are in force: the first ServiceAccount among them, in the groups of every ServiceAccount.
     ///
     /// # Panics
     /// When there is no ServiceAccount among them, the API server refuses one of them, or its rights do not come into

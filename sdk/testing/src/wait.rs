@@ -9,7 +9,7 @@ use std::time::Duration;
 use kube::Api;
 use serde::de::DeserializeOwned;
 
-/// Checks again and again until there is an answer, and returns it.
+/// Polls `check` until it returns a value, and returns that.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -41,10 +41,10 @@ where
     waited.unwrap_or_else(|_| panic!("waited {deadline:?} in vain for {what}"))
 }
 
-/// Reads an object again and again until `condition` holds of it, and returns it as it was then.
+/// Polls an object until `condition` holds, and returns it as it was then.
 ///
 /// # Panics
-/// When the deadline passes; the message names `what` was waited for and shows the object as it was last.
+/// When the deadline passes; the message names `what` was waited for and shows the last state of the object.
 pub async fn wait_for_object<K>(
     api: &Api<K>,
     name: &str,

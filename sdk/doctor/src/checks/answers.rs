@@ -1,4 +1,4 @@
-//! C: does somebody answer?
+//! C: do the webhooks answer?
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPort};

@@ -86,7 +86,7 @@ struct Check {
 
 macro_rules! checks {
     ($($id:literal $what:literal $of:ident $look:path;)+) => {
-        /// The checks' names, each with what it asks.
+        /// The id of every check, with what it checks.
         pub const CATALOGUE: &[(&str, &str)] = &[$(($id, $what)),+];
         const CHECKS: &[Check] =
             &[$(Check { id: $id, what: $what, of_webhooks: checks!($of), look: $look }),+];
@@ -98,7 +98,7 @@ macro_rules! checks {
 checks! {
     "W1" "the webhook configurations exist" webhooks called::configurations;
     "W2" "every kind and operation has a rule" webhooks called::rules;
-    "W3" "every caBundle holds certificates that are valid" webhooks called::bundles;
+    "W3" "every caBundle holds valid certificates" webhooks called::bundles;
     "W4" "the Service that is called exists" webhooks called::services;
     "W5" "every path that is called is served" webhooks called::paths;
     "W6" "the namespace is selected" webhooks called::selected;
@@ -126,7 +126,7 @@ checks! {
     "X2" "the certificate is valid now and for a while" webhooks trusted::dates;
     "X3" "the certificate names the Service" webhooks trusted::names;
     "X4" "the key belongs to the certificate" webhooks trusted::key;
-    "X5" "every caBundle vouches for the certificate" webhooks trusted::bundles;
+    "X5" "every caBundle verifies the certificate" webhooks trusted::bundles;
     "X6" "what is served is what is stored" webhooks trusted::served;
     "X7" "every replica is trusted" webhooks trusted::replicas;
     "X8" "all entries carry the same bundle" webhooks trusted::same;
@@ -162,7 +162,8 @@ checks! {
     "L7" "restricted configurations select their namespace only" always scopes::selectors;
 }
 
-/// Judges what was observed; certificates by the algorithms of `provider`. Every check gives one finding at least.
+/// Runs every check on a snapshot; certificates are verified with the algorithms of `provider`. Every check gives at
+/// least one finding.
 pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProvider>) -> Report {
     let given_port = subject.installation.service.port;
     // A command with a port that is not called would take down what works.

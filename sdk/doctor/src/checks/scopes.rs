@@ -253,7 +253,7 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
         let name =
             |claim: &Claim<'_>| format!("release {} in {}", release_of(&claim.lease.name_any()), claim.namespace);
         let message = format!(
-            "{} cluster-wide installations run: {} was there first and acts; {} stands back: it checks, and writes nothing",
+            "{} cluster-wide installations run: {} was installed first and leads; {} only validates, and writes nothing",
             running.len(),
             name(first),
             others.iter().map(name).collect::<Vec<_>>().join(" and ")

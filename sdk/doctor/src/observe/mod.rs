@@ -42,23 +42,23 @@ use read::Reader;
 /// The most Services that are looked up: those that webhooks for our kinds call.
 const SERVICES: usize = 8;
 
-/// What to look at beside the installation itself.
+/// What to observe in addition to the installation itself.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only objects of this namespace, and whether its objects are seen by the webhooks.
+    /// Check only objects of this namespace, and whether the webhooks are called for it.
     pub in_namespace: Option<String>,
     /// An object whose deletion takes longer counts as stuck.
     pub stuck_after: Duration,
-    /// Whether the pods' addresses can be called from here: inside the cluster they can.
+    /// Call the pods by their addresses, which works inside the cluster.
     pub call_pods: bool,
-    /// Look at configurations, Leases and the API server's counters a second time after this while, to see who rewrites
+    /// Read configurations, Leases and the API server's metrics a second time after this duration, to see who rewrites
     /// them, and how long calls take meanwhile.
     pub watch: Option<Duration>,
-    /// Objects that should be refused. Their creation is tried, as a dry run.
+    /// Objects that should be refused: they are created as a dry run.
     pub probes: Vec<Value>,
-    /// The text of a refusal that is to be explained.
+    /// The message of a refusal to explain.
     pub denial: Option<String>,
-    /// Name of an object, to find what was decided about it.
+    /// Name of an object, to find decisions about it in the logs.
     pub object: Option<String>,
 }
 
@@ -76,8 +76,8 @@ impl Default for Options {
     }
 }
 
-/// Reads everything that the checks ask for. Each request has a deadline. There are a few dozen, one for each right that
-/// the operator needs (250 at most), and two for each object whose creation is tried.
+/// Reads everything that the checks need. Each request has a deadline. There are a few dozen requests, one for each
+/// right that the operator needs (at most 250), and two for each probe.
 pub async fn observe(client: Client, provider: Arc<CryptoProvider>, subject: &Subject, options: &Options) -> Snapshot {
     let reader = Reader::new(client);
     let mut snapshot = Box::pin(at_once(&reader, subject, options)).await;

@@ -419,7 +419,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "two cluster-wide installations that run",
             vec![leader(clinic, "blue"), leader(clinic, "green")],
-            &[("L6", "FAIL", "was there first and acts; release", "--restrict-to-namespace")],
+            &[("L6", "FAIL", "was installed first and leads; release", "--restrict-to-namespace")],
         ),
         variant(
             "restricted configuration without a Lease",

@@ -222,7 +222,7 @@ async fn explain_names_every_rule_that_a_manifest_breaks_without_a_cluster() {
         output(&["doctor", "--output", "json", "explain", "-f", file(OLD).path().to_str().unwrap()], &[]).await;
     assert_eq!(code, 0, "{stdout}{stderr}");
     let report: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(report["findings"][0]["message"], "Order old: sober lets it pass");
+    assert_eq!(report["findings"][0]["message"], "Order old: sober allows it");
     let last = report["findings"].as_array().unwrap().last().unwrap();
     assert_eq!(last["verdict"], "INFO");
     assert!(last["message"].as_str().unwrap().starts_with("only webhooks were asked: not the schema"), "{report}");

@@ -1,31 +1,31 @@
-//! A manifest as lines of YAML, in which expressions of a template stand at their places.
+//! A manifest as lines of YAML with template expressions.
 
 use serde_json::{Value, json};
 
 use crate::YamlError;
 use crate::yaml::in_order;
 
-/// What a value of the chart fills in at a place of a manifest.
+/// What the template has at a place of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// This text, which is an expression, in the place of what is generated.
+    /// This expression, in place of the generated value.
     Text(String),
-    /// The value, and what is generated where it is empty.
+    /// The chart value, or the generated one where it is empty.
     Instead(String),
-    /// The value in the place of what is generated, and nothing where it is empty.
+    /// The chart value in place of the generated one, or nothing where it is empty.
     Value(String),
-    /// This text, where the value (`.` in the text) is not empty.
+    /// This text, if the chart value (`.` in the text) is not empty.
     Optional(String, String),
-    /// An item with this text, where the value (`.` in the text) is not empty, after those that are generated.
+    /// An additional item with this text, if the chart value (`.` in the text) is not empty.
     Item(String, String),
-    /// Members or items of the value, after those that are generated.
+    /// The members or items of the chart value, in addition to the generated ones.
     Also(String),
-    /// Items that the named template of the chart makes, after those that are generated.
+    /// The items that the named template of the chart makes, in addition to the generated ones.
     Include(String),
 }
 
-/// Words that stand for names in manifests, each with the expression that takes its place in the template. A word is a
-/// name that Kubernetes would take, and that nobody has.
+/// Placeholders of names in manifests, each with the expression that replaces it in the template. A placeholder is a
+/// valid Kubernetes name that nothing else has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(pub Vec<(String, String)>);
 

@@ -1,4 +1,4 @@
-//! The manifests of all modes as one template.
+//! One template from the manifests of all modes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,15 +10,15 @@ use super::modes::Set;
 use super::{Modes, Names, Slot};
 use crate::YamlError;
 
-/// A manifest of a mode.
+/// A manifest in one mode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// The manifest, with words for [`Names`] in it.
+    /// The manifest, with the placeholders of [`Names`] in it.
     pub object: Value,
-    /// What is filled in, each at the place that a JSON pointer names. Members that were not generated are added to
-    /// their object, which was.
+    /// What the template fills in, by JSON pointer. Members that are not in the manifest are added to their object,
+    /// which must be.
     pub slots: Vec<(String, Slot)>,
-    /// The value that says whether it is there at all.
+    /// The chart value on which the manifest depends.
     pub only_if: Option<String>,
 }
 
@@ -30,8 +30,7 @@ struct Identity {
     name: String,
 }
 
-/// The template whose rendering in each of the modes is `documents` of that mode, which come in the order of
-/// [`Modes::all`].
+/// Makes the template that renders to the `documents` of each mode, which are in the order of [`Modes::all`].
 ///
 /// # Errors
 /// When a manifest cannot be written as YAML.

@@ -1,11 +1,11 @@
-//! Templates of a Helm chart: generated manifests in which values of the chart choose and fill in.
+//! Templates of a Helm chart, made from generated manifests.
 //!
-//! The manifests of an installation follow from its flags in code, so a template is not written a second time by hand. It
-//! is made of the manifests themselves, generated once for each of its [`Modes`] (certificates from cert-manager or not,
-//! one namespace or all…): what differs between modes stands behind a condition, and rendering the template in a mode gives
-//! the manifests of that mode. What is no matter of modes, such as a number of replicas, is a [`Slot`] at its place in
-//! the manifest. Names that users choose are [`Names`]: words that stand for them in manifests, and expressions in the
-//! template.
+//! The manifests of an installation follow from its flags in code, so templates are not written by hand. A template is
+//! made from the manifests themselves, generated once for each of its [`Modes`] (certificates from cert-manager or not,
+//! one namespace or all…): what differs between modes is put behind a condition, and rendering the template in a mode
+//! gives the manifests of that mode. Settings that are independent of modes, such as the number of replicas, are a
+//! [`Slot`] at their place in the manifest. Names that users choose are [`Names`]: placeholders in the manifests, and
+//! expressions in the template.
 
 mod lines;
 mod merge;

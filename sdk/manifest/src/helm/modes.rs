@@ -1,29 +1,29 @@
-//! The modes of a template, and the conditions that tell them apart.
+//! The modes of a template, and their conditions.
 
 /// Modes, as bits: the n-th is the n-th of [`Modes::all`].
 pub(super) type Set = u128;
 
-/// One of the choices of an axis.
+/// One of the choices of an [`Axis`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Expression of a Helm template that is true when this is chosen.
+    /// Template expression that is true when this choice is made.
     pub chosen: String,
-    /// Expression that is true when another is chosen.
+    /// Template expression that is true when another choice is made.
     pub not_chosen: String,
 }
 
-/// Something that values of the chart choose: one of several.
+/// A setting with several choices, of which values of the chart choose one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis(pub Vec<Choice>);
 
 impl Axis {
-    /// Whether this value is set.
+    /// An axis of two choices: this value is set, or not.
     pub fn switch(value: &str) -> Self {
         let (on, off) = (value.to_owned(), format!("not {value}"));
         Self(vec![Choice { chosen: on.clone(), not_chosen: off.clone() }, Choice { chosen: off, not_chosen: on }])
     }
 
-    /// Which of these words this value is.
+    /// An axis with one choice for each of these values of the chart value `value`.
     pub fn word(value: &str, words: &[&str]) -> Self {
         let choice =
             |word: &&str| Choice { chosen: format!("eq {value} {word:?}"), not_chosen: format!("ne {value} {word:?}") };
@@ -31,17 +31,17 @@ impl Axis {
     }
 }
 
-/// One mode: for each axis, which of its choices.
+/// One mode: for each axis, the index of its choice.
 pub type Mode = Vec<usize>;
 
-/// All combinations of some axes.
+/// All combinations of the choices of some axes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
     axes: Vec<Axis>,
 }
 
 impl Modes {
-    /// The combinations of these axes, of which there may be 128 at most.
+    /// The combinations of these axes, at most 128.
     ///
     /// # Errors
     /// With their number when there are more.
@@ -50,7 +50,7 @@ impl Modes {
         if modes.count() <= Set::BITS as usize { Ok(modes) } else { Err(modes.count()) }
     }
 
-    /// All of them.
+    /// All modes.
     pub fn all(&self) -> Vec<Mode> {
         (0..self.count()).map(|index| self.mode(index)).collect()
     }

@@ -197,7 +197,7 @@ impl Credentials {
                 held.send_modify(|held| held.problem = Some(problem.clone()));
                 let usable = held.borrow().usable().is_some();
                 metrics.held(usable);
-                let does = if usable { "goes on with the token before" } else { "waits; others go on" };
+                let does = if usable { "keeps using its current token" } else { "waits; others go on" };
                 warn!(controller, namespace, account, problem, "cannot get a token: the controller {does}");
             }
         }

@@ -30,8 +30,8 @@ use portcullis_webhook::RegistrationError;
 pub(super) struct Accounts(BTreeMap<String, Credentials>);
 
 impl Accounts {
-    /// Of the controllers among `parts`; none where the installation has one account for everything. Nothing is asked
-    /// for yet.
+    /// Of the controllers among `components`; none where the installation has one account for everything. Nothing is
+    /// asked for yet.
     ///
     /// # Errors
     /// When the name of a controller cannot be part of the name of a ServiceAccount, and when another release could have one
@@ -39,14 +39,14 @@ impl Accounts {
     pub(super) fn new(
         clients: &Clients,
         installation: &Installation,
-        parts: &Components,
+        components: &Components,
         metrics: &Metrics,
     ) -> Result<Self, RegistrationError> {
-        parts.check_release(&installation.release)?;
+        components.check_release(&installation.release)?;
         if !installation.use_service_account_credentials {
             return Ok(Self::default());
         }
-        let accounts = parts.accounts(installation)?.into_iter().map(|(controller, account)| {
+        let accounts = components.accounts(installation)?.into_iter().map(|(controller, account)| {
             let counted = metrics.families::<TokenFamilies>().of(&controller);
             let credentials = Credentials::new(clients, &controller, &installation.namespace, &account, counted);
             (controller, credentials)

@@ -32,36 +32,36 @@ const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Subcommand)]
 pub(super) enum Certs<A: clap::Args> {
-    /// Make the Secrets, or repair them; where somebody else fills them, check them
+    /// Create or repair the Secrets; only check them where cert-manager or you fill them
     Ensure {
         #[command(flatten)]
         flags: CertsFlags,
         #[command(flatten)]
         args: A,
     },
-    /// Put the CA into the webhook configurations and CRDs, and wait until it is there; where somebody else does that,
-    /// wait for it
+    /// Publish the CA in the webhook configurations and CRDs, and wait until it is there; only wait where cert-manager
+    /// or you publish it
     Publish {
         #[command(flatten)]
         flags: CertsFlags,
         #[command(flatten)]
         args: A,
     },
-    /// Begin to replace the CA, which the replicas then carry out
+    /// Start a rotation of the CA, which the replicas carry out
     Rotate {
         #[command(flatten)]
         flags: CertsFlags,
-        /// Wait until the rotation is over, and say what phase it is in
+        /// Wait until the rotation has finished, and print its phases
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         args: A,
     },
-    /// Show what is stored and what is published; exit with 1 if something is wrong with it
+    /// Show the stored certificates and the published CA; exit with 1 if something is wrong
     Show {
         #[command(flatten)]
         flags: CertsFlags,
-        /// How to show it
+        /// Output format
         #[arg(long, default_value = "text")]
         output: Output,
         #[command(flatten)]
@@ -71,7 +71,7 @@ pub(super) enum Certs<A: clap::Args> {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CertsFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
@@ -122,7 +122,7 @@ impl Patience {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: Components,
+    components: Components,
     what: What,
     flags: CertsFlags,
     provider: Arc<CryptoProvider>,
@@ -130,9 +130,9 @@ pub(super) async fn perform<A: clap::Args>(
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
     let patience = Patience { time: flags.timeout, end: Instant::now() + flags.timeout };
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
-    let configurations = configurations(&installation, &parts.webhooks)?;
-    let routes = parts.webhooks.routes()?;
-    let source = certificate_source(&installation, &parts, client, provider, configurations, routes.metrics());
+    let configurations = configurations(&installation, &components.webhooks)?;
+    let routes = components.webhooks.routes()?;
+    let source = certificate_source(&installation, &components, client, provider, configurations, routes.metrics());
     match what {
         What::Ensure => {
             let material = patience.answer(source.ensure()).await??;

@@ -10,10 +10,10 @@ use portcullis_certificates::{Automatic, CertificateSource, Configurations, Prov
 use portcullis_manifest::CertificateMode;
 use portcullis_metrics::Metrics;
 
-/// Its source of certificates, published in these objects, counted in these metrics, at the times of these parts.
+/// Its source of certificates, published in these objects, counted in these metrics, at the times of these components.
 pub(crate) fn certificate_source(
     installation: &Installation,
-    parts: &Components,
+    components: &Components,
     client: Client,
     provider: Arc<CryptoProvider>,
     configurations: Configurations,
@@ -23,8 +23,8 @@ pub(crate) fn certificate_source(
     let supplier = match installation.certificates {
         CertificateMode::Automatic => {
             let mut automatic = Automatic::new(client, namespace, secret, installation.server_names(), provider);
-            automatic.timing = parts.rotation_timing.clone();
-            automatic.time_of_day = parts.time_of_day.clone();
+            automatic.timing = components.rotation_timing.clone();
+            automatic.time_of_day = components.time_of_day.clone();
             return CertificateSource::Automatic(automatic.published_in(configurations).counted_in(metrics));
         }
         CertificateMode::CertManager => ProvidedBy::CertManager,
@@ -32,7 +32,7 @@ pub(crate) fn certificate_source(
     };
     let mut source =
         ProvidedCertificates::new(client, namespace, secret, installation.server_name(), supplier, provider);
-    source.time_of_day = parts.time_of_day.clone();
+    source.time_of_day = components.time_of_day.clone();
     CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
 }
 
@@ -54,7 +54,7 @@ mod tests {
     async fn certificates_are_made_and_judged_at_the_times_that_the_operator_says() {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
-        let parts = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
+        let components = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
         for mode in [CertificateMode::Automatic, CertificateMode::CertManager, CertificateMode::External] {
             let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
             installation.certificates = mode;
@@ -62,7 +62,7 @@ mod tests {
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
             let (client, metrics) = (Client::new(nobody, "here"), Metrics::new());
             let source =
-                certificate_source(&installation, &parts, client, provider, Configurations::default(), &metrics);
+                certificate_source(&installation, &components, client, provider, Configurations::default(), &metrics);
             let clock = match source {
                 CertificateSource::Automatic(automatic) => {
                     assert_eq!(automatic.timing, timing);

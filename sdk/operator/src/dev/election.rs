@@ -1,5 +1,5 @@
-//! The controllers of a session: a candidate in the same election as the installed operator's replicas. And whom its
-//! webhooks stand back for.
+//! The controllers of a session: a candidate in the same election as the installed operator's replicas. And the
+//! namespaces that its webhooks leave to restricted operators.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Candidate {
         let mut candidate = Self::none();
         if installation.restricted_to.is_none() {
             if let Some(lack) = rights::lacks(client, &rights::TO_STAND_BACK).await? {
-                say(&format!("Webhooks do not stand back for restricted operators: {lack}"));
+                say(&format!("Webhooks also serve namespaces of restricted operators: {lack}"));
             } else {
                 // It holds none: it is no candidate, and marks nothing.
                 let flags = LeaseFlags::of_session(SESSION.to_owned(), BTreeMap::new(), None);
@@ -116,8 +116,9 @@ async fn makes_room(client: &Client, installation: &Installation, session_lease:
     let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
     let release = release_of(&name);
     bail!(
-        "the installed operator {there}/{release} would stand back for this session: the session that holds the {session_lease} \
-         began before it. Take turns with the operator: --namespace {there} --release {release}; or end that session first"
+        "the installed operator {there}/{release} could not lead beside this session: the session that holds the \
+         {session_lease} began before it. Take turns with the operator: --namespace {there} --release {release}; \
+         or end that session first"
     )
 }
 

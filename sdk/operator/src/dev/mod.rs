@@ -66,7 +66,7 @@ const CLOCK: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct DevFlags {
-    /// Kubeconfig file; without it KUBECONFIG, or ~/.kube/config; without any, the cluster that the process runs in
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
@@ -74,10 +74,10 @@ pub(super) struct DevFlags {
     pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
-    /// Name or address by which the API server reaches this machine [default: what it is found to reach]
+    /// Name or address by which the API server reaches this machine [default: found by asking it]
     #[arg(long, value_name = "ADDR", value_parser = host::host, conflicts_with = "public_url")]
     host: Option<String>,
-    /// URL of a tunnel that ends TLS and hands plain HTTP on to --port of this machine
+    /// URL of a tunnel that terminates TLS and forwards plain HTTP to --port of this machine
     #[arg(long, value_name = "URL", value_parser = host::public_url)]
     public_url: Option<String>,
     /// CA certificates (PEM) that the tunnel's certificate is checked with [default: those of the API server's system]
@@ -86,14 +86,14 @@ pub(super) struct DevFlags {
     /// Port that the webhooks are served on; 0 takes a free one
     #[arg(long, default_value_t = 9443)]
     port: u16,
-    /// When to end at the latest: up to 24h
+    /// Longest duration of the session, up to 24h
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
     ttl: SignedDuration,
-    /// Have the webhooks called, and the controllers work, for this namespace only; may be given several times. CRDs then
-    /// stay as they are
+    /// Serve webhooks and run controllers for this namespace only; may be given several times. CRDs then keep their
+    /// conversion
     #[arg(long = "only-namespace", value_name = "NS", value_parser = label)]
     only_namespaces: Vec<String>,
-    /// Keep the webhooks' own failure policies: with Fail, the cluster's writes depend on this machine
+    /// Keep the webhooks' failure policies: with Fail, writes in the cluster depend on this machine
     #[arg(long)]
     fail: bool,
     /// Run the controllers too, while no installed replica leads: under their ServiceAccounts, or with the rights of the
@@ -103,10 +103,10 @@ pub(super) struct DevFlags {
     /// For tests that cannot wait: as of `run`
     #[arg(long, hide = true, value_name = "DURATIONS", requires = "controllers")]
     lease_timing: Option<LeaseTiming>,
-    /// Who you are: it names what is put into the cluster
+    /// Your name, which the objects of the session get
     #[arg(long, env = "USER", value_name = "NAME")]
     owner: Option<String>,
-    /// Only remove what former sessions left behind
+    /// Only remove what earlier sessions left behind
     #[arg(long)]
     sweep: bool,
 }
@@ -118,12 +118,12 @@ fn ttl(text: &str) -> Result<SignedDuration, String> {
 
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    mut parts: Components,
+    mut components: Components,
     flags: DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
-    let prepare = prepare(operator, &parts, &flags, provider);
+    let prepare = prepare(operator, &components, &flags, provider);
     let Prepared { connection, cluster, session, candidate, accounts, left } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
@@ -152,13 +152,13 @@ pub(super) async fn perform<A: clap::Args>(
 
     let Candidate { leases, session_lease, told } = candidate;
     if told.is_none() {
-        parts.controllers.clear();
+        components.controllers.clear();
     }
     let elected = session_lease.is_some();
     let (stop, serving, mut tasks) = (CancellationToken::new(), CancellationToken::new(), Tasks::default());
     // A restricted session is called for its own namespace alone, and by the probe, which is in none.
     let judged = if leases.stand_back() { leases.scope.clone() } else { Scope::everything() };
-    let (served, metrics) = session.serve(&parts.webhooks, &judged, &serving)?;
+    let (served, metrics) = session.serve(&components.webhooks, &judged, &serving)?;
     // What webhooks read goes after the last of their calls.
     let answered = CancellationToken::new();
     let last = answered.clone().drop_guard();
@@ -185,7 +185,7 @@ pub(super) async fn perform<A: clap::Args>(
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
             let only = opened.reach.namespaces.clone();
             let work = Background { runtime, accounts, leases, only, health, serving, answered, patience };
-            work.start(parts, std::future::ready(()), &mut tasks);
+            work.start(components, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                 () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
@@ -282,13 +282,13 @@ struct Prepared {
 /// Everything that can fail before anything is put into the cluster.
 async fn prepare<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     flags: &DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<Prepared> {
     let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
     ensure!(
-        !parts.webhooks.is_empty() && installation.webhooks.is_on(),
+        !components.webhooks.is_empty() && installation.webhooks.is_on(),
         "{} has no webhooks to serve; its controllers alone run with: run",
         installation.release
     );
@@ -303,9 +303,9 @@ async fn prepare<A: clap::Args>(
     let owner =
         owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
     let connection = connect_to(flags.kubeconfig.as_deref()).await?;
-    let crds: Vec<_> = parts.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
-    let controllers = flags.controllers && !flags.sweep && !parts.controllers.is_empty();
-    let policies = parts.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
+    let crds: Vec<_> = components.webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
+    let controllers = flags.controllers && !flags.sweep && !components.controllers.is_empty();
+    let policies = components.webhooks.manifests()?.iter().any(|webhook| !webhook.cel_rules.is_empty());
     let does = Does { conversions: !crds.is_empty(), policies, controllers: controllers.then_some(&installation) };
     rights::check(&connection.clients.client, does).await?;
     let me = SessionMark {
@@ -318,7 +318,7 @@ async fn prepare<A: clap::Args>(
     let mut accounts = Accounts::default();
     let candidate = if controllers {
         // Nobody reads the metrics of a session.
-        accounts = Accounts::new(&connection.clients, &installation, parts, &Metrics::new())?;
+        accounts = Accounts::new(&connection.clients, &installation, components, &Metrics::new())?;
         let tried = accounts.try_each().await;
         let rights = rights::told_of(&accounts, &tried);
         if tried.is_err() {

@@ -162,7 +162,7 @@ impl SessionLease {
             if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(Scopes::ahead) {
                 let release = release_of(&lease);
                 return Some(format!(
-                    "Controllers wait: the cluster-wide operator {namespace}/{release} was there first; to make room: \
+                    "Controllers wait: the cluster-wide operator {namespace}/{release} was installed first; to make room: \
                      kubectl -n {namespace} scale deployment {release} --replicas=0"
                 ));
             }

@@ -42,10 +42,10 @@ impl Opened {
             );
         }
         lines.push(if self.reach.fail {
-            "  failures    as registered: while this machine does not answer, the cluster refuses what it would judge"
+            "  failures    as registered: while this machine does not answer, the API server refuses the requests"
                 .to_owned()
         } else {
-            "  failures    ignored: while this machine does not answer, requests pass unjudged; --fail refuses them"
+            "  failures    ignored: while this machine does not answer, requests pass unvalidated; --fail refuses them"
                 .to_owned()
         });
         lines.extend(controllers.map(|controllers| format!("  controllers {controllers}")));
@@ -54,7 +54,7 @@ impl Opened {
             && stands_back
         {
             lines.push(
-                "Note: objects in other namespaces are reconciled by nobody while the controllers of this session lead."
+                "Note: no controller reconciles objects in other namespaces while the controllers of this session lead."
                     .to_owned(),
             );
         }
@@ -69,12 +69,12 @@ impl Opened {
         }
         if !self.policies.is_empty() {
             lines.push(
-                "Note: CEL rules are the API server's to judge: they hold whether this machine answers or not."
+                "Note: the API server evaluates CEL rules itself: they hold whether this machine answers or not."
                     .to_owned(),
             );
         }
         for name in &self.left_out {
-            lines.push(format!("Note: {name} is left out: what it judges is in no namespace."));
+            lines.push(format!("Note: {name} is left out: its kinds are in no namespace."));
         }
         for configuration in &self.installed {
             lines.push(format!("Note: the installed operator's {configuration} is called too, as before."));

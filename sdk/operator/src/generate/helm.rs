@@ -33,7 +33,7 @@ const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The templates of an operator, or of its kinds: names without an extension, and contents.
 pub(super) struct Templates<'a, A: clap::Args> {
     pub(super) operator: &'a Operator<A>,
-    pub(super) parts: &'a Components,
+    pub(super) components: &'a Components,
     pub(super) flags: &'a GenerateFlags,
     /// The operator's own arguments, as given.
     pub(super) own: Vec<String>,
@@ -71,7 +71,7 @@ impl<A: clap::Args> Templates<'_, A> {
         let mut files: Vec<(String, What, Vec<Vec<Document>>)> = Vec::new();
         for (number, mode) in modes.all().iter().enumerate() {
             let flags = self.flags(what, mode);
-            let objects = Objects::new(self.operator, self.parts, &flags, self.own.clone())?;
+            let objects = Objects::new(self.operator, self.components, &flags, self.own.clone())?;
             for (name, part, documents) in self.documents(what, mode, &objects)? {
                 let at = files.iter().position(|(known, ..)| *known == name).unwrap_or_else(|| {
                     files.push((name, part, vec![Vec::new(); modes.all().len()]));

@@ -36,7 +36,7 @@ pub(super) enum What {
     Policies,
     /// ServiceAccount, roles and bindings
     Rbac,
-    /// All that installs the operator: Deployment, Service, budget, network policy, and all of the others
+    /// The whole installation: Deployment, Service, PodDisruptionBudget, NetworkPolicy, and all of the others
     Operator,
     /// What the chosen source of certificates needs
     Certificates,
@@ -63,7 +63,7 @@ pub(super) enum Format {
     Yaml,
     /// Manifests, and a kustomization.yaml that names them
     Kustomize,
-    /// Templates of a Helm chart, in which what other flags say here are values
+    /// Templates of a Helm chart, whose values take the place of other flags
     Helm,
 }
 
@@ -80,23 +80,23 @@ pub(super) struct GenerateFlags {
     /// Image with the operator's binary as its entry point
     #[arg(long, value_parser = image)]
     image: Option<String>,
-    /// How many replicas serve the webhooks
+    /// Number of replicas
     #[arg(long, default_value_t = REPLICAS, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     replicas: u32,
     /// cert-manager's issuer, as NAME, Issuer/NAME or ClusterIssuer/NAME [default: one that is made for this operator]
     #[arg(long)]
     issuer: Option<IssuerRef>,
-    /// PEM file with the authorities under which an external certificate is valid; goes into every caBundle
+    /// PEM file with the CAs of an external certificate, for every caBundle
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// ConfigMap, in the operator's namespace, with the authorities (ca.crt) of the certificate that the API server shows: calls
-    /// of admission without one are refused
+    /// ConfigMap in the operator's namespace with the CAs (ca.crt) of the API server's client certificate: admission
+    /// requests without one are refused
     #[arg(long, value_name = "NAME", value_parser = secret_name)]
     client_ca_config_map: Option<String>,
-    /// Plain manifests, such that kustomize takes, or templates for a chart
+    /// What to write them as
     #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
     format: Format,
-    /// Folder to write files to, over those that it wrote before; without it everything goes to standard output
+    /// Folder to write files to, over those written before [default: standard output]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write nothing; fail and name the files in --out that differ
@@ -219,18 +219,18 @@ pub(super) enum GenerateError {
 /// Generates `what`, and prints, writes or compares it. `own` are the operator's own arguments, as given.
 pub(super) fn perform<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     what: What,
     flags: &GenerateFlags,
     own: Vec<String>,
 ) -> Result<(), GenerateError> {
     if flags.format == Format::Helm {
-        return perform_helm(operator, parts, what, flags, own);
+        return perform_helm(operator, components, what, flags, own);
     }
     if what == What::Operator && flags.image.is_none() {
         return Err(GenerateError::NoImage);
     }
-    let objects = Objects::new(operator, parts, flags, own)?;
+    let objects = Objects::new(operator, components, flags, own)?;
     let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
     if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {
         return Err(GenerateError::Replaces { namespace: objects.namespace().to_owned() });
@@ -247,7 +247,7 @@ pub(super) fn perform<A: clap::Args>(
 /// The same for the templates of a chart.
 fn perform_helm<A: clap::Args>(
     operator: &Operator<A>,
-    parts: &Components,
+    components: &Components,
     what: What,
     flags: &GenerateFlags,
     own: Vec<String>,
@@ -263,7 +263,7 @@ fn perform_helm<A: clap::Args>(
         return Err(GenerateError::Value { flag, instead });
     }
     let heads = Heads { operator: operator.name, issued: true, format: " --format helm" };
-    let templates = Templates { operator, parts, flags, own }.all(what)?;
+    let templates = Templates { operator, components, flags, own }.all(what)?;
     let file = |(name, part, text): (String, What, String)| File {
         name: format!("{name}.yaml"),
         text: format!("{}{text}", heads.of(part)),
@@ -443,10 +443,10 @@ mod tests {
 
     fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
         let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
-        let parts = Components::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
+        let components = Components::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
         let operator: Operator<NoArgs> = Operator::named("op");
-        perform(&operator, &parts, what, &flags, Vec::new()).map_err(|error| error.to_string())
+        perform(&operator, &components, what, &flags, Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]

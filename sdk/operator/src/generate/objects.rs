@@ -41,18 +41,18 @@ impl<'a> Objects<'a> {
     /// whatever is to be generated.
     pub(super) fn new<A: clap::Args>(
         operator: &'a Operator<A>,
-        parts: &Components,
+        components: &Components,
         flags: &'a GenerateFlags,
         own: Vec<String>,
     ) -> Result<Self, GenerateError> {
-        let webhooks = &parts.webhooks;
+        let webhooks = &components.webhooks;
         let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
         let registered = webhooks.manifests()?;
         let entries = entries(&installation, webhooks)?;
         let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
         let guarded = guarded.collect::<Result<Vec<_>, Deadlock>>()?;
         let conversions = convertible(webhooks, &operator.crds)?;
-        let rights = operator.rights(&installation, parts)?;
+        let rights = operator.rights(&installation, components)?;
         let of_cluster = |group: &str, plural: &str| cluster_scoped(&operator.crds, group, plural);
         let rbac = rights.by_account(&installation);
         let rbac = rbac.iter().flat_map(|(account, access)| access.manifests(account, of_cluster)).collect();

@@ -242,7 +242,7 @@ async fn the_controllers_of_a_session_for_one_namespace_do_not_write_in_others()
     let mark = place.cluster.audit().mark();
     let mut session = place.session(&[]);
     session
-        .says("objects in other namespaces are reconciled by nobody while the controllers of this session lead")
+        .says("no controller reconciles objects in other namespaces while the controllers of this session lead")
         .await;
     session.says("Controllers run here: this session holds the Lease").await;
     place.greeted(&place.team, "mary").await;
@@ -270,7 +270,9 @@ async fn a_session_of_another_installation_than_the_one_that_was_there_first_wai
     wait_until("the next second", PATIENCE, || async { (Timestamp::now().as_second() > begun).then_some(()) }).await;
 
     let mut session = place.session(&[]);
-    session.says(&format!("Controllers wait: the cluster-wide operator {}/first was there first", place.home)).await;
+    session
+        .says(&format!("Controllers wait: the cluster-wide operator {}/first was installed first", place.home))
+        .await;
     installed.end("-TERM").await;
     session.says("Controllers run here: this session holds the Lease").await;
     session.end("-TERM").await;
@@ -300,7 +302,9 @@ async fn the_lease_of_a_session_does_not_take_an_installed_operator_off_that_beg
     installed.says("leading: this replica runs the controllers").await;
     let mut session = place.session(&[]);
     session.says(&format!("removed Lease {}/{LEADER}", place.home)).await;
-    session.says(&format!("Controllers wait: the cluster-wide operator {}/later was there first", place.home)).await;
+    session
+        .says(&format!("Controllers wait: the cluster-wide operator {}/later was installed first", place.home))
+        .await;
     let mark = place.cluster.audit().mark();
     place.greeted(&place.team, "mary").await;
     assert_eq!(place.written(mark).await, [""; 0]);

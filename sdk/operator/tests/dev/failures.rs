@@ -35,8 +35,8 @@ async fn what_a_session_can_do_without_is_said_and_it_goes_on() {
     let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
     let left = "Leases that killed sessions left are not removed: the user of this kubeconfig may not get, delete \
                 leases.coordination.k8s.io in entity-operator-system";
-    let beside = "Webhooks do not stand back for restricted operators: the user of this kubeconfig may not list, watch \
-                  leases.coordination.k8s.io";
+    let beside = "Webhooks also serve namespaces of restricted operators: the user of this kubeconfig may not list, \
+                  watch leases.coordination.k8s.io";
     let mut dev = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--only-namespace", "nobody-s"]);
     dev.open().await;
     let said = dev.end("-TERM").await;

@@ -42,7 +42,7 @@ async fn cel_rules_hold_for_the_namespaces_of_a_session_and_end_with_it() {
 
     let said = dev.end("-TERM").await;
     assert!(said.contains(&format!("ValidatingAdmissionPolicy {name} and its binding")), "{said}");
-    assert!(said.contains("CEL rules are the API server's to judge"), "{said}");
+    assert!(said.contains("the API server evaluates CEL rules itself"), "{said}");
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.admin());
     let left = (policies.get_opt(name).await.unwrap(), bindings.get_opt(name).await.unwrap());
     assert_eq!(left, (None, None), "{said}");

@@ -22,7 +22,7 @@ fn binary(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     let binary = profile.join("examples").join(example);
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
+    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis-operator --examples`", binary.display());
     binary
 }
 

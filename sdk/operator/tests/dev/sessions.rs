@@ -59,7 +59,7 @@ async fn people_are_told_what_is_served_where_until_when_and_how_it_ends() {
         "username.entities.demo.example  /validate/username",
         "defaults.entities.demo.example  /mutate/defaults",
         "nobody-s only",
-        "requests pass unjudged",
+        "requests pass unvalidated",
         "Ends at 20",
         "Ctrl-C",
     ] {

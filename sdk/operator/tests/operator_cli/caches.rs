@@ -168,7 +168,7 @@ async fn what_a_cache_would_hold_comes_from_the_files_and_nothing_is_judged_with
         (vec![&order], 0, missing),
         (vec![&order, &region], 0, "place: not judged: reads depots.caches.example"),
         (vec![&order, &region, &there], 1, "you have no depot in region north"),
-        (vec![&order, &region, &here], 0, "place lets it pass"),
+        (vec![&order, &region, &here], 0, "place allows it"),
     ] {
         let arguments = files.iter().flat_map(|file| ["-f", file.as_str()]);
         let arguments: Vec<&str> = ["doctor", "--all", "explain"].into_iter().chain(arguments).collect();

@@ -150,7 +150,7 @@ async fn who_shows_no_certificate_of_the_api_servers_authority_has_no_review_ans
     }
     assert_eq!(answers(&one).await, None, "its authority is out of the file");
     std::fs::write(&file, "garbage").unwrap();
-    running.says("callers' certificates are checked by the authorities before it").await;
+    running.says("cannot reload the client CAs: the previous ones stay in force").await;
     assert_eq!((answers(&other).await, answers(&one).await), (Some(400), None));
     cluster.stop().await;
 }

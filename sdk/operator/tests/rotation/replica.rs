@@ -19,7 +19,9 @@ fn binary() -> PathBuf {
     // Beside a test's folder, or in a program's own.
     let found = test.ancestors().skip(1).take(2).map(|folder| folder.join("examples/rotation_operator"));
     let found = found.into_iter().find(|binary| binary.is_file());
-    found.unwrap_or_else(|| panic!("run `cargo build -p portcullis --examples` first, with --release for benches"))
+    found.unwrap_or_else(|| {
+        panic!("run `cargo build -p portcullis-operator --examples` first, with --release for benches")
+    })
 }
 
 fn command(arguments: &[&str]) -> Command {

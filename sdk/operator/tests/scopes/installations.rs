@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::turn::Turn;
 use crate::{DURATION, GRACE, PATIENCE, SLACK, TURN};
 
-const BACK: &str = "standing back: this cluster-wide operator was installed before";
+const BACK: &str = "not leading: another cluster-wide installation of this operator was installed first";
 
 /// Waits until it stands back. It has then said so `times` times at least, the last time with whom it stands back for,
 /// and is ready all the same. It says so each time that it begins to: once more where a Lease lapses on a busy machine.

@@ -17,7 +17,7 @@ use crate::PATIENCE;
 fn command(arguments: &[String]) -> Command {
     let test = std::env::current_exe().unwrap();
     let binary: PathBuf = test.parent().and_then(Path::parent).unwrap().join("examples/scopes_operator");
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis --examples`", binary.display());
+    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis-operator --examples`", binary.display());
     let mut command = Command::new(binary);
     command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
     for variable in ["KUBECONFIG", "POD_NAMESPACE", "POD_NAME", "WATCH_NAMESPACE", "RUST_LOG", "RUST_BACKTRACE", "HOME"]

@@ -1,4 +1,4 @@
-//! What should be, from what is.
+//! The controller: brings the ConfigMap and the status of an object up to date.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use portcullis::controller::{
 
 use crate::v1;
 
-/// What it watches and writes; its rights follow from that.
+/// What the controller reconciles and owns; its rights follow from that.
 pub fn controller() -> Controller<v1::Kettle> {
     Controller::named("kettle-operator").owns::<ConfigMap>()
 }
@@ -19,7 +19,7 @@ pub fn controller() -> Controller<v1::Kettle> {
 /// Brings the ConfigMap and the status up to date.
 ///
 /// # Errors
-/// When the API server does not take them. It is tried again.
+/// When the API server refuses a write. The object is then reconciled again.
 pub async fn reconcile(cx: Reconcile<v1::Kettle>) -> Result<Action, ControllerError> {
     cx.apply(&config_map(&cx.object)).await?;
     let previous = pass

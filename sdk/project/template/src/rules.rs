@@ -1,4 +1,4 @@
-//! What an object has to keep to. What a schema or a CEL rule can say belongs into the CRD; webhooks are for the rest.
+//! Rules for objects. What a schema or a CEL rule can express belongs into the CRD; webhooks are for the rest.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 use crate::v1;
 
-/// What the API server calls us for.
+/// The webhooks that the API server calls.
 pub fn webhooks() -> Webhooks {
     Webhooks::new().validate(
         Validate::<v1::Kettle>::named("rules")

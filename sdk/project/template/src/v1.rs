@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a user wants.
+/// The desired state.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "kettle.example",
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
-    /// What the ConfigMap says.
+    /// Text that the ConfigMap holds.
     pub message: String,
 }
 
-/// What the operator observed.
+/// The observed state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// What holds of the object: `Ready` when the ConfigMap is written.
+    /// Conditions of the object: `Ready` when the ConfigMap is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<Condition>>,

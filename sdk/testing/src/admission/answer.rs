@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What a webhook answered. Assertions return the answer, so that several read as one sentence; their failures show it
-/// whole.
+/// The answer of a webhook. Assertions return it, so that they can be chained, and show all of it when they fail.
 #[derive(Clone, Debug)]
 #[must_use = "an answer that is not looked at tests nothing"]
 pub struct Answer {
@@ -135,16 +134,16 @@ impl Answer {
         Ok(Self { asked, said: Said::Review(Box::new(Reviewed { response, patch, sent, patched })) })
     }
 
-    /// The request may go on.
+    /// Asserts that the request is allowed.
     ///
     /// # Panics
-    /// When it may not, showing the answer; so do all assertions.
+    /// When it is not, showing the answer, as all assertions do.
     #[track_caller]
     pub fn assert_allowed(&self) -> &Self {
         self.expect(self.is_allowed(), "the request to be allowed")
     }
 
-    /// The request may not go on, with this code and exactly this message.
+    /// Asserts that the request is denied with this code and exactly this message.
     #[track_caller]
     pub fn assert_denied(&self, code: u16, message: &str) -> &Self {
         let denied = self.review().is_some_and(|review| {
@@ -154,45 +153,45 @@ impl Answer {
         self.expect(denied, &format!("a denial with {code}: {message}"))
     }
 
-    /// The denial names this field among its causes.
+    /// Asserts that the denial names this field among its causes.
     #[track_caller]
     pub fn assert_cause(&self, field: &str) -> &Self {
         self.expect(self.causes().iter().any(|cause| cause.field == field), &format!("a cause for the field {field}"))
     }
 
-    /// One of the warnings contains this text.
+    /// Asserts that one of the warnings contains this text.
     #[track_caller]
     pub fn assert_warning(&self, text: &str) -> &Self {
         self.expect(self.warnings().iter().any(|warning| warning.contains(text)), &format!("a warning with '{text}'"))
     }
 
-    /// The request may go on and the object stays as it was sent.
+    /// Asserts that the request is allowed and the object unchanged.
     #[track_caller]
     pub fn assert_unchanged(&self) -> &Self {
         let same = self.review().is_some_and(|review| review.response.allowed && review.sent == review.patched);
         self.expect(same, "the object to be allowed as it was sent")
     }
 
-    /// The request may go on with exactly this JSON patch (RFC 6902).
+    /// Asserts that the request is allowed with exactly this JSON patch (RFC 6902).
     #[track_caller]
     pub fn assert_patch(&self, patch: &Value) -> &Self {
         let same = self.patch().is_some_and(|answered| answered == *patch);
         self.expect(same, &format!("the patch {patch}"))
     }
 
-    /// There is no decision but this HTTP error, so that the failure policy decides.
+    /// Asserts that the answer is this HTTP error, so that the failure policy decides.
     #[track_caller]
     pub fn assert_http_error(&self, code: u16) -> &Self {
         let failed = matches!(&self.said, Said::HttpError { code: answered, .. } if *answered == code);
         self.expect(failed, &format!("the HTTP error {code}"))
     }
 
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.review().is_some_and(|review| review.response.allowed)
     }
 
-    /// What the user is told: the denial's message, or the text of an HTTP error; empty when allowed.
+    /// The message to the user: that of the denial, or the text of an HTTP error; empty when allowed.
     pub fn message(&self) -> &str {
         match &self.said {
             Said::HttpError { text, .. } => text,
@@ -200,17 +199,17 @@ impl Answer {
         }
     }
 
-    /// The fields that a denial is about.
+    /// The causes of a denial.
     pub fn causes(&self) -> &[AnswerCause] {
         self.review().map_or(&[], |review| &review.response.status.details.causes)
     }
 
-    /// What kubectl prints beside the decision, as it is sent: within the lengths that Kubernetes keeps.
+    /// The warnings, as they are sent: cut to Kubernetes' lengths.
     pub fn warnings(&self) -> &[String] {
         self.review().map_or(&[], |review| &review.response.warnings)
     }
 
-    /// The annotation of the audit event under this key, without the webhook's name before it.
+    /// The audit annotation under this key, without the prefix of the webhook's name.
     pub fn audit(&self, key: &str) -> Option<&str> {
         self.review().and_then(|review| review.response.audit_annotations.get(key)).map(String::as_str)
     }
@@ -221,7 +220,7 @@ impl Answer {
         serde_json::to_value(patch).ok()
     }
 
-    /// The object as it goes on: as it was sent, with the patch applied.
+    /// The object with the patch applied.
     ///
     /// # Panics
     /// When the request is refused or has no object.
@@ -233,7 +232,7 @@ impl Answer {
         }
     }
 
-    /// The object as it goes on, decoded.
+    /// The object with the patch applied, decoded.
     ///
     /// # Panics
     /// As [`patched`](Self::patched), and when it does not decode.

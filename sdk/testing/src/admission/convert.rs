@@ -12,12 +12,12 @@ use super::request::{group_version_kind, written};
 const TIMEOUT: u8 = 30;
 
 impl Reviews {
-    /// The object in another version of its kind, such as `v2`, by the conversion that is registered for it: through a
-    /// review, as the API server sends one for a single object.
+    /// Converts the object to another version of its kind, such as `v2`, by the registered conversion, through a review
+    /// as the API server sends it. To test converters with generated objects, see
+    /// [`assert_laws`](crate::conversion::assert_laws).
     ///
     /// # Panics
-    /// When the kind has no conversion, or the answer is anything but that one object. For objects that must break
-    /// nothing whatever they hold, see [`assert_laws`](crate::conversion::assert_laws).
+    /// When the kind has no conversion, or the answer is anything but that one object.
     pub async fn convert(&self, object: &impl Serialize, version: &str) -> Value {
         let mut object = written(object);
         if object["metadata"].is_null() {

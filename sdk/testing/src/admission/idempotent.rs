@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::{Answer, Request, Reviews};
 use crate::difference::differences;
 
-/// Mutating twice is mutating once: `mutate(mutate(x)) = mutate(x)`.
+/// Asserts that a mutating webhook is idempotent: `mutate(mutate(x)) = mutate(x)`.
 ///
 /// The API server may call a mutating webhook again on its own result, within the same request (reinvocation) and with
-/// every later change of the object. What must be the same is the object:
+/// every later change of the object. The webhook must not change its result
 ///
-/// * created from `object`, and asked again about the result in the same creation,
-/// * changed from the result to the result, as every writer does that touches something else,
-/// * changed from the result back to `object` (a manifest that is applied again), and asked again about that.
+/// * when `object` is created, and the same creation calls it again,
+/// * when the result is updated to itself, as by a writer that changes something else,
+/// * when the result is updated back to `object` (a manifest is applied again), and the same update calls it again.
 ///
 /// Operations that the webhook has no handler for are left out.
 ///

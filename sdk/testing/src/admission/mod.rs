@@ -1,5 +1,5 @@
-//! Admission without a cluster: reviews as the API server writes them, answered by the registered webhooks in this
-//! process, and assertions on the answers that show what was answered.
+//! Admission without a cluster: reviews as the API server sends them, answered by the registered webhooks in this
+//! process, and assertions on the answers.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,9 +33,9 @@
 //! # }).unwrap();
 //! ```
 //!
-//! What the API server does before and after a webhook is left to it: match conditions and selectors are not evaluated,
-//! objects are neither defaulted nor pruned nor validated. A request that the webhook's rules do not match fails the
-//! test: the API server would never send it.
+//! The rest of the API server's work is not done here: match conditions and selectors are not evaluated, and objects
+//! are not defaulted, pruned or validated. A request that the webhook's rules do not match fails the test, because the
+//! API server would never send it.
 
 mod answer;
 mod convert;
@@ -51,7 +51,7 @@ pub use answer::{Answer, AnswerCause};
 pub use idempotent::assert_idempotent;
 pub use request::Request;
 
-/// The webhooks of an operator, ready to be asked.
+/// The webhooks of an operator, ready to be called.
 #[derive(Debug)]
 pub struct Reviews {
     routes: Routes,
@@ -60,11 +60,10 @@ pub struct Reviews {
 }
 
 impl Reviews {
-    /// Takes the webhooks as they are registered: the paths and the rules of their manifests, the routes of their
-    /// server.
+    /// Takes the registered webhooks, with the rules and paths of their manifests and the routes of their server.
     ///
     /// # Errors
-    /// When they could not be registered or served as they are.
+    /// When the registration is invalid.
     pub fn of(webhooks: &Webhooks) -> Result<Self, RegistrationError> {
         let (routes, conversions) = (webhooks.routes()?, webhooks.conversions()?);
         Ok(Self { routes, webhooks: webhooks.manifests()?, conversions })

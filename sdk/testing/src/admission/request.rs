@@ -1,4 +1,4 @@
-//! Requests, as the API server writes them.
+//! Admission requests, as the API server sends them.
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::target::{Target, Wanted, target};
 use super::{Answer, Reviews};
 
-/// An admission request in the making; [`validate`](Self::validate) or [`mutate`](Self::mutate) sends it.
+/// A builder of an admission request, which [`validate`](Self::validate) or [`mutate`](Self::mutate) sends.
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is sent to a webhook"]
 pub struct Request<'r> {
@@ -33,7 +33,7 @@ impl Reviews {
     /// A request that creates this object: a typed one, or any JSON with `apiVersion` and `kind`.
     ///
     /// # Panics
-    /// When the object does not write as a JSON object, as in the other requests.
+    /// When the object does not serialise to a JSON object, as in the other requests.
     pub fn create(&self, object: &impl Serialize) -> Request<'_> {
         self.request(Operation::Create, Some(written(object)), None, "CreateOptions")
     }
@@ -48,8 +48,8 @@ impl Reviews {
         self.request(Operation::Delete, None, Some(written(object)), "DeleteOptions")
     }
 
-    /// A request that connects to an object, with the options of the connection (`PodExecOptions`): name the object
-    /// with [`Request::name`] and the way with [`Request::sub_resource`].
+    /// A request that connects to an object, with the options of the connection (`PodExecOptions`): set the object's
+    /// name with [`Request::name`] and the subresource with [`Request::sub_resource`].
     pub fn connect(&self, options: &impl Serialize) -> Request<'_> {
         let mut request = self.request(Operation::Connect, Some(written(options)), None, "");
         request.options = Value::Null;
@@ -80,8 +80,8 @@ impl Reviews {
 }
 
 impl Request<'_> {
-    /// Who makes the request; `tester` unless said. A service account (`system:serviceaccount:NAMESPACE:NAME`) is in
-    /// the groups of its kind.
+    /// Sets the user of the request; `tester` by default. A service account (`system:serviceaccount:NAMESPACE:NAME`) is
+    /// in the groups of service accounts.
     pub fn by(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
         if let Some((namespace, _)) = user.strip_prefix("system:serviceaccount:").and_then(|name| name.split_once(':'))
@@ -92,54 +92,54 @@ impl Request<'_> {
         self
     }
 
-    /// Groups that the user is in, beside `system:authenticated`.
+    /// Sets the groups of the user, in addition to `system:authenticated`.
     pub fn groups(mut self, groups: &[&str]) -> Self {
         self.groups.extend(groups.iter().map(|&group| group.to_owned()));
         self
     }
 
-    /// Nothing will be stored, whatever the answer.
+    /// Makes the request a dry run.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// The namespace; otherwise the object's own, or `default` for a namespaced kind.
+    /// Sets the namespace; by default the object's own, or `default` for a namespaced kind.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// The object's name in the request; otherwise the one in its metadata.
+    /// Sets the name in the request; by default that of the object's metadata.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// A subresource: `status`, `scale`, `exec`. The object is then what travels there, a `Scale` for `scale`.
+    /// Sets the subresource: `status`, `scale`, `exec`. The object is then that of the subresource, a `Scale` for
+    /// `scale`.
     pub fn sub_resource(mut self, sub_resource: &str) -> Self {
         sub_resource.clone_into(&mut self.sub_resource);
         self
     }
 
-    /// The options of the request, such as
-    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions) as JSON; otherwise those of a
+    /// Sets the options of the request, such as
+    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions) as JSON; by default those of a
     /// client that sets none.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self
     }
 
-    /// Asks the validating webhook that is registered under this name.
+    /// Calls the validating webhook that is registered under this name.
     ///
     /// # Panics
-    /// When there is none, the API server would never send it this request, or the answer breaks the rules of the API
-    /// server.
+    /// When there is none, its rules do not match the request, or the API server would reject the answer.
     pub async fn validate(self, name: &str) -> Answer {
         self.send(WebhookKind::Validating, name).await
     }
 
-    /// Asks the mutating webhook that is registered under this name.
+    /// Calls the mutating webhook that is registered under this name.
     ///
     /// # Panics
     /// As [`validate`](Self::validate).

@@ -1,4 +1,4 @@
-//! Laws that converters of a kind must keep, tried on objects that its CRD's schemas admit.
+//! Laws that converters of a kind must keep, tested on objects generated from its CRD's schemas.
 //!
 //! ```
 //! use kube::CustomResourceExt as _;
@@ -38,9 +38,9 @@
 //!
 //! In an operator it is `assert_laws(&webhooks, &crd)`, with the webhooks that it serves.
 //!
-//! What a version cannot say (the milliseconds, above) the engine keeps beside the object, so losing it breaks no law.
-//! What breaks one is a converter that fails or panics, that answers differently when it is asked twice, or that undoes what a
-//! user changed in the other version meanwhile; and a schema that admits what the type does not read.
+//! The engine keeps what a version cannot express (the milliseconds, above) beside the object, so losing it breaks no
+//! law. A converter breaks a law when it fails or panics, gives two results for one object, or undoes what a user
+//! changed in the other version meanwhile; a schema does when it admits what the type does not read.
 
 mod edits;
 mod laws;
@@ -55,7 +55,7 @@ use serde_json::value::RawValue;
 
 pub use laws::assert_laws;
 
-/// Whatever turns an object of one version into one of another.
+/// Converts objects from one version to another.
 pub trait Converter {
     /// The object in this `apiVersion`.
     ///
