@@ -82,9 +82,7 @@ impl Events {
             match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::warn!(reason = planned.reason, %error, "cannot publish an event"),
-                Err(_) => {
-                    tracing::warn!(reason = planned.reason, "cannot publish an event: the API server did not answer")
-                }
+                Err(_) => tracing::warn!(reason = planned.reason, "cannot publish an event: no answer"),
             }
         }
     }
