@@ -136,7 +136,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             warn!(
                 object = object::<C>(self.name),
                 others,
-                "the CA bundle was overwritten; restoring it; the other field managers must leave caBundle alone"
+                "the CA bundle was changed or removed; restoring it; the other field managers must leave caBundle alone"
             );
         }
         let mine: Vec<&str> = mine.iter().map(|entry| entry.name).collect();
