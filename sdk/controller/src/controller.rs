@@ -52,7 +52,7 @@ pub(super) struct WatchedKind<K> {
     pub(super) follow: Follow<K>,
 }
 
-/// A controller for objects of kind `K`: what it watches and owns, and its limits. See the [crate documentation](crate).
+/// A controller for one kind: what it watches and owns, and its limits. See the [crate documentation](crate).
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
     pub(super) name: String,

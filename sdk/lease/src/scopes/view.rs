@@ -25,9 +25,10 @@ impl ScopeTiming {
     pub const DEFAULT: Self =
         Self { duration: Duration::from_secs(25), grace: Duration::from_secs(5), freshness: Duration::from_secs(12) };
 
-    /// `duration`: of a lease that states none. `grace`: how long past a lease's duration the namespace stays with its
-    /// holder; a successor needs some of it. `freshness`: how long what is known counts. Shorter than
-    /// [`Timing::settle`](crate::Timing::settle) of the restricted operators.
+    /// - `duration`: of a lease that states none.
+    /// - `grace`: how long past a lease's duration the namespace stays with its holder; a successor needs some of it.
+    /// - `freshness`: how long what is known counts. Shorter than [`Timing::settle`](crate::Timing::settle) of the
+    ///   restricted operators.
     ///
     /// # Errors
     /// [`LeaseError::Zero`].
