@@ -18,15 +18,15 @@ use tokio_rustls::TlsConnector;
 /// How long the handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Why a caller that trusts the bundle could not call us.
+/// Why a caller that trusts the bundle cannot call this server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The bundle does not read.
-    #[error("the CA bundle does not read: {0}")]
+    /// The bundle cannot be read.
+    #[error("the CA bundle cannot be read: {0}")]
     Bundle(#[from] rustls_pki_types::pem::Error),
     /// The bundle holds nothing that could be trusted.
-    #[error("the CA bundle is of no use: {0}")]
+    #[error("the CA bundle cannot be used: {0}")]
     Verifier(#[from] VerifierBuilderError),
     /// The name is not one that a certificate can carry.
     #[error("'{0}' is not a DNS name")]
@@ -37,7 +37,7 @@ pub enum ProbeError {
     /// TLS could not be set up, or the certificate is refused.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
-    /// It took too long.
+    /// The handshake took too long.
     #[error("our own listener did not answer within {} s", HANDSHAKE.as_secs())]
     Slow,
 }
@@ -67,8 +67,8 @@ pub async fn probe(
     Ok(())
 }
 
-/// Asks what [`probe`] would ask of a chain (leaf first), without a call. It looks at what the checks of `portcullis-pki`
-/// do not: weak keys and signatures, constraints on names.
+/// Verifies a chain (leaf first) as [`probe`] would, without a call. It covers what the checks of `portcullis-pki` do
+/// not: weak keys and signatures, constraints on names.
 pub fn verify(
     provider: &Arc<CryptoProvider>,
     chain: &[CertificateDer<'_>],

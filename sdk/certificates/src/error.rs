@@ -3,11 +3,11 @@
 use portcullis_client::own_sentence;
 use portcullis_listener::TlsError;
 
-/// What goes wrong with stored certificates.
+/// Errors of stored certificates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// The API server refused, or did not answer. Try again, unless the message names what has to be mended first.
+    /// The API server refused, or did not answer. Retry, unless the message names what has to be fixed first.
     #[error("cannot {action} Secret {namespace}/{name}: {}{}", own_sentence(&**source), fix(action, namespace, source))]
     Api {
         /// `read`, `create` or `update`.
@@ -20,13 +20,13 @@ pub enum CertificateError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be issued.
     #[error(transparent)]
     Pki(#[from] portcullis_pki::PkiError),
     /// The pair cannot be served.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// What was just issued would not pass as stored: the stored CA cannot issue for these names. Delete the Secret
+    /// A newly issued certificate cannot be served: the stored CA cannot issue for these names. Delete the Secret
     /// `<name>-ca`, or correct the names.
     #[error("a certificate under the CA in Secret {namespace}/{ca} cannot be served: {problem}")]
     Unusable {
@@ -37,7 +37,7 @@ pub enum CertificateError {
         /// What is wrong with what it issues.
         problem: String,
     },
-    /// What somebody else put into the Secret, or did not, cannot be served.
+    /// The Secret that cert-manager or a user provides is missing or cannot be served.
     #[error("Secret {namespace}/{name} cannot be served: {problem}; {cure}")]
     ProvidedCertificates {
         /// Namespace of the Secret.
@@ -49,7 +49,7 @@ pub enum CertificateError {
         /// What to do.
         cure: String,
     },
-    /// The API server did not answer within half a minute when the Secret was read. Try again.
+    /// The API server did not answer within half a minute when the Secret was read. Retry.
     #[error("the API server does not answer for Secret {namespace}/{name}")]
     Slow {
         /// Namespace of the Secret.
@@ -57,8 +57,8 @@ pub enum CertificateError {
         /// Its name.
         name: String,
     },
-    /// Others kept writing between our read and our write, or the API server was slow. Try again.
-    #[error("the certificate Secrets did not come to rest; is another program writing {namespace}/{name}?")]
+    /// Others kept writing to the Secrets, or the API server was slow. Retry.
+    #[error("the certificate Secrets keep changing; is another program writing {namespace}/{name}?")]
     Unsettled {
         /// Namespace of the Secret.
         namespace: String,
@@ -68,8 +68,8 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// Whether trying again is of no use. What the API server forbids (403) and what it does not take (422) stays so
-    /// until somebody does what the message says, and so do times by which no rotation comes to rest.
+    /// Whether retrying is of no use. What the API server forbids (403) or rejects (422) stays so until somebody does
+    /// what the message says; and so does a timing by which new certificates would be replaced at once.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Api { source, .. } => {

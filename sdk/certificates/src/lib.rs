@@ -1,36 +1,36 @@
-//! Certificates that look after themselves, and those that others make.
+//! Serving certificates of webhooks: issued and rotated by the operator, or provided by cert-manager or a user.
 //!
-//! There are two sources. [`ProvidedCertificates`] reads a pair that cert-manager or a person puts into a Secret,
-//! checks every part of it, and never writes. [`Automatic`] makes a CA and a leaf, keeps them in two Secrets of the
+//! There are two sources. [`ProvidedCertificates`] reads a pair that cert-manager or a user puts into a Secret,
+//! checks every part of it, and never writes. [`Automatic`] issues a CA and a leaf, keeps them in two Secrets of the
 //! operator's own namespace, and publishes the CA in the webhook configurations and the CRDs:
 //!
 //! | Secret | keys | who reads it |
 //! |---|---|---|
-//! | `<name>-ca` | `ca.crt`, `ca.key`; while a CA is rotated also `next.crt`, `next.key` or `previous.crt` | whoever issues a leaf |
+//! | `<name>-ca` | `ca.crt`, `ca.key`; while a CA is rotated also `next.crt`, `next.key` or `previous.crt` | the replica that issues a leaf |
 //! | `<name>` | `tls.crt`, `tls.key`; `ca.crt`, which is the bundle to publish | every replica: all serve the same pair |
 //!
-//! Neither belongs to another object, so both outlive the operator: installed again, it serves under the CA that
-//! callers trust already. Any number of replicas look after them, and none is special. Every write is one conditional
-//! request (create if absent, or change what was read), and whoever loses reads what the others wrote. A process killed
-//! between any two requests leaves what the next one completes.
+//! Neither Secret has an owner reference, so both outlive the operator: installed again, it serves under the CA that
+//! callers already trust. All replicas maintain them, without a leader. Every write is one conditional request (create
+//! if absent, or change what was read), and a replica that loses the race reads what another wrote. If a process is
+//! killed between any two requests, the next one completes the work.
 //!
-//! A leaf is replaced when it has less than 30 days left, does not name every name that is needed, or does not read; a
-//! CA is rotated before it could not issue a leaf of a whole year any more. The running listener takes a new pair
-//! without closing its port. No leaf is issued under a CA, or served, before all callers have been told to trust it
-//! ([`Phase`]): next CA made → both published, and read back everywhere → [`RotationTiming::settle`] → leaf under the
-//! new CA → [`RotationTiming::drain`] → old CA forgotten. The same holds for repairs: where the stored CA is lost, what
-//! callers trust stays trusted until every replica has gone over to the new one.
+//! A leaf is replaced when it has less than 30 days left, lacks a name that is needed, or cannot be read; a CA is
+//! rotated while it can still issue a leaf of a whole year. The running listener switches to a new pair without closing
+//! its port. No leaf is issued under a CA, or served, before the CA is published to all callers ([`Phase`]): next CA
+//! created → both published, and read back everywhere → [`RotationTiming::settle`] → leaf under the new CA →
+//! [`RotationTiming::drain`] → old CA removed. The same holds for repairs: if the stored CA is lost, what callers trust
+//! stays trusted until every replica serves under the new one.
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
-//! | `mod` | what the sources have in common: [`ServingCertificate`] and `CertificateSource` |
+//! | `lib` | what the sources have in common: [`ServingCertificate`] and [`CertificateSource`] |
 //! | `error` | [`CertificateError`] |
 //! | `automatic/` | [`Automatic`]: `round` reads, repairs and rotates, `store` has the two Secrets, `keeper` the process |
-//! | `supplied/` | [`ProvidedCertificates`]: `check` says what is wrong with a Secret, `cure` what to do about it |
+//! | `provided/` | [`ProvidedCertificates`]: `check` says what is wrong with a Secret, `cure` what to do about it |
 //! | `bundle/` | [`Bundle`]: the CA in the webhook configurations and CRDs, for both sources |
-//! | `caller` | [`probe`], and what a caller makes of a chain |
-//! | `follow` | one object, whenever it changes |
-//! | `time_of_day`, `metrics` | what time it is; what is counted |
+//! | `caller` | [`probe`] and [`verify`]: whether a caller accepts a chain |
+//! | `follow`, `read` | watching one object; reading a Secret |
+//! | `time_of_day`, `metrics` | the wall clock; metrics |
 //!
 //! What is decided from bytes and times alone is in [`portcullis_pki`].
 
@@ -59,7 +59,7 @@ pub use bundle::{Changes, OwnEntry, PublishedEntry, PublishedObject, published};
 pub use caller::verify;
 pub use caller::{ProbeError, probe};
 pub use error::CertificateError;
-/// Where callers find the CA.
+/// The objects in which callers find the CA.
 pub use portcullis_manifest::Configurations;
 pub use portcullis_pki::rotation::{Phase, RotationTiming};
 pub use provided::{ProvidedBy, ProvidedCertificates};
@@ -68,22 +68,22 @@ pub use time_of_day::TimeOfDay;
 
 use portcullis_listener::{ClientCa, TlsError, tls_config, tls_config_asking};
 
-/// What is served, and what callers must trust.
+/// A certificate chain with its key, and the CA bundle that callers must trust.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServingCertificate {
     /// The chain, leaf first, in PEM.
     pub cert_pem: String,
     /// The leaf's key in PEM.
     pub key_pem: String,
-    /// What callers trust, in PEM.
+    /// The CA bundle, in PEM.
     pub ca_pem: String,
 }
 
 impl ServingCertificate {
-    /// The listener's configuration for it.
+    /// The TLS configuration of a listener that serves it.
     ///
     /// # Errors
-    /// When it does not read, or key and certificate do not belong together.
+    /// When it cannot be read, or key and certificate do not belong together.
     pub fn tls_config(&self, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
         tls_config(Arc::clone(provider), self.cert_pem.as_bytes(), self.key_pem.as_bytes())
     }
@@ -106,29 +106,29 @@ impl std::fmt::Debug for ServingCertificate {
     }
 }
 
-/// Where the pair that is served comes from. All replicas read it from one Secret, through the API.
+/// The source of the serving certificate. All replicas read it from one Secret, through the API.
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
-    /// Made and kept by the operator itself.
+    /// Issued and rotated by the operator itself.
     Automatic(Automatic),
-    /// Filled in by cert-manager or a person.
+    /// Provided by cert-manager or a user.
     ProvidedCertificates(ProvidedCertificates),
 }
 
 impl CertificateSource {
-    /// The pair to serve, made where this is the operator's own business. All replicas end with the same.
+    /// Returns the certificate to serve; [`Automatic`] issues it if needed. All replicas end up with the same.
     ///
     /// # Errors
-    /// When there is none that can be served, or the API server refuses. Nothing is lost by trying again.
+    /// When there is none that can be served, or the API server refuses. It is safe to retry.
     pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
         match self {
             Self::Automatic(automatic) => automatic.ensure().await,
-            Self::ProvidedCertificates(supplied) => supplied.ensure().await,
+            Self::ProvidedCertificates(provided) => provided.ensure().await,
         }
     }
 
-    /// Looks after the pair until `stop`: puts a changed one into `tls`, and tells `bundle` what callers must trust. A
-    /// pair that cannot be served leaves the one before it in place.
+    /// Maintains the certificate until `stop` is cancelled: puts a changed one into `tls`, and tells `bundle` what
+    /// callers must trust. If a new one cannot be served, the previous one stays.
     pub async fn maintain(
         &self,
         current: ServingCertificate,
@@ -138,11 +138,11 @@ impl CertificateSource {
     ) {
         match self {
             Self::Automatic(automatic) => Box::pin(automatic.maintain(current, tls, bundle, stop)).await,
-            Self::ProvidedCertificates(supplied) => supplied.maintain(current, tls, bundle, stop).await,
+            Self::ProvidedCertificates(provided) => provided.maintain(current, tls, bundle, stop).await,
         }
     }
 
-    /// Tells `bundle` what callers must trust by what is stored now; nothing where that says nothing.
+    /// Tells `bundle` what callers must trust according to what is stored, if anything is.
     ///
     /// # Errors
     /// When the API server refuses, or what somebody else has stored cannot be served.
@@ -153,58 +153,58 @@ impl CertificateSource {
                     bundle.publish(&authorities.bundle());
                 }
             }
-            Self::ProvidedCertificates(supplied) => bundle.expect(&supplied.stored().await?.0),
+            Self::ProvidedCertificates(provided) => bundle.expect(&provided.stored().await?.0),
         }
         Ok(())
     }
 
-    /// The publisher of the CA that goes with `material`.
-    pub fn bundle(&self, operator: &str, material: &ServingCertificate) -> Bundle {
+    /// Returns the publisher, or the observer, of the CA of `certificate`.
+    pub fn bundle(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         match self {
-            Self::Automatic(automatic) => automatic.bundle(operator, material),
-            Self::ProvidedCertificates(supplied) => supplied.bundle(material),
+            Self::Automatic(automatic) => automatic.bundle(operator, certificate),
+            Self::ProvidedCertificates(provided) => provided.bundle(certificate),
         }
     }
 
-    /// The client that it reads and writes with.
+    /// The client with which it reads and writes.
     pub fn client(&self) -> &Client {
         match self {
             Self::Automatic(automatic) => &automatic.client,
-            Self::ProvidedCertificates(supplied) => &supplied.client,
+            Self::ProvidedCertificates(provided) => &provided.client,
         }
     }
 
-    /// The listener's configuration for `material`.
-    pub fn tls_config(&self, material: &ServingCertificate) -> Result<ServerConfig, TlsError> {
+    /// The TLS configuration of a listener that serves `certificate`.
+    pub fn tls_config(&self, certificate: &ServingCertificate) -> Result<ServerConfig, TlsError> {
         match self {
-            Self::Automatic(automatic) => material.asking(&automatic.provider, automatic.client_ca.as_ref()),
-            Self::ProvidedCertificates(supplied) => material.asking(&supplied.provider, supplied.client_ca.as_ref()),
+            Self::Automatic(automatic) => certificate.asking(&automatic.provider, automatic.client_ca.as_ref()),
+            Self::ProvidedCertificates(provided) => certificate.asking(&provided.provider, provided.client_ca.as_ref()),
         }
     }
 
-    /// Asks callers for a certificate of these authorities.
+    /// Requests client certificates of these authorities from callers.
     pub fn asking(self, client_ca: Option<Arc<ClientCa>>) -> Self {
         match self {
             Self::Automatic(automatic) => Self::Automatic(Automatic { client_ca, ..automatic }),
-            Self::ProvidedCertificates(supplied) => {
-                Self::ProvidedCertificates(ProvidedCertificates { client_ca, ..supplied })
+            Self::ProvidedCertificates(provided) => {
+                Self::ProvidedCertificates(ProvidedCertificates { client_ca, ..provided })
             }
         }
     }
 
-    /// The cryptography that is served with.
+    /// The crypto provider of the TLS configurations.
     pub fn provider(&self) -> &Arc<CryptoProvider> {
         match self {
             Self::Automatic(automatic) => &automatic.provider,
-            Self::ProvidedCertificates(supplied) => &supplied.provider,
+            Self::ProvidedCertificates(provided) => &provided.provider,
         }
     }
 
-    /// The objects that callers find the CA in.
+    /// The objects in which callers find the CA.
     pub fn configurations(&self) -> &Configurations {
         match self {
             Self::Automatic(automatic) => &automatic.configurations,
-            Self::ProvidedCertificates(supplied) => &supplied.configurations,
+            Self::ProvidedCertificates(provided) => &provided.configurations,
         }
     }
 }

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// What time it is: validity is judged by it, and nothing else. Waiting is timed by a clock that nobody sets.
+/// The wall clock, by which only validity is checked. Waiting is timed by a monotonic clock.
 #[derive(Clone)]
 pub struct TimeOfDay(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl TimeOfDay {
-    /// The machine's.
+    /// The machine's clock.
     pub fn system() -> Self {
         Self(Arc::new(Timestamp::now))
     }
 
-    /// One that is wrong by this much, as a node's may be.
+    /// A clock that is wrong by this much, as a node's may be.
     pub fn off_by(skew: SignedDuration) -> Self {
         Self(Arc::new(move || Timestamp::now().saturating_add(skew).unwrap_or(Timestamp::MAX)))
     }
 
-    /// What it is now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

@@ -1,8 +1,8 @@
-//! Caches: what webhooks know of other objects, without a request for each review.
+//! Caches of other objects for webhooks, so that a review needs no request to the API server.
 //!
-//! A [`Cache`] holds the objects of one kind, as a watch brings them. Make it in `setup`, capture a clone in the handler,
-//! and say that the webhook [reads](portcullis_webhook::Validate::reads) it. The rest follows from that: every replica of
-//! the operator watches the kind, whether it leads or not, and the generated roles have the right to.
+//! A [`Cache`] holds the objects of one kind; a watch keeps it up to date. Create it in `setup`, capture a clone in the
+//! handler, and register it with the webhook (`Validate::reads` of `portcullis-webhook`). Every replica of the operator
+//! then watches the kind, whether it leads or not, and the generated roles allow it to.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,7 +13,7 @@
 //!
 //! fn webhooks(classes: &Cache<StorageClass>) -> Webhooks {
 //!     let known = classes.clone();
-//!     let judge = move |new: Arc<ConfigMap>, _: Context| {
+//!     let validate = move |new: Arc<ConfigMap>, _: Context| {
 //!         let class = new.data.as_ref().and_then(|data| data.get("class")).cloned().unwrap_or_default();
 //!         let verdict = match known.get("", &class) {
 //!             Some(_) => Verdict::allow(),
@@ -21,7 +21,7 @@
 //!         };
 //!         async { verdict }
 //!     };
-//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create(judge))
+//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create(validate))
 //! }
 //!
 //! // In `setup`: webhooks(&Cache::new()). In a test, without a cluster:
@@ -30,13 +30,13 @@
 //! let webhooks = webhooks(&Cache::of([class]));
 //! ```
 //!
-//! Until the first list is complete, everything would look absent. So the webhooks that read a cache answer HTTP 429 until
-//! then, after which the API server asks again within the webhook's timeout; the others are served. A replica is not
-//! ready before its caches are filled, for half a minute at most; and one whose cached kind it converts itself does not wait,
-//! because the list needs its conversion.
+//! Until the first list is complete, webhooks that read a cache answer HTTP 429, and the API server retries within the
+//! webhook's timeout; other webhooks are served. A replica is not ready before its caches are filled, for half a minute
+//! at most. It does not wait for a cache of a kind that it converts itself, because the list needs the conversion.
 //!
-//! What is in a cache is as old as the watch, commonly some milliseconds: a rule that must hold between two objects that are
-//! written at the same time needs a controller that looks again. An object that does not decode is logged and is not in it.
+//! A cache lags behind the API server by the delay of the watch, usually some milliseconds: a rule between two objects
+//! that may be written at the same time needs a controller that checks again. An object that does not decode is logged
+//! and not cached.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -68,8 +68,8 @@ impl<K> Cached for K where
 {
 }
 
-/// The objects of a kind, those of one namespace for an operator that is restricted to it. Cheap to clone: clones hold the
-/// same objects. See the [module](self).
+/// A cache of the objects of a kind: of one namespace for an operator that is restricted to it, otherwise of all. Cheap
+/// to clone; clones share the objects. See the [module](self).
 pub struct Cache<K> {
     shared: Arc<Shared<K>>,
 }
@@ -113,29 +113,30 @@ impl<K: Cached> Cache<K> {
         Self { shared: Arc::new(Shared { kind, plural, store, filled, attended }) }
     }
 
-    /// A cache that holds these objects and needs no cluster: for tests.
+    /// A cache with these objects, without a cluster: for tests.
     pub fn of(objects: impl IntoIterator<Item = K>) -> Self {
         let cache = Self::new();
         cache.fill(objects);
         cache
     }
 
-    /// The object of this name; `namespace` is empty for kinds that live in none.
+    /// The object of this name; `namespace` is empty for cluster-scoped kinds.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.shared.read().get(namespace, name)?.object.clone()
     }
 
-    /// All objects, in no order.
+    /// All objects, in no particular order.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.shared.read().all().into_iter().filter_map(|held| held.object.clone()).collect()
     }
 
-    /// An object for which this is true, if there is one. It looks at each: by name, [`get`](Self::get) is quicker.
+    /// An object that matches the predicate, if there is one. It scans all objects; [`get`](Self::get) looks one up by
+    /// name.
     pub fn find(&self, predicate: impl Fn(&K) -> bool) -> Option<Arc<K>> {
         self.list().into_iter().find(|object| predicate(object))
     }
 
-    /// Whether the first list was complete: before that, what is not in it may exist all the same.
+    /// Whether the first list is complete. Before that, an object that is not in the cache may still exist.
     pub fn is_filled(&self) -> bool {
         *self.shared.filled.borrow()
     }
@@ -154,7 +155,7 @@ impl<K: Cached> Shared<K> {
             let resource = self.resource();
             tracing::error!(
                 resource,
-                "a cache is read that nobody fills: name it where the webhook is registered, with .reads(&cache)"
+                "reading a cache that is never filled: register it with the webhook, with .reads(&cache)"
             );
         }
         &self.store
@@ -180,7 +181,7 @@ impl<K: Cached> From<&Cache<K>> for Arc<dyn Source> {
     }
 }
 
-/// What keeps a [`Cache`] filled: the [`Source::filler`] of one.
+/// Fills a [`Cache`] from a watch. [`Source::filler`] returns one.
 #[derive(Clone, Debug)]
 pub struct Filler(Arc<dyn AnyCache>);
 
@@ -190,7 +191,7 @@ impl Filler {
         self.0.until_filled().await;
     }
 
-    /// Keeps it filled until the runtime's `stop`.
+    /// Watches, and keeps the cache filled, until [`Runtime::stop`] is cancelled.
     pub async fn watch(self, runtime: Runtime) {
         self.0.watch(runtime).await;
     }

@@ -9,16 +9,16 @@ use super::store::Begun;
 use super::writes::Writes;
 use super::{Store, Stored};
 
-/// What a store keeps of a child, when its controller's author keeps more of it than the kit does
+/// What a store keeps of a child, for controllers that keep more of it than the default
 /// ([`Controller::owns_in`](super::Controller::owns_in)).
 pub trait ChildTrace: Stored {
-    /// What the decision to write needs, as [`FieldManager::read`] found it.
+    /// What decides whether the child is written, from [`FieldManager::read`].
     fn live(&self) -> &Live;
 
-    /// What is known of a child after `desired` was applied and left `live`.
+    /// The stored form of a child after `desired` was applied, with `live` as the result.
     fn written(desired: &Desired, live: Live) -> Self;
 
-    /// The same child, about to go.
+    /// The same child, marked as being deleted.
     #[must_use]
     fn deleting(&self) -> Self;
 }
@@ -56,7 +56,7 @@ impl<T: ChildTrace> ChildStore for Store<T> {
     }
 }
 
-/// A child: its traces, and who owns it.
+/// A child: what matters of its metadata, and who owns it.
 #[derive(Debug)]
 pub(super) struct Child {
     namespace: String,

@@ -8,19 +8,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 /// Longest message a condition may have, in bytes.
 const MAX_MESSAGE: usize = 32_768;
 
-/// What a condition says of its type.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConditionStatus {
     /// It holds.
     True,
     /// It does not hold.
     False,
-    /// Nobody can tell: what it follows from is not known.
+    /// It is not known whether it holds.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// The word in `status`.
+    /// The value of the condition's `status`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -36,7 +36,7 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// Collects conditions; those whose status stays keep the time of their last change.
+/// Builds the conditions of a status. A condition whose status stays the same keeps its `lastTransitionTime`.
 #[derive(Debug)]
 pub struct Conditions<'a> {
     previous: &'a [Condition],
@@ -45,14 +45,14 @@ pub struct Conditions<'a> {
     set: BTreeMap<&'static str, Condition>,
 }
 
-/// Cuts a message to what the API server takes.
+/// Truncates a message to the length that the API server accepts.
 pub fn fitting(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     message
 }
 
 impl<'a> Conditions<'a> {
-    /// Follows on those of the last status, for an object of this generation.
+    /// Starts from the conditions of the last status, for an object of this generation.
     pub fn after(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
         Self { previous: previous.map(Vec::as_slice).unwrap_or_default(), generation, now, set: BTreeMap::new() }
     }
@@ -77,7 +77,7 @@ impl<'a> Conditions<'a> {
         self.set.insert(type_, condition);
     }
 
-    /// Those set now whose status, reason or message the last status did not have.
+    /// The conditions set so far whose status, reason or message differs from the last status.
     pub fn news(&self) -> impl Iterator<Item = &Condition> {
         self.set.values().filter(|new| {
             !self.previous.iter().any(|old| {
@@ -87,7 +87,7 @@ impl<'a> Conditions<'a> {
         })
     }
 
-    /// The list, sorted by type; absent rather than empty.
+    /// The conditions, sorted by type; `None` if there are none.
     pub fn into_list(self) -> Option<Vec<Condition>> {
         if self.set.is_empty() { None } else { Some(self.set.into_values().collect()) }
     }

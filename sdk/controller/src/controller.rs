@@ -52,7 +52,7 @@ pub(super) struct WatchedKind<K> {
     pub(super) follow: Follow<K>,
 }
 
-/// A controller for a kind: what it watches, and the limits of its work. See the [module](super).
+/// A controller for one kind: what it watches and owns, and its limits. See the [crate documentation](crate).
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
     pub(super) name: String,
@@ -93,9 +93,9 @@ impl<K> Debug for Controller<K> {
 }
 
 impl<K: Kind> Controller<K> {
-    /// A controller under this name. It is the field manager of its children, the reporter of its events, and
-    /// `<name>-status`, `<name>-finalizers` and `<name>-validity` are the field managers of what is written to the object.
-    /// Two controllers never share a name.
+    /// Creates a controller. Its name is the field manager of its children and the reporting controller of its events;
+    /// `<name>-status`, `<name>-finalizers` and `<name>-validity` are the field managers of its writes to the object
+    /// itself. Every controller needs a name of its own.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -113,15 +113,15 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// Other marks on its children than those that follow from its name.
+    /// Sets the field manager of its children, instead of the one that follows from its name.
     pub fn field_manager(mut self, field_manager: FieldManager) -> Self {
         self.field_manager = field_manager;
         self
     }
 
-    /// Keeps children of this kind: [`Reconcile::apply`] can write them, and every change of one wakes its owner, that of a
-    /// Deployment's status too. Of each, the metadata is watched. Kinds that live in no namespace can be owned by those that
-    /// live in none themselves.
+    /// Owns children of this kind: [`Reconcile::apply`] can write them, and every change of one, also of its status,
+    /// triggers a reconcile of its owner. Only their metadata is watched. Cluster-scoped kinds can be owned by
+    /// cluster-scoped kinds only.
     pub fn owns<C: Watchable>(mut self) -> Self
     where
         K::Scope: MayOwn<C::Scope>,
@@ -140,9 +140,9 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Keeps children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that has more of
-    /// each child than the kit needs. Who calls this starts the watch that fills it ([`Watches::follow`]), and says there
-    /// what a change wakes.
+    /// Owns children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that keeps more
+    /// of each child. The caller starts the watch that fills the store ([`Watches::follow`]), and decides there which
+    /// objects a change reconciles.
     pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
     where
         C: Resource<DynamicType = (), Scope: KindScope>,
@@ -156,47 +156,48 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Puts the finalizer `name` on every object before it is reconciled for the first time, and runs `cleanup` when the
-    /// object is being deleted, until it is [`Cleanup::Done`]. Owned children need none: the API server deletes them.
+    /// Adds the finalizer `name` to every object before its first reconcile, and runs `cleanup` while the object is
+    /// being deleted, until it returns [`Cleanup::Done`]. Owned children need no finalizer: garbage collection deletes
+    /// them.
     pub fn finalizer<F, R, E>(mut self, name: &str, cleanup: F) -> Self
     where
         F: Fn(Deletion<K>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Cleanup, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        let clean_up: CleanUp<K> = Arc::new(move |leaving| {
-            let cleaned = cleanup(leaving);
+        let clean_up: CleanUp<K> = Arc::new(move |deletion| {
+            let cleaned = cleanup(deletion);
             async move { cleaned.await.map_err(failed) }.boxed()
         });
         self.finalizer = Some((name.to_owned(), clean_up));
         self
     }
 
-    /// Keeps objects in this store, which others may read too. Call it before [`store`](Self::store), which answers with
+    /// Keeps the objects in this store, which others may read too. Call it before [`store`](Self::store), which returns
     /// this one from then on.
     pub fn stored_in(mut self, store: Arc<Store<Observed<K>>>) -> Self {
         self.store = store;
         self
     }
 
-    /// Objects can be found in the store by what this says of them ([`Store::find`]).
+    /// Indexes the objects in the store by the tokens that `tokens` returns, for [`Store::find`].
     pub fn found_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
         self.tokens = tokens;
         self
     }
 
-    /// Tells `listener` of changes to the objects, whatever the [predicate](Self::predicate) says: those of our own writes
-    /// too, and not those that leave everything but the version as it was.
+    /// Calls `listener` for every change of an object, whatever the [predicate](Self::predicate) says, the controller's
+    /// own writes included; not for changes of the `resourceVersion` alone.
     pub fn on_change(mut self, listener: impl Fn(&Change<Observed<K>>) + Send + Sync + 'static) -> Self {
         self.changes.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Lets a change of an object wake it only where this property differs: one of [`kube::runtime::predicates`]
-    /// (`generation`, `labels`, `annotations`, and what they are combined to), or a function to a hash.
+    /// Reconciles a changed object only if this property differs: one of [`kube::runtime::predicates`] (`generation`,
+    /// `labels`, `annotations` and their combinations), or a function that returns a hash.
     ///
-    /// An object that comes, goes, is about to go or gets another finalizer is looked at in any case. With `generation`
-    /// alone, nobody puts back what others do to the status.
+    /// An object that is created or deleted, is being deleted, or whose finalizers change is reconciled in any case.
+    /// With `generation` alone, changes that others make to the status are not reverted.
     ///
     /// ```
     /// use kube::runtime::{Predicate as _, predicates};
@@ -211,51 +212,49 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Grants more than what follows from the kinds that it is for, owns and watches ([`Components::controller`]): what its
-    /// reconcile does with a client of its own, say.
-    ///
-    /// [`Components::controller`]: portcullis_operator::Components::controller
+    /// Grants rights beyond those for the kinds that it reconciles, owns and watches ([`access`](Self::access)), for
+    /// example for requests that the reconcile makes with a client of its own.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = self.access.and(access);
         self
     }
 
-    /// Watches these namespaces; otherwise those that the operator serves.
+    /// Watches these namespaces, instead of those that the operator serves.
     pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
         self.namespaces = Some(namespaces);
         self
     }
 
-    /// Reconciles so many objects at once, 8 unless said. One object is never reconciled twice at a time.
+    /// Reconciles up to this many objects at once, 8 by default. One object is never reconciled twice at a time.
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
     }
 
-    /// Gives up a reconcile after so long, 5 minutes unless said; that counts as a failure.
+    /// Cancels a reconcile after this time, 5 minutes by default; that counts as a failure.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Waits so long after failures.
+    /// Sets the delays after failures.
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.changes.queue.back_off(backoff);
         self
     }
 
-    /// Where other watches ask for objects.
+    /// The work queue, to request reconciles from watches of your own.
     pub fn queue(&self) -> Arc<Queue> {
         self.changes.queue.clone()
     }
 
-    /// The objects.
+    /// The store of the objects.
     pub fn store(&self) -> Arc<Store<Observed<K>>> {
         self.store.clone()
     }
 
-    /// Watches, and reconciles until [`Runtime::stop`]; then waits for the reconciles under way. What fails is tried
-    /// again.
+    /// Watches and reconciles until [`Runtime::stop`] is cancelled; then waits for running reconciles. Failures are
+    /// retried.
     pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Reconcile<K>) -> R,
@@ -265,7 +264,7 @@ impl<K: Kind> Controller<K> {
         self.term(runtime, reconcile).await;
     }
 
-    /// The same for a replica that may lead again: nothing is kept from one time to the next.
+    /// Like [`run`](Self::run), for a replica that may lead again: nothing is kept from one term to the next.
     pub async fn term<F, R, E>(&self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Reconcile<K>) -> R,
@@ -295,8 +294,9 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `watches` have
-    /// delivered their first lists, until [`Runtime::stop`]. It may be called again, once the last call has ended.
+    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `watches`
+    /// have completed their first lists, until [`Runtime::stop`] is cancelled. It may be called again after it has
+    /// ended.
     pub fn work<F, R, E>(&self, watches: &Watches, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
     where
         F: Fn(Reconcile<K>) -> R,
@@ -358,10 +358,9 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// The first half of [`run`](Self::run): starts the watches, and nothing else. Who has more watches than these, and
-    /// who reads the stores in webhooks, which every replica serves, takes the halves apart: `follow` in
-    /// [`Components::on_every_replica`](portcullis_operator::Components::on_every_replica), [`work`](Self::work) in
-    /// [`Components::while_leading`](portcullis_operator::Components::while_leading).
+    /// The first half of [`run`](Self::run): only starts the watches. Call the halves separately to add further
+    /// watches, or to read the stores in webhooks, which every replica serves: `follow` in
+    /// `Components::on_every_replica`, [`work`](Self::work) in `Components::while_leading` of `portcullis-operator`.
     pub fn follow(&self, watches: &Watches) {
         // Until work begins, which asks for every object.
         self.changes.queue.rest();

@@ -3,22 +3,22 @@
 use super::apply::{ApplyError, DocumentError, Refusal};
 use portcullis_client::own_sentence;
 
-/// Why a reconcile did not come to its end.
+/// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// A child was not written.
+    /// A child could not be written.
     #[error(transparent)]
     Child(#[from] ApplyError),
-    /// The plan holds a document that cannot be applied.
-    #[error("the plan is defective: {0}")]
+    /// A child's document cannot be applied.
+    #[error("cannot apply a child: {0}")]
     Plan(#[from] DocumentError),
-    /// An object that is not ours has the name of a child.
+    /// An object that does not belong to this controller has the name of a child.
     #[error("{object}: {refusal}")]
     NameTaken {
         /// Kind, namespace and name of the child.
         object: String,
-        /// Whose it is.
+        /// Why it is left alone.
         refusal: Refusal,
     },
     /// A request about the object itself failed.
@@ -41,21 +41,21 @@ pub enum ControllerError {
         /// The deadline, in seconds.
         seconds: u64,
     },
-    /// The namespace was handed over, or another replica leads, since the reconcile began.
-    #[error("{object} is not ours to write any more")]
+    /// The namespace was handed over to another operator, or this replica lost leadership, since the reconcile began.
+    #[error("{object} belongs to another operator or replica now")]
     HandedOver {
         /// Kind, namespace and name.
         object: String,
     },
-    /// A validator came to no verdict.
+    /// A validator could not evaluate the object.
     #[error("cannot validate {object}: {problem}")]
     Undecided {
         /// Kind, namespace and name.
         object: String,
-        /// Which webhook's handler, and why.
+        /// Which webhook's handler failed, and why.
         problem: String,
     },
-    /// The status cannot be turned into JSON.
+    /// The status cannot be serialised to JSON.
     #[error("cannot write the status of {object}: {source}")]
     Status {
         /// Kind, namespace and name.

@@ -22,19 +22,19 @@ const MAX_NAME: usize = 253;
 /// An event is not worth waiting for longer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How an event is meant.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// Something went its way.
+    /// Something happened as expected.
     Normal,
-    /// Somebody should look.
+    /// Something needs attention.
     Warning,
 }
 
 /// An event to publish about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedEvent {
-    /// How it is meant.
+    /// Its type.
     pub type_: EventType,
     /// One word in CamelCase.
     pub reason: String,
@@ -42,7 +42,7 @@ pub struct PlannedEvent {
     pub note: String,
 }
 
-/// Publishes events in the name of one controller.
+/// Publishes events as one controller.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
@@ -52,7 +52,7 @@ pub struct Events {
 // === impl PlannedEvent ===
 
 impl PlannedEvent {
-    /// An event; a note that is too long for one is cut.
+    /// Creates an event; a note that is too long is truncated.
     pub fn new(type_: EventType, reason: &str, note: &str) -> Self {
         Self { type_, reason: reason.to_owned(), note: note[..note.floor_char_boundary(1024)].to_owned() }
     }
@@ -67,12 +67,12 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    /// Events of the controller that is called this.
+    /// Publishes events as the controller of this name.
     pub fn new(client: Client, controller: impl Into<String>) -> Self {
         Self { client, controller: controller.into() }
     }
 
-    /// Publishes `events` about `object`. One that cannot be published is logged: nothing depends on it.
+    /// Publishes `events` about `object`. A failure is only logged.
     pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, events: &[PlannedEvent]) {
         let regarding = object.object_ref(&());
         let namespace = regarding.namespace.as_deref().unwrap_or(NAMESPACE);
@@ -82,7 +82,7 @@ impl Events {
             match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::warn!(reason = planned.reason, %error, "cannot publish an event"),
-                Err(_) => tracing::warn!(reason = planned.reason, "no answer when publishing an event"),
+                Err(_) => tracing::warn!(reason = planned.reason, "cannot publish an event: no answer"),
             }
         }
     }

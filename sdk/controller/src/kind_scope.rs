@@ -10,12 +10,11 @@ pub trait KindScope: KnownScope + MayOwn<NamespaceResourceScope> + Sized {
     /// Whether its objects live in namespaces.
     const NAMESPACED: bool;
 
-    /// The objects of `namespace`: of all namespaces where that is empty, or where the kind has none.
+    /// The API of the objects of `namespace`; of all objects if that is empty or the kind is cluster-scoped.
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
 }
 
-/// Scopes whose objects may be named as owners by objects of scope `S`: an object without a namespace cannot be owned by
-/// one that lives in a namespace.
+/// Scopes whose objects may own objects of scope `S`: a namespaced object cannot own a cluster-scoped one.
 pub trait MayOwn<S> {}
 
 impl MayOwn<Self> for NamespaceResourceScope {}

@@ -1,18 +1,18 @@
-//! Controllers: observe, plan, apply.
+//! Controllers for kube: watches, stores, a work queue, and server-side apply of what differs.
 //!
-//! A [`Controller`] watches the objects of one kind and what they own, and calls its reconcile whenever one of them
-//! changed. What is around that is the kit's:
+//! A [`Controller`] watches the objects of one kind and the children that they own, and calls your reconcile function
+//! when one of them changes. It provides:
 //!
-//! - one watch per kind, listed in pages and reduced to what is read; an object that does not decode is logged and stops
-//!   nothing ([`Watches`], [`Store`]);
-//! - a queue in which an object is once, and never worked on twice at a time; backoff after failures and panics; a
-//!   deadline; as many at once as [`Controller::concurrency`] says; on shutdown no new ones. Those under way may finish
-//!   as long as an operator's process waits: 22 seconds after SIGTERM, and for the time between a leader's deadline and
-//!   the end of its Lease (5 seconds) where the Lease is lost. What is not done by then is dropped, at any await point;
-//! - the finalizer, put on before anything else and taken off when the cleanup is done;
-//! - the registered validators, asked in the controller while webhooks are off (below);
-//! - writes by server-side apply, and only where something differs ([`apply`]). A steady state costs no write, and our
-//!   own writes wake nobody, whether the watch brings them before their answers or after.
+//! - one watch per kind, listed in pages and reduced to what is read; an object that does not decode is logged and does
+//!   not stop the others ([`Watches`], [`Store`]);
+//! - a work queue that holds each object once and never reconciles it twice at a time; backoff after failures and
+//!   panics; a deadline; [`Controller::concurrency`]. On shutdown no reconcile starts; running ones have 22 seconds
+//!   after SIGTERM, or the 5 seconds between a leader's deadline and the end of its Lease where the Lease is lost.
+//!   After that they are dropped, at any await point;
+//! - the finalizer, added before the first reconcile and removed when the cleanup is done;
+//! - the registered validators, evaluated in the controller while webhooks are off (see below);
+//! - writes by server-side apply, only where something differs ([`apply`]). In the steady state nothing is written, and
+//!   a controller's own writes trigger no reconcile.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -30,7 +30,7 @@
 //! # #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 //! # struct EntityStatus { greeted: Option<String> }
 //!
-//! /// What should be, from what is: a function without IO, easily tested.
+//! /// The desired child: a function without IO, easily tested.
 //! fn greeting(entity: &Entity) -> ConfigMap {
 //!     let mut map = ConfigMap::default();
 //!     map.metadata.name = entity.metadata.name.clone();
@@ -56,29 +56,30 @@
 //! }
 //! ```
 //!
-//! `generate rbac` then grants what that controller does ([`Controller::access`]), and nothing else.
+//! `generate rbac` then grants exactly what this controller needs ([`Controller::access`]).
 //!
-//! The kind lives in namespaces or in none, and so does each that it [owns](Controller::owns) or
-//! [watches](Controller::watches). Objects without a namespace are reconciled by the cluster-wide operator; a restricted
-//! one may watch them, and reconciles none. A controller that shares its stores, with webhooks or with other controllers,
-//! starts its watches itself with [`Watches::follow`] on the [`Controller::queue`], and runs by [`Controller::follow`] and
-//! [`Controller::work`].
+//! The kind may be namespaced or cluster-scoped, and so may each kind that it [owns](Controller::owns) or
+//! [watches](Controller::watches). Cluster-scoped objects are reconciled by the cluster-wide operator; a restricted one
+//! may watch them, but does not reconcile them. A controller that shares its stores with webhooks or other controllers
+//! starts further watches with [`Watches::follow`] on the [`Controller::queue`], and runs with [`Controller::follow`]
+//! and [`Controller::work`].
 //!
 //! # Webhooks off
 //!
-//! An operator that runs with `--webhooks off` asks the validators that it registered itself, before every reconcile:
-//! there is nothing to call and nothing to forget. An object that they deny is not reconciled until its spec is mended.
-//! Its condition [`VALID`] is `False` with the reason `ValidationFailed` and the message `Validation failed: …`, and one
-//! event says the same; otherwise it is `True` with `ValidationPassed`. Nothing is written when nothing changed. Objects
-//! that are being deleted are not judged, so that their finalizers go.
+//! With `--webhooks off`, an operator evaluates its registered validators before every reconcile; the reconcile
+//! function does not call them. An object that they deny is not reconciled until its spec is fixed: its condition
+//! [`VALID`] is `False` with the reason `ValidationFailed` and the message `Validation failed: …`, and one event says
+//! the same. Otherwise it is `True` with `ValidationPassed`. Nothing is written when nothing changed. Objects that are
+//! being deleted are not validated, so that their finalizers can be removed.
 //!
-//! The CRD needs `status.conditions`, a list of type `map` with the key `type`, for two field managers write to it: the
-//! controller's own conditions are in [`Reconcile::status`], and `Valid` is left out there while webhooks are off. When they
-//! are on again, the condition is taken back. Objects of a kind without such a list get the event and the log line only.
+//! The CRD needs `status.conditions`, a list of type `map` with the key `type`, because two field managers write to it:
+//! [`Reconcile::status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
+//! webhooks are on again, that condition is removed. Objects of a kind without such a list get the event and the log
+//! line only.
 //!
-//! What has no meaning without a request is not asked; [`Webhooks::explain`](portcullis_webhook::Webhooks::explain) names
-//! it. Above all, rules about changes have no old object to look at: immutable fields hold while webhooks are on, or by
-//! CEL in the CRD. And what a mutating webhook would have filled in is missing: let the controller take it as optional.
+//! Rules that need a request are not evaluated; `Webhooks::explain` of `portcullis-webhook` names them. In particular,
+//! rules about changes have no old object: enforce immutable fields by CEL in the CRD. And defaults that a mutating
+//! webhook would set are missing: let the controller treat those fields as optional.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

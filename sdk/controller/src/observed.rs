@@ -19,7 +19,7 @@ pub(super) struct Managers {
     pub(super) validity: String,
 }
 
-/// An object as it was delivered.
+/// An object as the API server returned it.
 #[derive(Debug)]
 pub struct Observed<K> {
     namespace: String,
@@ -28,11 +28,11 @@ pub struct Observed<K> {
     tokens: Vec<String>,
     /// `metadata.uid`.
     pub uid: String,
-    /// The object without `managedFields`; or, when it does not decode, why.
+    /// The object without `managedFields`, or the error if it does not decode.
     pub object: Result<Arc<K>, String>,
-    /// Its finalizers, decoded or not.
+    /// Its finalizers, also if it does not decode.
     pub finalizers: Vec<String>,
-    /// Whether it is being deleted, decoded or not.
+    /// Whether it is being deleted, also if it does not decode.
     pub deleting: bool,
     /// What our status manager holds of it.
     pub(super) held_status: Option<Box<str>>,
@@ -84,7 +84,7 @@ impl<K: Resource<DynamicType = ()>> Observed<K> {
 }
 
 impl<K: Send + Sync + 'static> Store<Observed<K>> {
-    /// The keys of the objects of which this is so; of those that do not decode nothing is. It looks at all of them.
+    /// The keys of the objects for which `holds` returns true, without those that do not decode. It scans all objects.
     pub fn keys_where(&self, holds: impl Fn(&K) -> bool) -> Vec<Key> {
         let keys = self.keys().into_iter().map(|(namespace, name)| Key::new(namespace, name));
         let holds =

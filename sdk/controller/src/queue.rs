@@ -18,18 +18,18 @@ use super::Stored;
 use super::kind_scope::full_name;
 use super::metrics::{ReconcileMetrics, Reconciled};
 
-/// Delays after failures.
+/// Delays before a failed reconcile is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// After the first failure; it doubles with each further one.
     pub first: Duration,
-    /// The longest one.
+    /// The longest delay.
     pub last: Duration,
-    /// The longest one after a failure during which the object, or something it refers to, changed.
+    /// The longest delay if the object, or something it refers to, changed during the failed reconcile.
     pub after_change: Duration,
 }
 
-/// Namespace and name of an object to reconcile. The namespace is empty for a kind that lives in none.
+/// Namespace and name of an object to reconcile. The namespace is empty for a cluster-scoped kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// `metadata.namespace`.
@@ -38,12 +38,13 @@ pub struct Key {
     pub name: String,
 }
 
-/// What follows a reconcile: the next change of the object or of what belongs to it, and, if asked for, some time.
+/// When to reconcile an object again: at its next change or that of something it owns or watches, and at the latest
+/// after a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is reconciled when something changes.
+    /// Reconcile when something changes.
     AwaitChange,
-    /// It is reconciled when something changes, and after this long at the latest.
+    /// Reconcile when something changes, and after this time at the latest.
     Requeue(Duration),
 }
 
@@ -53,13 +54,13 @@ impl Action {
         Self::AwaitChange
     }
 
-    /// Reconciles when something changes, and after this long at the latest.
+    /// Reconciles when something changes, and after this time at the latest.
     pub const fn requeue(after: Duration) -> Self {
         Self::Requeue(after)
     }
 }
 
-/// Keys and when they are due.
+/// A work queue: keys, and when they are due.
 #[derive(Debug, Default)]
 pub struct Queue {
     state: Mutex<State>,
@@ -84,7 +85,7 @@ struct State {
 // === impl Key ===
 
 impl Key {
-    /// A key.
+    /// Creates a key.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -140,7 +141,7 @@ impl Queue {
         self.with(|state| state.due.range(..=(Instant::now(), u64::MAX)).count())
     }
 
-    /// Asks for `key` as soon as a worker is free.
+    /// Requests a reconcile of `key` as soon as a worker is free.
     pub fn add(&self, key: Key) {
         self.add_after(key, Duration::ZERO);
     }
@@ -169,7 +170,8 @@ impl Queue {
         self.with(|state| state.due.values().cloned().collect())
     }
 
-    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown`; then waits for those under way.
+    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown` is cancelled; then waits for those that
+    /// run.
     pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
     where
         F: Future<Output = Result<Action, E>>,

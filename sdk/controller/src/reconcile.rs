@@ -15,8 +15,8 @@ use super::kind_scope::full_name;
 use super::reconciler::{LOOK_AGAIN, Reconciler};
 use super::{Action, ControllerError, Key, Kind, Observed, PlannedEvent, VALID};
 
-/// One reconcile of one object: the object as it was seen, and the writes about it. Every write is left out where the
-/// cluster already is as it should be.
+/// One reconcile of one object: the object as it was observed, and methods to write what it needs. A write that would
+/// change nothing is not sent.
 #[derive(Clone)]
 pub struct Reconcile<K> {
     /// Namespace and name.
@@ -27,32 +27,32 @@ pub struct Reconcile<K> {
     pub(super) reconciler: Arc<Reconciler<K>>,
 }
 
-/// An object that is being deleted and waits for our finalizer.
+/// An object that is being deleted and still has this controller's finalizer.
 #[derive(Debug)]
 pub struct Deletion<K> {
     /// Namespace and name.
     pub key: Key,
-    /// The object; or, when it does not decode, why.
+    /// The object and the methods to write, or the error if the object does not decode.
     pub reconcile: Result<Reconcile<K>, String>,
 }
 
-/// What became of a child that is wanted.
+/// The outcome of applying a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It is as it should be; nothing was written.
+    /// The child is as desired; nothing was written.
     Kept,
-    /// It was written.
+    /// The child was written.
     Written,
-    /// The one that exists, ours or not, is being deleted. The object is reconciled again when that is done.
+    /// An existing object of that name is being deleted. The owner is reconciled again when it is gone.
     Waits,
 }
 
-/// What a cleanup came to.
+/// The outcome of a cleanup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleanup {
-    /// Nothing holds the object any more: its finalizer is taken off.
+    /// The cleanup is complete: the finalizer is removed.
     Done,
-    /// It has to wait.
+    /// The cleanup is not complete: it runs again as the action says.
     Waits(Action),
 }
 
@@ -63,28 +63,28 @@ impl<K> std::fmt::Debug for Reconcile<K> {
 }
 
 impl<K: Kind> Reconcile<K> {
-    /// Whether this reconcile may still write. The writes below ask it themselves; ask it before writes of your own.
+    /// Checks that this reconcile may still write. The methods below check it themselves; call it before writes of your
+    /// own.
     ///
     /// # Errors
-    /// When the namespace was handed over to another operator, or another replica leads, since the reconcile began.
+    /// When the namespace was handed over to another operator, or this replica lost leadership, since the reconcile
+    /// began.
     pub fn may_write(&self) -> Result<(), ControllerError> {
         self.reconciler.may_write(&self.observed)
     }
 
-    /// A client under the controller's own account, for what else the reconcile reads: the object that woke it, say. It may
-    /// `get`, `list` and `watch` what the controller owns and watches; more is granted by
-    /// [`Controller::rbac`](super::Controller::rbac).
+    /// A client with the controller's own ServiceAccount, for what else the reconcile reads. It may `get`, `list` and
+    /// `watch` what the controller owns and watches; [`Controller::rbac`](super::Controller::rbac) grants more.
     pub fn client(&self) -> kube::Client {
         self.reconciler.writer.client.clone()
     }
 
-    /// Makes `child` what it should be. Its owner reference is added, and the owner's namespace: where that has none, a
-    /// child of a kind that lives in namespaces states its own. State in it what you want to own and nothing else, and
-    /// nothing taken from a fetched object.
+    /// Applies `child`. Its owner reference and the owner's namespace are added; a namespaced child of a cluster-scoped
+    /// owner states its own namespace. Set only the fields that you want to own, and copy none from a fetched object.
     ///
     /// # Errors
-    /// When the API server does not take it, when an object of that name is not ours, and when its kind was not named by
-    /// [`Controller::owns`](super::Controller::owns).
+    /// When the API server rejects it, when an object of that name does not belong to this controller, and when
+    /// [`Controller::owns`](super::Controller::owns) does not name its kind.
     pub async fn apply<C>(&self, child: &C) -> Result<Applied, ControllerError>
     where
         C: Resource<DynamicType = ()> + Serialize,
@@ -93,7 +93,7 @@ impl<K: Kind> Reconcile<K> {
         self.apply_dynamic(&ApiResource::erase::<C>(&()), document).await
     }
 
-    /// The same for a plan that holds children of several kinds: `document` is one of `resource`.
+    /// Like [`apply`](Self::apply), for children of several kinds: `document` is an object of `resource`.
     ///
     /// # Errors
     /// Those of [`apply`](Self::apply).
@@ -130,13 +130,12 @@ impl<K: Kind> Reconcile<K> {
         }
     }
 
-    /// Deletes the child of this kind and name, in the object's namespace where the kind lives in namespaces; returns
-    /// whether there was one. An object of that name that is not ours is left alone, and so is one that is being deleted
-    /// already.
+    /// Deletes the child of this kind and name, in the object's namespace if the kind is namespaced; returns whether
+    /// there was one. An object of that name that does not belong to this controller, or is already being deleted, is
+    /// left alone.
     ///
     /// # Errors
-    /// When the API server does not do it, and when its kind was not named by
-    /// [`Controller::owns`](super::Controller::owns).
+    /// When the API server rejects it, and when [`Controller::owns`](super::Controller::owns) does not name its kind.
     pub async fn delete<C: Resource<DynamicType = ()>>(
         &self,
         name: &str,
@@ -145,7 +144,7 @@ impl<K: Kind> Reconcile<K> {
         self.delete_dynamic(&ApiResource::erase::<C>(&()), name, propagation).await
     }
 
-    /// The same in this namespace, for an object that lives in none itself.
+    /// Like [`delete`](Self::delete), in this namespace, for a cluster-scoped owner.
     ///
     /// # Errors
     /// Those of [`delete`](Self::delete).
@@ -158,7 +157,7 @@ impl<K: Kind> Reconcile<K> {
         self.delete_child(&ApiResource::erase::<C>(&()), namespace, name, propagation).await
     }
 
-    /// The same for a plan that holds children of several kinds.
+    /// Like [`delete`](Self::delete), for children of several kinds.
     ///
     /// # Errors
     /// Those of [`delete`](Self::delete).
@@ -199,13 +198,13 @@ impl<K: Kind> Reconcile<K> {
         }
     }
 
-    /// Publishes events about the object. That each is said once is the caller's business: say one when
-    /// [`status`](Self::status) was written. One that cannot be published is logged.
+    /// Publishes events about the object. To publish each one once, do so only when [`status`](Self::status) has
+    /// written something. A failure is only logged.
     pub async fn publish(&self, events: &[PlannedEvent]) {
         self.reconciler.events.publish(&*self.object, events).await;
     }
 
-    /// The object as it is now, writes of this pass included.
+    /// The object as it is now, writes of this reconcile included.
     fn current(&self) -> Arc<Observed<K>> {
         let current = self.reconciler.store.get(&self.key.namespace, &self.key.name);
         current.filter(|current| current.uid == self.observed.uid).unwrap_or_else(|| self.observed.clone())
@@ -222,11 +221,11 @@ impl<K> Reconcile<K>
 where
     K: Kind + HasStatus<Status: Serialize>,
 {
-    /// Applies the status, complete: what the last one had and this one has not is taken away. What others wrote beside
-    /// it stays. Returns whether anything had to be written. While validators run in the controller, the condition
-    /// `Valid` is theirs.
+    /// Applies the complete status: fields that the last one had and this one lacks are removed, fields of other
+    /// managers stay. Returns whether anything was written. While validators run in the controller, they own the
+    /// condition `Valid`.
     ///
-    /// It is the status of this kind, and of this object: a controller has no way to name another's.
+    /// Only this object's status can be written, and only with the status type of its kind.
     ///
     /// ```compile_fail,E0308
     /// use kube::CustomResource;
@@ -250,7 +249,7 @@ where
     /// ```
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// When the API server rejects it.
     pub async fn status(&self, status: &K::Status) -> Result<bool, ControllerError> {
         self.may_write()?;
         let status = serde_json::to_value(status);

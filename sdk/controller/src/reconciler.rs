@@ -29,7 +29,7 @@ pub(super) type Failure = Box<dyn Display + Send>;
 /// What is done before an object with our finalizer may go.
 pub(super) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
-/// Everything that passes of one controller share.
+/// What all reconciles of one controller share.
 pub(super) struct Reconciler<K> {
     /// Which namespaces are ours.
     pub(super) scope: Scope,
@@ -100,7 +100,7 @@ impl<K: Kind> Reconciler<K> {
         Ok(held.filter(|held| held.uid == live.uid && !held.deleting && held.finalizers.contains(name)))
     }
 
-    /// An object that is being deleted is not judged and not reconciled: nothing may keep it from going but its cleanup.
+    /// An object that is being deleted is not validated and not reconciled: only its cleanup may keep it from going.
     async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Action, Failure> {
         self.forget(&key);
         let Some((name, cleanup)) = &self.finalizer else { return Ok(Action::await_change()) };
@@ -157,7 +157,7 @@ impl<K: Kind> Reconciler<K> {
     }
 
     fn too_slow(&self) -> Failure {
-        Box::new(format!("it did not finish within {} s", self.deadline.as_secs()))
+        Box::new(format!("the reconcile did not finish within {} s", self.deadline.as_secs()))
     }
 }
 

@@ -46,17 +46,17 @@ impl Retries {
         let now = Failing::of(error);
         match now {
             _ if self.failing == Some(now) => {
-                tracing::debug!(kind, namespace, %error, "the watch fails still");
+                tracing::debug!(kind, namespace, %error, "the watch still fails");
             }
             Failing::Refused(verb) => {
                 let longest = LONGEST_REFUSED.as_secs() * 2;
                 tracing::warn!(
                     kind, namespace, verb, resource, %error,
-                    "watch refused: grant this account the verb on this resource; it is tried again after pauses of up to \
+                    "watch refused: grant this account the verb on this resource; retrying after pauses of up to \
                      {longest} s"
                 );
             }
-            Failing::Interrupted => tracing::warn!(kind, namespace, %error, "watch interrupted; it is tried again"),
+            Failing::Interrupted => tracing::warn!(kind, namespace, %error, "watch interrupted; retrying"),
         }
         self.failing = Some(now);
         let pauses = if now == Failing::Interrupted { &mut self.pauses } else { &mut self.pauses_refused };

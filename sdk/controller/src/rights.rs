@@ -12,12 +12,13 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 const KEEP: [&str; 3] = ["create", "patch", "delete"];
 
 impl<K: Kind> Controller<K> {
-    /// Its name, which is that of its field manager and the end of that of its ServiceAccount.
+    /// The controller's name: that of its field manager, and the suffix of its ServiceAccount's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it may do: what follows from the kinds that it is for, owns and watches, and what [`rbac`](Self::rbac) adds.
+    /// The rights that it needs: for the kinds that it reconciles, owns and watches, and what [`rbac`](Self::rbac)
+    /// adds.
     pub fn access(&self) -> Access {
         let mut access = Access::default();
         let mut grant = |namespaced: bool, group: &str, resource: String, verbs: &[&'static str]| {

@@ -11,35 +11,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Validity;
 
-/// What a controller is given.
+/// What a controller runs with: a client, its scope, metrics and a stop signal.
 #[derive(Clone)]
 pub struct Runtime {
-    /// A client with the rights of the controller's own ServiceAccount; with the operator's, for what runs on every
-    /// replica.
+    /// A client with the controller's own ServiceAccount; with the operator's, for what runs on every replica.
     pub client: Client,
     /// The operator's own namespace.
     pub namespace: String,
-    /// The release of the installation: what its objects are named after.
+    /// The release name of the installation, after which its objects are named.
     pub release: String,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
-    /// Which namespaces are this operator's. Ask it at the entry of every reconcile; for a controller, nothing is when
-    /// this replica does not lead any more.
+    /// Which namespaces this operator owns. Check it at the start of every reconcile; a controller owns none once its
+    /// replica no longer leads.
     pub scope: Scope,
     /// Whether this replica leads, and in which epoch.
     pub leadership: Leadership,
-    /// Where `/metrics` comes from.
+    /// The metrics that `/metrics` shows.
     pub metrics: Metrics,
-    /// Cancelled when the controller has to end: with the process, or because another replica leads. It then returns
-    /// soon, and is called again at the next hold.
+    /// Cancelled when the controller has to stop: on shutdown, or when this replica no longer leads. Return soon then;
+    /// the controller is called again when the replica leads again.
     pub stop: CancellationToken,
-    /// What controllers ask while webhooks are off.
+    /// The validators that controllers evaluate while webhooks are off.
     pub validity: Option<Arc<dyn Validity>>,
 }
 
 impl Runtime {
-    /// A runtime for a controller of a process of your own, or of a test: webhooks are on, and it is the only operator
-    /// of its kind, in its only replica. Its release is called `operator`.
+    /// A runtime for a controller in a process of your own or in a test: webhooks are on, this is the only replica of
+    /// the only operator, and the release is named `operator`.
     pub fn new(client: Client, namespace: impl Into<String>, stop: CancellationToken) -> Self {
         Self {
             client,
@@ -54,8 +53,8 @@ impl Runtime {
         }
     }
 
-    /// What [`Controller`](crate::Controller)s ask about objects while webhooks are off. An operator's controllers are given
-    /// the validators that it registered.
+    /// Sets the validators that [`Controller`](crate::Controller)s evaluate while webhooks are off. An operator's
+    /// controllers get the validators that it registered.
     #[must_use]
     pub fn validated_by(mut self, validity: impl Validity) -> Self {
         self.validity = Some(Arc::new(validity));

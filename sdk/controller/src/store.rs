@@ -1,4 +1,4 @@
-//! A store of one kind: fed by watches, and by the answers to our own writes.
+//! A store of one kind: filled by watches, and by the answers to our own writes.
 //!
 //! Our own writes are seen at once (read your writes): a plan made before the watch delivers them would write again.
 //! Versions order the two sources. Per watch, events arrive in order of `resourceVersion`, so an answer that is not
@@ -20,25 +20,25 @@ pub trait Stored: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// `metadata.resourceVersion` as a number.
     fn version(&self) -> u64;
-    /// Tokens it can be found by within its namespace: what it refers to, what it belongs to.
+    /// Tokens to find it by within its namespace, for example what it refers to or belongs to.
     fn tokens(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// One object's step from `old` to `new`; `None` is "does not exist".
+/// A change of one object from `old` to `new`; `None` means that it does not exist.
 #[derive(Debug)]
 pub struct Change<T> {
     /// What the store held.
     pub old: Option<Arc<T>>,
     /// What it holds now.
     pub new: Option<Arc<T>>,
-    /// The version that was delivered; of an end, and of what a list brings, the highest there is. Where `new` is newer,
-    /// the store had come past it by the answer to a write of ours, and the step was taken before.
+    /// The version that the watch delivered; `u64::MAX` for a deletion and for an object from a list. If `new` is
+    /// newer, the store already had it from the answer to the controller's own write.
     pub delivered: u64,
 }
 
-/// All objects of one kind that the operator may see.
+/// The objects of one kind that the operator watches.
 #[derive(Debug)]
 pub struct Store<T> {
     inner: RwLock<Inner<T>>,
@@ -60,8 +60,8 @@ struct Inner<T> {
 #[derive(Debug)]
 struct Namespace<T> {
     objects: BTreeMap<String, Arc<T>>,
-    /// Each token with the name of an object that carries it. Most tokens are carried by one: a set of names for each
-    /// would be ten times as large.
+    /// Each token with the name of an object that has it. Most tokens belong to one: a set of names for each would be
+    /// ten times as large.
     tokens: BTreeSet<(String, String)>,
 }
 
@@ -98,7 +98,7 @@ impl<T: Stored> Store<T> {
         self.read(|inner| inner.namespaces.get(namespace)?.objects.get(name).cloned())
     }
 
-    /// The objects of `namespace` that carry `token`, by name.
+    /// The objects of `namespace` that have `token`, sorted by name.
     pub fn find(&self, namespace: &str, token: &str) -> Vec<Arc<T>> {
         self.read(|inner| {
             let namespace = inner.namespaces.get(namespace)?;
@@ -109,13 +109,13 @@ impl<T: Stored> Store<T> {
         .unwrap_or_default()
     }
 
-    /// The objects that carry `token`, in every namespace.
+    /// The objects of all namespaces that have `token`.
     pub fn find_everywhere(&self, token: &str) -> Vec<Arc<T>> {
         let namespaces = self.read(|inner| Some(inner.namespaces.keys().cloned().collect::<Vec<_>>()));
         namespaces.unwrap_or_default().iter().flat_map(|namespace| self.find(namespace, token)).collect()
     }
 
-    /// Every object's namespace and name.
+    /// Namespace and name of every object.
     pub fn keys(&self) -> Vec<(String, String)> {
         self.read(|inner| {
             let all = inner.namespaces.iter();

@@ -19,13 +19,13 @@ pub const VALID: &str = "Valid";
 const PASSED: &str = "ValidationPassed";
 const FAILED: &str = "ValidationFailed";
 
-/// Rules that a controller asks about the objects that are stored, while no webhook asks them. With the feature `webhook`,
-/// `Webhooks` of `portcullis-webhook` are such rules: the registered validators.
+/// Validators that a controller evaluates on stored objects while webhooks are off. With the feature `webhook`,
+/// `Webhooks` of `portcullis-webhook` implements it with the registered validators.
 pub trait Validity: Send + Sync + 'static {
-    /// What is wrong with the object, in one sentence; nothing when it is sound.
+    /// Returns what is wrong with the object, in one sentence; `None` if it is valid.
     ///
     /// # Errors
-    /// When a rule came to no verdict: the object is looked at again later, and what was said of it stands.
+    /// When a validator could not decide: the object is evaluated again later, and its condition stays as it is.
     fn problem<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Option<String>, String>>;
 }
 

@@ -16,8 +16,8 @@ use super::changes::{Filter, differs, filter};
 use super::controller::{Follow, WatchedKind, Woken};
 use super::{Change, Controller, Key, Kind, KindScope, Observed, Store, Stored, paged};
 
-/// Kinds that can be watched beside the one that a controller is for: those of k8s-openapi, all that kube derives, and
-/// [`PartialObjectMeta`](kube::core::PartialObjectMeta) of either, of which the metadata is read and kept.
+/// Kinds that a controller can watch beside its own: those of k8s-openapi, all that kube derives, and
+/// [`PartialObjectMeta`](kube::core::PartialObjectMeta) of either, to watch and keep only the metadata.
 pub trait Watchable:
     Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
@@ -32,12 +32,12 @@ impl<T> Watchable for T where
 type Mapper<K, T> = dyn Fn(&T, &Store<Observed<K>>) -> Vec<Key> + Send + Sync;
 
 impl<K: Kind> Controller<K> {
-    /// Watches another kind: a change of an object of it wakes those that `mapper` names, which is asked about the object
-    /// as it was and as it is. Either kind may live in namespaces or in none. What the reconcile does about it, it reads
-    /// itself.
+    /// Watches another kind: a change of one of its objects reconciles the objects whose keys `mapper` returns.
+    /// `mapper` is called with the object before and after the change. Either kind may be namespaced or cluster-scoped.
+    /// The reconcile itself reads what it needs of the other object.
     ///
-    /// `mapper` is given what is known of the controller's own objects: by [`Store::keys_where`] it looks at all of them,
-    /// by [`Store::find_everywhere`] at those that [`found_by`](Self::found_by) makes out.
+    /// `mapper` also gets the store of the controller's own objects: [`Store::keys_where`] scans all of them,
+    /// [`Store::find_everywhere`] finds them by the tokens of [`found_by`](Self::found_by).
     ///
     /// ```
     /// use kube::{CustomResource, ResourceExt as _};
@@ -64,7 +64,8 @@ impl<K: Kind> Controller<K> {
         self.watching(None, Arc::new(mapper))
     }
 
-    /// The same for changes in which this property differs, as for [`predicate`](Self::predicate).
+    /// Like [`watches`](Self::watches), for changes in which this property differs, as in
+    /// [`predicate`](Self::predicate).
     pub fn watches_when<T: Watchable>(
         self,
         predicate: impl Predicate<T> + Send + Sync + 'static,
@@ -141,7 +142,7 @@ impl<T: Watchable> Seen<T> {
         });
         let object = object.map_err(|invalid| {
             let error = invalid.error;
-            warn!(namespace, name, error, "{} does not decode: its changes wake nobody", T::kind(&()));
+            warn!(namespace, name, error, "{} does not decode: its changes trigger no reconcile", T::kind(&()));
         });
         Self { namespace, name, version, object }
     }

@@ -38,12 +38,12 @@ const PAGE: u32 = 200;
 /// objects may be listed says nothing of whether they may be watched.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Which namespaces are watched.
+/// The namespaces to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespaces(Vec<String>);
 
-/// The watches of a controller, or of several that share their stores: starts them, and says when every one has
-/// delivered its first list.
+/// The watches of a controller, or of several that share their stores: starts them, and waits until every one has
+/// completed its first list.
 pub struct Watches {
     client: Client,
     namespaces: Namespaces,
@@ -68,7 +68,7 @@ struct Watched<T, R, C> {
 }
 
 impl Namespaces {
-    /// The namespaces of a comma-separated list; an empty one means all of them.
+    /// Parses a comma-separated list of namespaces; an empty one means all of them.
     pub fn parse(list: &str) -> Self {
         let mut namespaces: Vec<String> =
             list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -77,8 +77,8 @@ impl Namespaces {
         Self(namespaces)
     }
 
-    /// Those that an operator with this scope looks after: the one that it is restricted to, those of a development
-    /// session with `--only-namespace`, or all.
+    /// The namespaces of an operator with this scope: the one that it is restricted to, those of a development session
+    /// with `--only-namespace`, or all.
     pub fn of(scope: &Scope) -> Self {
         Self(scope.namespaces())
     }
@@ -96,29 +96,29 @@ impl Debug for Watches {
 }
 
 impl Watches {
-    /// No watch yet. All of them end with `stop`, or when this is dropped.
+    /// Starts no watch yet. All watches end when `stop` is cancelled or this is dropped.
     pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
         let (tasks, waiting, stop) = (TaskTracker::new(), watch::Sender::new(0), stop.child_token());
         Self { client, namespaces, tasks, _end: stop.clone().drop_guard(), stop, waiting, metrics: Metrics::new() }
     }
 
-    /// Counts its panics there.
+    /// Counts panics of callbacks in these metrics.
     #[must_use]
     pub fn counted_in(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
         self
     }
 
-    /// Watches a kind, in the namespaces of these watches or without any: whole objects of a built-in one, `PartialObjectMeta<K>` for its metadata only, and
-    /// `DeserializeGuard<K>` for a kind of ours, where one object that does not decode is stored as such and stops nothing.
+    /// Watches a kind and fills `store` with what `reduce` keeps of each object. `K` is a kind itself for whole
+    /// objects, `PartialObjectMeta<K>` for the metadata only, or `DeserializeGuard<K>` for custom resources, so that an
+    /// object that does not decode does not stop the watch.
     ///
-    /// Nor does one on which `reduce` or `changed` panics: that is logged and counted
-    /// (`portcullis_watch_panics_total`), and the watch goes on. Anybody may be able to make such an object, and nobody
-    /// may take the process with it, whose webhooks the cluster depends on. Where `reduce` panics, the store keeps what
-    /// it knew of the object until the next list.
+    /// Nor does a panic in `reduce` or `changed`: it is logged and counted (`portcullis_watch_panics_total`). Otherwise
+    /// whoever can create such an object could take down the process, whose webhooks the cluster depends on. If
+    /// `reduce` panics, the store keeps the object as it was until the next list.
     ///
-    /// A watch that fails is tried again: after pauses of up to half a minute, and of up to two minutes where the API server
-    /// refuses it. That it fails, with the right to grant, and that it works again is a line in the log.
+    /// A failed watch is retried after pauses of up to half a minute, or of up to two minutes if the API server refuses
+    /// it. The log says that it fails, which right to grant, and when it works again.
     pub fn follow<K, T>(
         &self,
         config: watcher::Config,
@@ -141,7 +141,7 @@ impl Watches {
         }
     }
 
-    /// Returns once every watch started so far has delivered its first list; without that, everything looks absent.
+    /// Waits until every watch started so far has completed its first list; before that, everything looks absent.
     /// Returns `false` on shutdown.
     pub async fn ready(&self) -> bool {
         let mut waiting = self.waiting.subscribe();
@@ -151,7 +151,7 @@ impl Watches {
         }
     }
 
-    /// Returns once every watch has ended, after `stop`.
+    /// Waits until every watch has ended, after `stop`.
     pub async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -284,7 +284,7 @@ fn log_of_watches() -> Dispatch {
     }
 }
 
-/// How kinds are listed and watched: in pages, so that memory does not follow the size of the cluster.
+/// The watcher configuration that lists in pages, so that memory does not grow with the size of the cluster.
 pub fn paged() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }

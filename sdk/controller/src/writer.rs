@@ -20,7 +20,7 @@ use super::{ControllerError, KindScope, Observed, Stored as _};
 /// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// Kinds that a controller can be for: those of k8s-openapi, and all that kube derives. They live in namespaces or in none.
+/// Kinds that a controller can reconcile: those of k8s-openapi and all that kube derives, namespaced or cluster-scoped.
 pub trait Kind:
     Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {

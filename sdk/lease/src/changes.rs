@@ -9,21 +9,21 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use futures::task::AtomicWaker;
 
-/// What has to be looked at again.
+/// What has to be reconciled again because its owner changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
-    /// All of it: it is known again who owns what.
+    /// Every namespace: it is known again who owns which.
     Everywhere,
     /// This namespace: its owner changed.
     Namespace(String),
 }
 
-/// A stream of [`Change`]s. A slow reader loses none and gets each once. It ends with its driver.
+/// A stream of [`Change`]s. A slow reader misses none; repeated ones are merged. It ends with its driver.
 #[derive(Debug)]
 pub struct Changes(Arc<Slot>);
 
 impl Changes {
-    /// Where nothing ever changes: tells nothing, and does not end.
+    /// A stream that yields nothing and does not end.
     pub fn never() -> Self {
         Self(Arc::default())
     }
@@ -64,7 +64,7 @@ impl Hub {
         let slot = Arc::new(Slot::default());
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slot.ended.store(listeners.ended, Ordering::Release);
-        // Nothing may be told for weeks, and somebody may listen in every pass.
+        // Nothing may be told for weeks, and somebody may listen in every reconcile.
         listeners.slots.retain(|slot| slot.strong_count() > 0);
         listeners.slots.push(Arc::downgrade(&slot));
         drop(listeners);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::{Epoch, Moment, Observation, Timing};
 
-/// Who asks.
+/// The candidate for which to decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Its identity: of this run of this process and of no other.
+    /// Its identity, unique to this run of this process.
     pub identity: &'a str,
     /// How it takes part.
     pub role: Role,
@@ -18,25 +18,25 @@ pub struct Candidate<'a> {
 /// How a candidate takes part.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// It acts while it holds the lease: a leader, a namespace-restricted operator.
+    /// Acts while it holds the lease: a leader, a namespace-restricted operator.
     Holder(Timing),
-    /// It acts while *nobody* holds the lease, and never writes it: a cluster-wide operator.
+    /// Acts while *nobody* holds the lease, and never writes it: a cluster-wide operator.
     Fallback {
-        /// For a holder that does not say how long its lease lasts.
+        /// The duration of a lease that states none.
         duration: Duration,
         /// How much longer than the lease's duration it waits.
         grace: Duration,
     },
 }
 
-/// A hold that is believed in.
+/// A hold on a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// Its epoch.
     pub epoch: Epoch,
-    /// When it was known to be ours.
+    /// When it was acquired, as far as this process knows.
     pub since: Moment,
-    /// When the last write that succeeded was *begun*: others cannot have seen it earlier.
+    /// When the last successful write was *begun*: others cannot have seen it earlier.
     pub confirmed: Moment,
     /// When to renew.
     pub renew_at: Moment,
@@ -45,17 +45,18 @@ pub struct Hold {
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Take it. A holder writes the record with this epoch, on condition that nothing changed; a fallback begins to act.
+    /// Acquire the lease: a holder writes the record with this epoch, if nothing changed meanwhile; a fallback begins
+    /// to act.
     Acquire {
         /// The epoch of the new hold.
         epoch: Epoch,
     },
-    /// It is ours: write the renewal.
+    /// Renew the lease.
     Renew {
-        /// The epoch, as it was.
+        /// The epoch of the hold.
         epoch: Epoch,
     },
-    /// Nothing, until then or until something else is seen. `None`: only when something is seen.
+    /// Do nothing until this time or until another record is seen; with `None`, until another record is seen.
     Wait {
         /// When to decide again.
         until: Option<Moment>,
@@ -73,25 +74,26 @@ pub enum Decision {
 pub enum Reason {
     /// The deadline passed without a renewal.
     Late,
-    /// Somebody else has it.
+    /// Another candidate holds the lease.
     Taken,
     /// The Lease was deleted, or released.
     Gone,
-    /// A later epoch was met.
+    /// A later epoch was seen.
     Fenced,
-    /// Nobody vouches for the holder any more.
+    /// The holder's voucher is gone.
     Unvouched,
 }
 
-/// Decides from what was seen, when, and who asks. No other clock than our own has a part in it.
+/// Decides what a candidate does next, from what it observed and when. No clock but the local one is used.
 ///
-/// Any record is an allowed input: what strangers write can make us wait or yield, not panic.
+/// Any record is valid input: what others write can make the candidate wait or yield, but not panic.
 ///
-/// - A record counts as alive for its duration from the moment that *we* saw it change; deleting it does not end that,
-///   because the holder acts until it finds out.
-/// - Who held, and could not renew before its deadline, yields. Taking it again, even unchallenged, is a new epoch.
-/// - A fallback yields at once when somebody holds, and acts again after duration and grace, from when it last saw the
-///   record change. A released record counts like a held one: a successor of the same scope comes first.
+/// - A record counts as alive for its duration from the moment that *this process* saw it change; deleting it does not
+///   end that, because the holder acts until it notices.
+/// - A holder that could not renew before its deadline yields. Acquiring the lease again, even unchallenged, starts a
+///   new epoch.
+/// - A fallback yields as soon as the lease is held, and acts again after duration and grace, counted from when it last
+///   saw the record change. A released record counts like a held one: a successor in the same scope comes first.
 pub fn decide(observation: &Observation, now: Moment, me: &Candidate<'_>) -> Decision {
     match me.role {
         Role::Holder(timing) => match me.hold {

@@ -14,32 +14,32 @@ pub enum Step {
     Read,
     /// Write it, then call [`Elector::written`], [`Elector::conflicted`] or [`Elector::failed`].
     Write(Write),
-    /// Nothing until then.
+    /// Do nothing until then.
     Sleep(Moment),
 }
 
-/// A write on a condition.
+/// A conditional write of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// What the Lease is to say. Its `version` is empty.
+    /// The new content of the Lease. Its `version` is empty.
     pub record: Record,
-    /// The version that it replaces; `None`: it must not exist.
+    /// The resource version that it replaces; `None` if the Lease must not exist.
     pub replaces: Option<String>,
     /// When it was begun: the hold counts from here.
     pub begun: Moment,
 }
 
-/// How a hold ends when its holder ends.
+/// How a holder releases its Lease on a graceful stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Free for everybody after one second, as client-go writes it.
     Release,
-    /// Free for candidates at once; a cluster-wide operator still waits for duration and grace. A rolling update hands
-    /// a namespace to the new pod without a turn of the cluster-wide operator in between.
+    /// Free for candidates at once; a cluster-wide operator still waits for duration and grace. In a rolling update the
+    /// namespace goes to the new pod, and the cluster-wide operator does not write in between.
     HandOver,
 }
 
-/// A holder or candidate.
+/// The state machine of one holder or candidate.
 #[derive(Clone, Debug)]
 pub struct Elector {
     identity: String,
@@ -56,8 +56,8 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// A candidate that has seen nothing. `identity` is of this run of this process and of no other; `seed` makes
-    /// candidates differ in when they look.
+    /// A candidate that has seen nothing. `identity` is unique to this run of this process; `seed` makes candidates
+    /// differ in when they read the Lease.
     pub fn new(identity: impl Into<String>, timing: Timing, seed: u64) -> Self {
         Self {
             identity: identity.into(),
@@ -75,7 +75,7 @@ impl Elector {
         }
     }
 
-    /// What to do at `now`. `wall` is only written down.
+    /// What to do at `now`. `wall` is only written into the Lease.
     pub fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
         let step = self.next(now, wall);
         self.in_doubt |= matches!(step, Step::Write(_));
@@ -107,7 +107,7 @@ impl Elector {
         }
     }
 
-    /// What a read that ended at `now` found. It replaces what is known, whatever its version is.
+    /// Takes the result of a read that ended at `now`. It replaces what is known, whatever its version is.
     pub fn read(&mut self, found: Option<Record>, now: Moment) {
         self.failures = 0;
         self.in_doubt = false;
@@ -123,7 +123,7 @@ impl Elector {
         self.next_read = if self.hold.is_some() { END_OF_TIME } else { now + self.jittered(self.timing.retry()) };
     }
 
-    /// A write succeeded; `stored` is what the API server returned at `now`.
+    /// Takes a successful write; `stored` is what the API server returned at `now`.
     pub fn written(&mut self, write: &Write, stored: Record, now: Moment) {
         self.failures = 0;
         self.in_doubt = false;
@@ -139,7 +139,7 @@ impl Elector {
         self.next_read = END_OF_TIME;
     }
 
-    /// Somebody was quicker: what they wrote has to be read, at once the first time.
+    /// Takes a conflict: another writer was faster. The Lease is read again, at once the first time.
     pub fn conflicted(&mut self, now: Moment) {
         let first = self.failures == 0;
         self.failed(now);
@@ -148,8 +148,8 @@ impl Elector {
         }
     }
 
-    /// A read or write failed, or its answer did not come. What it did is found out by reading, after a pause that
-    /// grows with each failure.
+    /// Takes a read or write that failed or was not answered. The Lease is read again, after a pause that grows with
+    /// each failure.
     pub fn failed(&mut self, now: Moment) {
         let pause = self.timing.retry() / 8 * 2_u32.saturating_pow(self.failures);
         self.failures = self.failures.saturating_add(1);
@@ -158,27 +158,26 @@ impl Elector {
         self.next_read = now;
     }
 
-    /// A write was not sent, because nobody vouches for who would hold: a hold ends at once.
+    /// Takes that a write was not sent because there is no voucher: a hold ends at once.
     pub fn unvouched(&mut self, now: Moment) {
         self.in_doubt = false;
         self.yields(Reason::Unvouched, now);
         self.retry_at = now + self.jittered(self.timing.retry());
     }
 
-    /// Our last write that was answered while we hold: when it was begun, and the version that what we know of was
-    /// stored under.
+    /// The last write of this hold that was answered: when it was begun, and the resource version of what is known.
     pub fn confirmed(&self) -> Option<(Moment, &str)> {
         let version = self.observation.present()?.version.as_str();
         self.hold.map(|hold| (hold.confirmed, version))
     }
 
-    /// Whether a write was begun of which it is not known what it did: the Lease may be in our name.
+    /// Whether the outcome of a write is unknown: the Lease may name this candidate.
     pub fn in_doubt(&self) -> bool {
         self.in_doubt
     }
 
-    /// Ends the hold; returns what to write so that others need not wait, when the Lease is known to be in our name:
-    /// [in doubt](Self::in_doubt), read first. After a conflict, read and ask again.
+    /// Ends the hold. Returns the write that releases the Lease, if that is known to name this candidate; when
+    /// [in doubt](Self::in_doubt), read first. After a conflict, read and call it again.
     pub fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
         self.yields(Reason::Gone, now);
         let known = self.observation.present().filter(|known| known.holder.as_ref() == Some(&self.identity))?;
@@ -190,8 +189,8 @@ impl Elector {
         Some(write)
     }
 
-    /// Somebody acted in this epoch: a hold that is not later ends, and the next one is later. This is how a holder
-    /// whose clock stood still learns of it.
+    /// Takes that another holder acted in this epoch: an earlier hold ends, and the next one is later. This is how a
+    /// holder whose clock stood still notices.
     pub fn fence(&mut self, epoch: Epoch, now: Moment) {
         self.floor = self.floor.max(epoch);
         if self.hold.is_some_and(|hold| hold.epoch < epoch) {
@@ -205,7 +204,7 @@ impl Elector {
         self.hold.map_or(limit, |hold| (hold.confirmed + self.timing.deadline()).since(now).min(limit))
     }
 
-    /// The hold on which one may act at `now`: settled, renewed towards the end of that, and within its deadline.
+    /// The hold, if the holder may act at `now`: settled, renewed towards the end of settling, and within its deadline.
     pub fn acting(&self, now: Moment) -> Option<Hold> {
         let settled = |hold: &Hold| {
             let proven = self.timing.proven().is_none_or(|proven| hold.confirmed >= hold.since + proven);
@@ -214,17 +213,17 @@ impl Elector {
         self.hold.filter(|hold| settled(hold) && now < hold.confirmed + self.timing.deadline())
     }
 
-    /// The hold that is believed in, whether one may act on it already or still.
+    /// The hold, whether the holder may act on it or not.
     pub fn hold(&self) -> Option<Hold> {
         self.hold
     }
 
-    /// Why the last hold ended; none while there is one, or never was.
+    /// Why the last hold ended; `None` while there is one, or never was.
     pub fn ended(&self) -> Option<Reason> {
         self.ended
     }
 
-    /// What was seen.
+    /// What was observed of the Lease.
     pub fn observation(&self) -> &Observation {
         &self.observation
     }
@@ -234,12 +233,12 @@ impl Elector {
         &self.identity
     }
 
-    /// How many tries failed since the last that did not.
+    /// How many requests failed since the last success.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When whether one may act changes by itself: settled, or late.
+    /// When the right to act next changes by itself: settled, or late.
     pub fn turns_at(&self, now: Moment) -> Option<Moment> {
         let hold = self.hold?;
         let turns = [hold.since + self.timing.settling(), hold.confirmed + self.timing.deadline()];

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// What goes wrong with leases.
+/// Errors of leases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
@@ -40,7 +40,7 @@ pub enum LeaseError {
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
     },
-    /// Objects could not be listed or watched in all of the cluster.
+    /// Objects could not be listed or watched in all namespaces.
     #[error("cannot {action} {which} in all namespaces{}", advice(.source))]
     Watch {
         /// `list` or `watch`.
@@ -50,7 +50,7 @@ pub enum LeaseError {
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
     },
-    /// Nothing was answered in time.
+    /// The API server did not answer in time.
     #[error("no answer within {limit:?} on an attempt to {action} {what}")]
     Late {
         /// What was attempted.
@@ -60,7 +60,7 @@ pub enum LeaseError {
         /// The limit.
         limit: Duration,
     },
-    /// There are more Leases than are taken in at once.
+    /// There are more Leases than are read at once.
     #[error("more than {limit} {which} in all namespaces; delete those that no installation holds")]
     Many {
         /// Which ones, as in `leases labelled x=y`.
@@ -68,7 +68,7 @@ pub enum LeaseError {
         /// How many are.
         limit: u32,
     },
-    /// No administrator has handed the namespace over to who would hold the Lease.
+    /// No administrator has handed the namespace over to this operator.
     #[error(
         "namespace {namespace} is not handed over: there is no ValidatingAdmissionPolicy {policy} with a binding of that name; \
          an administrator applies what 'generate rbac' prints for this installation"
@@ -76,10 +76,10 @@ pub enum LeaseError {
     Unvouched {
         /// Which one.
         namespace: String,
-        /// What would vouch for it.
+        /// The name of the missing policy.
         policy: String,
     },
-    /// What hands the namespace over cannot be read.
+    /// The policy that hands the namespace over, or its binding, cannot be read.
     #[error("cannot read the ValidatingAdmissionPolicy {policy} and its binding; grant what 'generate rbac' prints")]
     Voucher {
         /// Its name.
@@ -92,7 +92,7 @@ pub enum LeaseError {
     NotSynced {
         /// How long was waited.
         waited: Duration,
-        /// What the last attempt failed of.
+        /// The last error.
         reason: String,
     },
 }

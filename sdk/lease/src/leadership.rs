@@ -16,29 +16,30 @@ enum Kind {
 }
 
 impl Leadership {
-    /// Of a process that takes part in no election.
+    /// For a process without leader election: it always leads.
     pub fn alone() -> Self {
         Self(Kind::Alone)
     }
 
-    /// Of a replica that reads and serves, and never writes.
+    /// For a replica that only reads and serves: it never leads.
     pub fn follower() -> Self {
         Self(Kind::Follower)
     }
 
-    /// Of one hold on the Lease of leader election; of a cluster-wide installation, `among` those that were there first.
+    /// For one hold on the Lease of leader election. A cluster-wide installation passes as `among` its view of the
+    /// others, the earliest of which leads.
     pub fn term(lease: LeaseHandle, epoch: Epoch, among: Option<Scopes>) -> Self {
         Self(Kind::Term { lease, epoch, among })
     }
 
-    /// Ends when this replica may write, or when its hold ends before.
+    /// Waits until this replica may write, or its hold ends. Returns whether it may write.
     pub async fn begun(&self) -> bool {
         self.turns(|_| self.holds()).await;
         self.holds()
     }
 
-    /// Ends when this replica may not write any more in this epoch. That it is not known for a while who else is there
-    /// ends nothing: [`holds`](Self::holds) says so meanwhile.
+    /// Waits until this replica may no longer write in this epoch. It does not end while the other installations are
+    /// temporarily unknown; [`holds`](Self::holds) returns `false` meanwhile.
     pub async fn ended(&self) {
         self.turns(|among| among.is_some_and(|among| among.ahead().is_some())).await;
     }
@@ -55,9 +56,9 @@ impl Leadership {
         }
     }
 
-    /// Whether this replica may write, now and in this epoch. A process that was stopped and goes on may run some steps
-    /// before it is told that it lost: ask before every write that hurts twice. [`Scope::owns`](crate::Scope::owns) of
-    /// a controller's scope asks this too.
+    /// Whether this replica may write now, in this epoch. A process that was suspended may run for a moment before it
+    /// notices that it lost the Lease: check before every write that must not happen twice.
+    /// [`Scope::owns`](crate::Scope::owns) of a controller's scope checks this too.
     pub fn holds(&self) -> bool {
         match &self.0 {
             Kind::Alone => true,
@@ -74,7 +75,8 @@ impl Leadership {
         if let Kind::Term { epoch, .. } = &self.0 { *epoch } else { Epoch::default() }
     }
 
-    /// Tells that something was met that was written in this epoch. If it is later than ours, our hold ends at once.
+    /// Reports that something written in this epoch was seen. If it is later than this replica's, its hold ends at
+    /// once.
     pub fn fence(&self, epoch: Epoch) {
         if let Kind::Term { lease, .. } = &self.0 {
             lease.fence(epoch);

@@ -28,12 +28,12 @@ impl Families for ScopeMetrics {
 }
 
 impl ScopeMetrics {
-    /// Tells of a lease that this process is a candidate for, by its namespace and name.
+    /// Adds a lease that this process is a candidate for, by its namespace and name.
     pub fn lease(&self, name: &str, lease: LeaseHandle) {
         self.lock().leases.push((name.to_owned(), lease));
     }
 
-    /// Tells of the leases of others.
+    /// Adds the leases of other operators.
     pub fn others(&self, scopes: Scopes) {
         self.lock().scopes = Some(scopes);
     }

@@ -2,46 +2,46 @@ use crate::{Epoch, Moment};
 
 /// Who owns a namespace.
 ///
-/// Admission and reconciliation ask different things of it. An object that two operators check is checked; one that
-/// two operators write to is fought over. So what is unknown is checked and not written.
+/// Two operators may validate the same object, but must not both write it. So in a namespace whose owner is unknown,
+/// webhooks validate and controllers do not write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ownership {
-    /// The one who asks.
+    /// This operator.
     Mine {
-        /// Stamp writes with it.
+        /// The epoch to stamp writes with.
         epoch: Epoch,
-        /// From when on.
+        /// Since when.
         since: Moment,
     },
     /// Another operator.
     Theirs {
-        /// Its identity, as it says; empty where it released the namespace to a successor, or is not known by name.
+        /// Its identity, from the Lease; empty if it released the namespace to a successor, or is not known by name.
         holder: String,
         /// Its epoch.
         epoch: Epoch,
-        /// Since when that has been seen.
+        /// Since when this is known.
         since: Moment,
-        /// When that ends unless another sign of life is seen.
+        /// When this ends, unless a renewal is seen.
         until: Option<Moment>,
     },
-    /// Not known now: nothing was seen yet, or not for too long, or a hold has begun and is not settled.
+    /// Not known: nothing was seen yet, or not for too long, or a new hold has not settled.
     Unknown,
 }
 
 impl Ownership {
-    /// Whether to reconcile: only on a namespace that is known to be ours. On `Unknown`, look again shortly, or wait
-    /// for the change that is told.
+    /// Whether to reconcile: only in a namespace that this operator is known to own. On `Unknown`, requeue shortly, or
+    /// wait for the next [`Change`](crate::Change).
     pub fn may_write(&self) -> bool {
         matches!(self, Self::Mine { .. })
     }
 
-    /// Whether a webhook checks: unless another operator is known to do it.
+    /// Whether a webhook validates: always, unless another operator is known to.
     pub fn must_check(&self) -> bool {
         !matches!(self, Self::Theirs { .. })
     }
 
-    /// The epoch, when it is ours.
+    /// The epoch, if this operator owns the namespace.
     pub fn epoch(&self) -> Option<Epoch> {
         if let Self::Mine { epoch, .. } = self { Some(*epoch) } else { None }
     }

@@ -7,13 +7,15 @@ use k8s_openapi::api::coordination::v1::Lease;
 use crate::Moment;
 use crate::limits::LONGEST;
 
-/// The fencing epoch: which hold, of all there ever were on one lease, an action belongs to.
+/// A fencing epoch: the number of a hold, among all holds there ever were on one lease.
 ///
-/// It grows with every hand-over, so who stamps what it writes with its epoch can see that somebody later was there.
-/// It counts in `spec.leaseTransitions`; deleting the Lease begins again, except for who has seen the old one.
+/// It grows with every new hold. Stamp it on what you write, so that an earlier holder can see that a later one was
+/// there. It is kept in `spec.leaseTransitions`; deleting the Lease starts again, except for those who have seen the
+/// old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
-    /// The number of the hold, from `spec.leaseTransitions`; our first is 1. Zero: no lease, or a holder that does not count.
+    /// The number of the hold, from `spec.leaseTransitions`, starting at 1. Zero: no lease, or a holder that does not
+    /// count.
     pub transitions: u32,
     /// Whether this is the cluster-wide operator, acting again *after* that hold.
     pub resumed: bool,
@@ -25,7 +27,7 @@ impl Epoch {
         Self { transitions, resumed: false }
     }
 
-    /// What follows for the cluster-wide operator when this hold ends.
+    /// The epoch of the cluster-wide operator after this hold has ended.
     #[must_use]
     pub const fn resumed(self) -> Self {
         Self { resumed: true, ..self }
@@ -45,16 +47,16 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// What a Lease says.
+/// The content of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// `holderIdentity`; none when released.
+    /// `holderIdentity`; `None` when released.
     pub holder: Option<String>,
     /// `acquireTime`, by the holder's wall clock.
     pub acquired: Option<Timestamp>,
-    /// `renewTime`, by the holder's wall clock. That it *changed* says that the holder lives; its value says nothing.
+    /// `renewTime`, by the holder's wall clock. That it *changed* shows that the holder lives; its value is not used.
     pub renewed: Option<Timestamp>,
-    /// `leaseDurationSeconds`, as the holder has it; five minutes at most, whatever it says.
+    /// `leaseDurationSeconds`, but five minutes at most.
     pub duration: Option<Duration>,
     /// `leaseTransitions`.
     pub transitions: u32,
@@ -104,7 +106,7 @@ impl From<&Lease> for Record {
     }
 }
 
-/// What was seen of one lease, and when it last changed by our own clock.
+/// What was observed of one lease, and when it last changed by the local clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     record: Option<Record>,
@@ -115,16 +117,16 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Takes in what a quorum read that was begun at `begun` found, at `now`. It shows all that was known when it was
-    /// begun, so it replaces that whatever its version is: after a restore of etcd, versions go on from an earlier one.
-    /// Returns whether it says something new.
+    /// Takes the result of a quorum read that was begun at `begun` and ended at `now`. It replaces what was known at
+    /// `begun`, whatever its version is: after a restore of etcd, versions continue from an earlier one. Returns
+    /// whether it changed what is known.
     pub fn read(&mut self, found: Option<Record>, begun: Moment, now: Moment) -> bool {
         self.outdate(begun);
         self.see(found, now)
     }
 
-    /// Takes in that a quorum list of this version, begun at `begun`, did not hold the Lease. Returns whether that is
-    /// news.
+    /// Takes that a quorum list of this version, begun at `begun`, did not contain the Lease. Returns whether that
+    /// changed what is known.
     pub fn absent(&mut self, list_version: &str, begun: Moment, now: Moment) -> bool {
         self.outdate(begun);
         self.missing(list_version, now)
@@ -139,8 +141,8 @@ impl Observation {
         }
     }
 
-    /// Takes in what a read, a watch or a write of ours returned at `now`; `None` when there is no Lease. What was
-    /// written before what is known already is left out. Returns whether it says something new.
+    /// Takes what a read, a watch or an own write returned at `now`; `None` if there is no Lease. A record older than
+    /// the known one is ignored. Returns whether it changed what is known.
     pub fn see(&mut self, seen: Option<Record>, now: Moment) -> bool {
         let Some(seen) = seen else { return std::mem::replace(&mut self.present, false) };
         if self.record.as_ref().is_some_and(|known| seen.older_than(&known.version)) {
@@ -156,24 +158,24 @@ impl Observation {
         news
     }
 
-    /// Takes in that a list of this version did not hold the Lease. Returns whether that is news.
+    /// Takes that a list of this version did not contain the Lease. Returns whether that changed what is known.
     pub fn missing(&mut self, list_version: &str, now: Moment) -> bool {
         let listed = Record { version: list_version.to_owned(), ..Record::default() };
         let outdated = self.record.as_ref().is_some_and(|known| listed.older_than(&known.version));
         !outdated && self.see(None, now)
     }
 
-    /// The Lease as it is; none when there is none.
+    /// The Lease as it is; `None` if there is none.
     pub fn present(&self) -> Option<&Record> {
         self.record.as_ref().filter(|_| self.present)
     }
 
-    /// The last that was ever seen of it, whether it is still there or not.
+    /// The last record that was seen, whether the Lease still exists or not.
     pub fn last(&self) -> Option<&Record> {
         self.record.as_ref()
     }
 
-    /// When what it says last changed.
+    /// When the record last changed.
     pub fn changed(&self) -> Moment {
         self.changed
     }

@@ -4,7 +4,7 @@ use crate::{Changes, Epoch, LeaseHandle, Moment, Ownership, Scopes};
 
 use crate::Leadership;
 
-/// What of the cluster this operator owns now. Cheap to clone; every answer is as of now.
+/// Which namespaces this operator owns. Cheap to clone; every answer is as of now.
 #[derive(Clone, Debug)]
 pub struct Scope {
     extent: Extent,
@@ -21,7 +21,7 @@ enum Extent {
 }
 
 impl Scope {
-    /// All of the cluster, always: there is no other operator of this kind.
+    /// All namespaces, always: there is no other operator of this kind.
     pub fn everything() -> Self {
         Self::of(Extent::Everything)
     }
@@ -32,7 +32,7 @@ impl Scope {
         Self::of(extent)
     }
 
-    /// All namespaces but those that others hold. `run` makes it for an operator; this is for processes of your own.
+    /// All namespaces but those that others hold. An operator's `run` creates it; this is for processes of your own.
     pub fn cluster_wide(scopes: Scopes) -> Self {
         Self::of(Extent::ClusterWide(scopes))
     }
@@ -41,19 +41,19 @@ impl Scope {
         Self { extent, only: Arc::default(), leadership: Leadership::alone() }
     }
 
-    /// Of this, these namespaces and nothing else; all of it when none is given. What is left out, whoever else there is
-    /// looks after.
+    /// Restricts this scope to these namespaces; an empty list does not restrict it. The rest is left to other
+    /// operators.
     pub fn only(&self, namespaces: &[String]) -> Self {
         Self { only: namespaces.into(), ..self.clone() }
     }
 
-    /// The same for who writes only while it leads.
+    /// Restricts writing to the time in which `leadership` holds.
     pub fn led_by(&self, leadership: Leadership) -> Self {
         Self { leadership, ..self.clone() }
     }
 
-    /// Who owns this namespace now; the empty one is that of objects without a namespace, which are the cluster-wide
-    /// operator's. Ask it at the entry of every reconcile.
+    /// Who owns this namespace now. The empty name stands for cluster-scoped objects, which the cluster-wide operator
+    /// owns. Check it at the start of every reconcile.
     pub fn owns(&self, namespace: &str) -> Ownership {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == namespace) {
             let (holder, epoch, since) = (String::new(), Epoch::default(), Moment::default());
@@ -71,7 +71,7 @@ impl Scope {
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
     }
 
-    /// Tells what has to be looked at again because its owner changed. It ends with the process.
+    /// Yields what has to be reconciled again because its owner changed. It ends with the process.
     pub fn changes(&self) -> Changes {
         match &self.extent {
             Extent::Everything => Changes::never(),
@@ -80,7 +80,7 @@ impl Scope {
         }
     }
 
-    /// Why a review of an object in this namespace is let pass unchecked; nothing where it is this operator's to check.
+    /// Why a review of an object in this namespace is allowed unchecked; `None` if this operator has to check it.
     pub fn passes(&self, namespace: &str) -> Option<String> {
         (!self.owns(namespace).must_check()).then(|| self.skips())
     }
@@ -92,12 +92,12 @@ impl Scope {
         }
     }
 
-    /// The one namespace of a restricted operator: watch that, and no other.
+    /// The namespace of a restricted operator: watch only this one.
     pub fn restricted_to(&self) -> Option<&str> {
         if let Extent::Restricted { namespace, .. } = &self.extent { Some(namespace) } else { None }
     }
 
-    /// The namespaces to watch; all when there are none.
+    /// The namespaces to watch; all if this is empty.
     pub fn namespaces(&self) -> Vec<String> {
         let restricted = self.restricted_to().map(|namespace| vec![namespace.to_owned()]);
         restricted.unwrap_or_else(|| self.only.to_vec())

@@ -36,22 +36,23 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// Where a driver has its time from. Tests give one that they can stop and skew.
+/// The clock of a driver. Tests use one that they can stop and skew.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Now, monotonic. Everything is decided by this one.
+    /// Now, monotonic. Every decision uses this one.
     fn now(&self) -> Moment;
 
-    /// Now by the wall, for `acquireTime` and `renewTime`. People and other implementations read them; we never do.
+    /// Now, by the wall clock, for `acquireTime` and `renewTime`. People and other implementations read them; this
+    /// crate never does.
     fn wall(&self) -> Timestamp;
 
-    /// Ends when `now` has reached `until`.
+    /// Waits until `now` has reached `until`.
     fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()>;
 }
 
 /// The clock of the machine.
 ///
-/// Its monotonic part stands still while the machine is suspended, or the virtual machine is stopped: after that, a
-/// holder thinks it holds until its next renewal, at most the rest of its deadline. That is what epochs are for.
+/// Its monotonic part does not advance while the machine is suspended, or the virtual machine is stopped: after that, a
+/// holder believes that it holds until its next renewal, at most for the rest of its deadline. Epochs fence that off.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: tokio::time::Instant,

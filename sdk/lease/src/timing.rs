@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::LeaseError;
 use crate::limits::LONGEST;
 
-/// The durations of one lease, as its holder keeps them.
+/// The durations of one lease, as its holder applies them.
 ///
 /// `renew < deadline < duration`. What lies between `deadline` and `duration` is the margin in which the holder has
 /// stopped already and nobody may have begun: it has to outlast the longest single action that was begun on a check,
@@ -61,30 +61,30 @@ impl Timing {
         Ok(Self { duration, deadline, renew, retry: renew.min(Duration::from_secs(2)), settle: Duration::ZERO })
     }
 
-    /// How long a new holder waits before it acts, so that whoever acts in absence of a lease has seen it first. A
-    /// cluster-wide operator acts on what it knew at most [`freshness`](crate::ScopeTiming) ago: longer than that.
+    /// Sets how long a new holder waits before it acts, so that a cluster-wide operator has seen its Lease first.
+    /// Longer than that operator's [`freshness`](crate::ScopeTiming::freshness), because it acts on a view of that age.
     #[must_use]
     pub const fn settle(mut self, settle: Duration) -> Self {
         self.settle = settle;
         self
     }
 
-    /// Others take over after it.
+    /// Others take over after this time without a renewal.
     pub const fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// The holder stops after it.
+    /// The holder stops acting after this time without a renewal.
     pub const fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// The holder renews after it.
+    /// The holder renews after this time.
     pub const fn renew(&self) -> Duration {
         self.renew
     }
 
-    /// A candidate looks again after it; also the longest pause between two tries that failed.
+    /// A candidate reads the Lease again after this time; also the longest pause after a failed request.
     pub const fn retry(&self) -> Duration {
         self.retry
     }
@@ -95,7 +95,7 @@ impl Timing {
         (!self.settle.is_zero()).then(|| self.settle * 9 / 10)
     }
 
-    /// A new holder begins to act after it.
+    /// A new holder begins to act after this time.
     pub const fn settling(&self) -> Duration {
         self.settle
     }

@@ -17,15 +17,16 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// The label that says which operator an object belongs to.
 const OPERATOR: &str = "app.kubernetes.io/name";
 
-/// Which objects vouch for the restricted installations of one operator.
+/// Recognises the vouchers of one operator: objects by which an administrator hands a namespace over to a restricted
+/// installation.
 ///
-/// A Lease is a claim that any editor of a namespace can make: Kubernetes' ClusterRole `edit` writes Leases. So it counts in
-/// a namespace for which one of these stands, all of which are without a namespace and so are an administrator's to make:
+/// Any editor of a namespace can write a Lease, because the ClusterRole `edit` allows it. So a Lease counts only in a
+/// namespace for which one of these vouchers exists; they are cluster-scoped, so only an administrator can create them:
 ///
 /// - a `ValidatingWebhookConfiguration` that is labelled with the operator's name, whose own name ends in
 ///   `-validating-<namespace>`, and each of whose webhooks selects that namespace and no other;
-/// - a `ValidatingAdmissionPolicy` named `<lease>.<namespace>` with a binding of the same name that denies: under it only those
-///   write the Lease whom cluster-wide RBAC allows to.
+/// - a `ValidatingAdmissionPolicy` named `<lease>.<namespace>` with a binding of the same name that denies: under it,
+///   only accounts with cluster-wide rights may write the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vouchers {
     operator: String,
@@ -35,30 +36,30 @@ pub struct Vouchers {
 }
 
 impl Vouchers {
-    /// Those of the operator that is called so, whose restricted installations hold Leases of this name.
+    /// The vouchers of the operator of this name, whose restricted installations hold Leases named `lease`.
     pub fn new(operator: &str, lease: &str) -> Self {
         Self { operator: operator.to_owned(), lease: lease.to_owned(), passing: None }
     }
 
-    /// Those of restricted installations of an operator. The configurations of development sessions vouch for nobody.
+    /// The vouchers of this installation's operator. The configurations of development sessions are none.
     pub fn of(installation: &Installation) -> Self {
         Self::new(installation.operator, &installation.scope_lease()).but_for(DEV_OF)
     }
 
-    /// An object with a label of this key vouches for nobody, whatever else it says.
+    /// Objects with a label of this key are no vouchers.
     #[must_use]
     pub fn but_for(mut self, label: &str) -> Self {
         self.passing = Some(label.to_owned());
         self
     }
 
-    /// Name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace. A
-    /// namespace's name has no dot, so no two namespaces have the same.
+    /// The name of the policy, and of its binding, that vouches for holders of the Lease `lease` in this namespace.
+    /// Namespace names have no dots, so it is unique.
     pub fn policy(lease: &str, namespace: &str) -> String {
         scope_policy_name(lease, namespace)
     }
 
-    /// What selects the objects that may be vouchers, by their labels.
+    /// The label selector of the objects that may be vouchers.
     pub fn selector(&self) -> String {
         format!("{OPERATOR}={}", self.operator)
     }
@@ -84,7 +85,7 @@ impl Vouchers {
         self.namespace_of(&policy.name_any()).filter(|_| closed)
     }
 
-    /// The namespace that this binding vouches for, if its policy is there.
+    /// The namespace that this binding vouches for, if its policy exists.
     pub fn binding(&self, binding: &ValidatingAdmissionPolicyBinding) -> Option<String> {
         let (name, spec) = (binding.name_any(), binding.spec.as_ref()?);
         let denies = spec.validation_actions.iter().flatten().any(|action| action == "Deny");

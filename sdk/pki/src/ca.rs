@@ -76,7 +76,7 @@ impl fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// Makes a new authority with a key of its own. It may sign leaves only, no further authorities.
+    /// Generates an authority with a new key. It may sign leaves only, no further authorities.
     pub fn generate(common_name: &str, not_before: Timestamp, not_after: Timestamp) -> Result<Self, PkiError> {
         let key = KeyPair::generate().map_err(issue)?;
         let mut params = validity(not_before, not_after)?;
@@ -88,8 +88,8 @@ impl Ca {
         Self::from_pem(&cert_pem, &key_pem)
     }
 
-    /// Takes up a stored authority. The certificate must be a CA's and the key must belong to it; whether it is
-    /// still valid is the caller's question ([`Ca::certificate`] has the times).
+    /// Loads a stored authority. The certificate must be a CA's and the key must belong to it; whether it is still
+    /// valid is for the caller to check ([`Ca::certificate`] has the times).
     pub fn from_pem(cert_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
         let key = parse_key(key_pem.as_bytes()).map_err(PkiError::Key)?;
         let der = parse_pem(cert_pem.as_bytes())?.swap_remove(0);
@@ -119,7 +119,7 @@ impl Ca {
         &self.key_pem
     }
 
-    /// The authority's certificate, read: validity, name and fingerprint.
+    /// The authority's certificate, parsed: validity, name and fingerprint.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }

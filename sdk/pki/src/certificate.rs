@@ -18,7 +18,7 @@ use x509_parser::time::ASN1Time;
 
 use crate::PkiError;
 
-/// What a reader needs to know of one certificate.
+/// The parsed fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Certificate {
@@ -50,7 +50,7 @@ pub fn bundle_fingerprints(pem: &[u8]) -> Result<BTreeSet<String>, PkiError> {
 }
 
 impl Certificate {
-    /// Reads the first certificate of a PEM text: the leaf, where a chain is stored.
+    /// Reads the first certificate of a PEM text: the leaf of a chain.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PkiError> {
         Self::from_der(&parse_pem(pem)?[0])
     }

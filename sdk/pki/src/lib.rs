@@ -3,11 +3,11 @@
 //! The crate does no IO and reads no clock: every time is a parameter, so a caller (or a test) decides what "now" is.
 //! Keys are ECDSA P-256, made by aws-lc-rs.
 //!
-//! - [`Ca`] makes an authority, or takes one up again from stored PEM, and issues [`Pair`]s (certificate and key).
-//! - [`check_server_pair`] says whether a stored pair can go on serving, or which one thing is wrong with it.
-//! - [`rotation`] replaces an authority without a moment in which callers trust the wrong one: what is stored, and what
-//!   is to be done next.
-//! - [`Certificate`] is what a reader needs to know of one certificate; [`bundle_fingerprints`] compares CA bundles.
+//! - [`Ca`] generates an authority, or loads one from stored PEM, and issues [`Pair`]s (certificate and key).
+//! - [`check_server_pair`] checks whether a stored pair can still be served, and returns the first problem if not.
+//! - [`rotation`] replaces an authority without a moment in which callers trust the wrong one: what is stored, and the
+//!   next step.
+//! - [`Certificate`] has the parsed fields of a certificate; [`bundle_fingerprints`] compares CA bundles.
 //!
 //! ```
 //! use jiff::{SignedDuration, Timestamp};
@@ -49,11 +49,11 @@ pub use certificate::{Certificate, bundle_fingerprints};
 pub use check::{PairProblem, check_server_pair};
 pub use trust::{TrustProblem, check_trust};
 
-/// What goes wrong when certificates are made or read.
+/// Errors of issuing and reading certificates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
-    /// The certificate could not be made; the parameters are at fault (a DNS name that is not ASCII, for example).
+    /// The certificate could not be issued because of its parameters, for example a DNS name that is not ASCII.
     #[error("cannot make the certificate: {0}")]
     Issue(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The certificate PEM cannot be read. Make a new pair, or correct the file.
@@ -76,7 +76,7 @@ pub enum PkiError {
         /// The end that was asked for.
         not_after: jiff::Timestamp,
     },
-    /// Times of a rotation by which whatever is made is due for replacement when it is made.
+    /// The rotation timing makes every new certificate due for replacement at once.
     #[error(
         "{validity} ({is:#}) must be longer than {left} ({limit:#}): what is made would be replaced at once, for ever"
     )]

@@ -101,9 +101,10 @@ impl TrustProblem {
     }
 }
 
-/// Checks that callers which trust `ca_pem`, and nothing else, accept the chain (leaf first) at `now`: an authority of the
-/// bundle has signed it, directly or over the chain's intermediates, or the bundle holds the leaf itself. Of the leaf
-/// itself nothing else is checked; see [`check_server_pair`](crate::check_server_pair). Returns what they trust it by.
+/// Checks that callers which trust `ca_pem`, and nothing else, accept the chain (leaf first) at `now`: an authority of
+/// the bundle has signed it, directly or via the chain's intermediates, or the bundle holds the leaf itself. Nothing
+/// else of the leaf is checked; see [`check_server_pair`](crate::check_server_pair). Returns the certificate that they
+/// trust it by.
 ///
 /// # Errors
 /// The problem of the authority that comes closest.

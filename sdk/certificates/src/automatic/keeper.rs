@@ -69,7 +69,7 @@ impl<'a> Keeper<'a> {
                         continue;
                     }
                     Some(Err(error)) => {
-                        warn!(%error, secret = source.secret, "cannot watch the certificate Secrets");
+                        warn!(%error, secret = source.secret, "cannot watch the certificate Secrets; retrying");
                         continue;
                     }
                     None => return,
@@ -96,7 +96,7 @@ impl<'a> Keeper<'a> {
     }
 
     fn failed(&self, error: &CertificateError) -> (bool, Duration) {
-        warn!(%error, "certificates stay as they are");
+        warn!(%error, "cannot repair or rotate the certificates; keeping them as they are and retrying");
         self.source.metrics.reload_failed();
         (true, Duration::ZERO)
     }
@@ -154,10 +154,10 @@ impl<'a> Keeper<'a> {
         if works && !same && held.is_none_or(|time| time < settle) {
             let secret = &self.source.secret;
             match self.waiting {
-                None => info!(secret, "the pair before goes on serving until callers trust the new one"),
+                None => info!(secret, "serving the previous certificate until callers trust the new one"),
                 Some(since) if since.elapsed() > settle + PATIENCE => {
                     self.source.metrics.reload_failed();
-                    warn!(secret, "the pair before goes on serving: callers still do not trust the new one");
+                    warn!(secret, "serving the previous certificate: callers still do not trust the new one");
                 }
                 Some(_) => {}
             }
@@ -173,7 +173,7 @@ impl<'a> Keeper<'a> {
             }
             Err(error) => {
                 self.source.metrics.reload_failed();
-                warn!(%error, secret = self.source.secret, "the pair before it goes on serving");
+                warn!(%error, secret = self.source.secret, "cannot serve the new certificate; serving the previous one");
             }
         }
         LOOK_AGAIN

@@ -38,7 +38,7 @@ const ROUND: Duration = Duration::from_mins(1);
 const OVERTAKEN: Duration = Duration::from_millis(50);
 const LONGEST_OVERTAKEN: Duration = Duration::from_secs(5);
 
-/// Certificates made and kept by the operator itself.
+/// Certificates that the operator issues, stores and rotates itself.
 #[derive(Clone)]
 pub struct Automatic {
     /// Client that may read and write the two Secrets.
@@ -47,15 +47,15 @@ pub struct Automatic {
     pub namespace: String,
     /// Name of the Secret with the leaf; the CA's is `<name>-ca`.
     pub secret: String,
-    /// The names by which the server is called.
+    /// The DNS names by which the server is called.
     pub dns_names: Vec<String>,
-    /// Makes TLS configurations.
+    /// The crypto provider of the TLS configurations.
     pub provider: Arc<CryptoProvider>,
-    /// Where callers find the CA.
+    /// The objects in which the CA is published.
     pub configurations: Configurations,
     /// When certificates are replaced, and how long a rotation takes.
     pub timing: RotationTiming,
-    /// What time it is.
+    /// The wall clock.
     pub time_of_day: TimeOfDay,
     /// Whose certificates callers are asked for.
     pub(super) client_ca: Option<Arc<ClientCa>>,
@@ -70,7 +70,8 @@ impl std::fmt::Debug for Automatic {
 }
 
 impl Automatic {
-    /// Certificates for these names in the Secret `secret` of `namespace`, published nowhere, at the usual times.
+    /// Certificates for these names in the Secret `secret` of `namespace`, with the default timing. The CA is published
+    /// nowhere.
     pub fn new(
         client: Client,
         namespace: impl Into<String>,
@@ -106,29 +107,29 @@ impl Automatic {
         self
     }
 
-    /// The publisher of the CA that goes with `material`: as field manager `<operator>-ca-bundle`, in the entries that
+    /// Returns the publisher of the CA of `certificate`: as field manager `<operator>-ca-bundle`, in the entries that
     /// call a Service by one of these names.
-    pub fn bundle(&self, operator: &str, material: &ServingCertificate) -> Bundle {
-        Bundle::new(operator, &material.ca_pem)
+    pub fn bundle(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
+        Bundle::new(operator, &certificate.ca_pem)
             .of_services(self.dns_names.iter().cloned())
             .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
             .counted_in(self.metrics.clone())
     }
 
-    /// Reads the stored material, making and repairing what is missing or cannot go on. All replicas that call this end
-    /// with the same material. What can be served is served, and a repair that is refused is left to
-    /// [`Automatic::maintain`].
+    /// Reads the stored certificates, and creates or repairs what is missing or unusable. All replicas that call this
+    /// end up with the same pair. If that can be served, a repair that is refused is left to [`Automatic::maintain`].
     ///
     /// # Errors
-    /// When there is nothing to serve and the API server refuses, or does not come to rest within a minute; and when
-    /// [`timing`](Self::timing) is [refused](RotationTiming::check). Nothing is lost by trying again, unless the error [is permanent](CertificateError::is_permanent).
+    /// When there is nothing to serve and the API server refuses, or the Secrets keep changing for a minute; and when
+    /// [`timing`](Self::timing) is [refused](RotationTiming::check). It is safe to retry, unless the error
+    /// [is permanent](CertificateError::is_permanent).
     pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
         let work = async {
             let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
                 let found = self.round(None).await?;
                 if let Some(refused) = &found.refused {
-                    warn!(error = %refused, "what is stored is served as it is");
+                    warn!(error = %refused, "cannot renew or repair the certificate; serving it as it is");
                 } else if let (Step::Issue, Some(sound)) = (found.step(self, Observed::default()), &found.sound) {
                     match self.advance(Step::Issue, sound, &found).await {
                         // Issued, or another writer was faster: what is stored then is seen in a moment.
@@ -136,7 +137,7 @@ impl Automatic {
                             sleep(pauses.next(Instant::now())).await;
                             continue;
                         }
-                        Err(error) => warn!(%error, "what is stored is served as it is"),
+                        Err(error) => warn!(%error, "cannot renew or repair the certificate; serving it as it is"),
                     }
                 }
                 return Ok(found.material);
@@ -145,11 +146,11 @@ impl Automatic {
         timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
     }
 
-    /// Begins a rotation of the CA, which the replicas then carry out; nothing where one is under way. Returns the phase
-    /// that the rotation is in.
+    /// Starts a rotation of the CA, which the replicas then carry out; does nothing if one is under way. Returns the
+    /// phase of the rotation.
     ///
     /// # Errors
-    /// When the API server refuses, or there is nothing sound to begin with.
+    /// When the API server refuses, or what is stored is not sound.
     pub async fn rotate(&self) -> Result<Phase, CertificateError> {
         let work = async {
             let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
@@ -168,7 +169,7 @@ impl Automatic {
         timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
     }
 
-    /// What is stored now, and what is wrong with it. Changes nothing.
+    /// Reads what is stored, and what is wrong with it. Writes nothing.
     ///
     /// # Errors
     /// When the API server does not let the Secrets be read.
@@ -177,22 +178,22 @@ impl Automatic {
         Ok(Stored::read(&ca_data(ca.as_ref()), &pair_data(pair.as_ref()), &self.dns_names, self.time_of_day.now()))
     }
 
-    /// Those of the Secrets of the CA and of the pair that do not exist, by name.
+    /// The names of the Secrets of the CA and of the pair, of each that does not exist.
     pub async fn absent(&self) -> Result<(Option<String>, Option<String>), CertificateError> {
         let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
         Ok((ca.is_none().then(|| self.ca_secret()), pair.is_none().then(|| self.secret.clone())))
     }
 
-    /// The certificate that is stored, whatever it is worth.
+    /// The stored certificate chain, valid or not.
     pub async fn stored_chain(&self) -> Result<Option<String>, CertificateError> {
         let pair = self.read(&self.secret).await?;
         let chain = pair_data(pair.as_ref()).tls_crt.map(|chain| String::from_utf8_lossy(chain).into_owned());
         Ok(chain)
     }
 
-    /// Watches the Secrets until `stop`: puts a changed pair into `tls`, repairs a damaged one, replaces one that is
-    /// about to end, rotates the CA, and tells `bundle` what callers must trust. A pair that cannot be served leaves the
-    /// one before it in place.
+    /// Watches the Secrets until `stop` is cancelled: puts a changed pair into `tls`, repairs a damaged one, replaces
+    /// one that is about to expire, rotates the CA, and tells `bundle` what callers must trust. If a new pair cannot be
+    /// served, the previous one stays.
     pub async fn maintain(
         &self,
         current: ServingCertificate,

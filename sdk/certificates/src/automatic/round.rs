@@ -122,12 +122,12 @@ impl Automatic {
                             let write = self.write_authorities(ca_secret.as_ref(), &authorities);
                             match self.once(Repair::Order, &done, write).await {
                                 Ok(true) => {
-                                    warn!(secret, ?damage, adopted, "the stored authorities are put in order");
+                                    warn!(secret, ?damage, adopted, "repaired the Secret of the CA");
                                     (Repair::Order, true)
                                 }
                                 Ok(false) => (Repair::Order, false),
                                 Err(error) => {
-                                    warn!(secret, ?damage, adopted, "the stored authorities cannot be put in order");
+                                    warn!(secret, ?damage, adopted, "cannot repair the Secret of the CA");
                                     if leaf.is_err() {
                                         return Err(error);
                                     }
@@ -140,7 +140,7 @@ impl Automatic {
                             if pair_secret.is_none() && served.is_none() {
                                 info!(secret = self.secret, "there is no certificate yet; one is issued");
                             } else {
-                                warn!(secret = self.secret, problem, "a new certificate is needed");
+                                warn!(secret = self.secret, problem, "the certificate is unusable; issuing a new one");
                             }
                             let issue = self.issue(&authorities, pair_secret.as_ref());
                             (Repair::Issue, self.once(Repair::Issue, &done, issue).await?)
@@ -207,15 +207,15 @@ impl Automatic {
             }
             Step::MakeNext => {
                 new.next = Some(self.new_authority()?);
-                "a new CA is made, and published beside the current one"
+                "created the next CA; it is published beside the current one"
             }
             Step::Promote => {
                 new.promote();
-                "certificates are issued under the new CA from now on"
+                "certificates are issued under the next CA from now on"
             }
             Step::Forget => {
                 new.previous.clear();
-                "the CA before the current one is not trusted any more"
+                "removed the previous CA from the bundle"
             }
             _ => return Ok(false),
         };
@@ -300,7 +300,7 @@ impl Automatic {
                         entries.filter(|entry| entry.service.as_ref().is_none_or(|one| self.dns_names.contains(one)));
                     found.extend(ours.flat_map(|entry| Anchor::read(&entry.bundle, now)));
                 }
-                Err(error) => warn!(%error, object = published.object, "cannot read what is published"),
+                Err(error) => warn!(%error, object = published.object, "cannot read the published CA bundles"),
             }
         }
         found

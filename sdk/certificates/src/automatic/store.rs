@@ -15,7 +15,7 @@ use crate::{CertificateError, ServingCertificate, read};
 /// Values of a Secret; those that are `None` are taken out.
 type Values<'a> = [(&'a str, Option<String>)];
 
-/// The values of the Secret with the authorities.
+/// The values of the Secret of the CA.
 pub fn ca_data(secret: Option<&Secret>) -> CaData<'_> {
     let get = |key| value(secret, key);
     CaData {

@@ -111,14 +111,14 @@ async fn a_repair_that_is_refused_is_not_said_to_be_done() {
     let source = server.source();
     let material = source.ensure().await.unwrap();
     for (key, cannot) in
-        [("next.crt", "the stored authorities cannot be put in order"), ("ca.crt", "the stored CA cannot be replaced")]
+        [("next.crt", "cannot repair the Secret of the CA"), ("ca.crt", "the stored CA cannot be replaced")]
     {
         log.take();
         server.secrets.lock().unwrap().get_mut("tls-ca").unwrap()["data"][key] = json!("Z2FyYmFnZQ==");
         assert_eq!(source.ensure().await.unwrap().cert_pem, material.cert_pem, "what there is goes on");
         let said = log.take();
         assert!(said.contains(cannot), "{said}");
-        assert!(!said.contains("the stored CA is replaced") && !said.contains("are put in order"), "{said}");
+        assert!(!said.contains("the stored CA is replaced") && !said.contains("repaired the Secret"), "{said}");
     }
 }
 

@@ -21,25 +21,25 @@ enum Absence {
 }
 
 impl Bundle {
-    /// Waits until every object has been seen to hold the bundle that is wanted now, and returns it. It has no deadline
-    /// of its own, and tells `waiting` what is missing whenever that changes.
+    /// Waits until every object has been seen with the bundle that is wanted now, and returns the bundle. It has no
+    /// deadline of its own, and calls `waiting` with what is missing whenever that changes.
     pub async fn until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
         self.until(None, configurations, waiting).await
     }
 
-    /// Waits until callers accept this chain, wherever it is that they find what they trust. What is wanted of the
-    /// published bundles stays as it is. What nobody is called by does not count.
+    /// Waits until callers accept this chain by the bundle of every object. What is to be published stays as it is. An
+    /// object through which nobody is called does not count.
     pub async fn accepted(
         &self,
-        material: &ServingCertificate,
+        certificate: &ServingCertificate,
         configurations: &Configurations,
         waiting: impl FnMut(&str),
     ) {
-        self.until(Some(Wanted::accepted(material)), configurations, waiting).await;
+        self.until(Some(Wanted::accepted(certificate)), configurations, waiting).await;
     }
 
-    /// Waits until an entry is seen under which callers do not accept what is wanted now. What nobody is called by does
-    /// not count.
+    /// Waits until an entry is seen by whose bundle callers refuse what is wanted now. An object through which nobody
+    /// is called does not count.
     pub async fn refused(&self, configurations: &Configurations) {
         let look = |_: &Wanted, missing: Option<&str>| match missing {
             Some(_) => ControlFlow::Break(()),
@@ -65,7 +65,7 @@ impl Bundle {
         self.look(other, absence, configurations, look).await
     }
 
-    /// Tells, for ever, what is missing whenever that changes: nothing, or what.
+    /// Calls `tell` with what is missing, or `None`, whenever that changes. It never ends.
     pub async fn report(&self, configurations: &Configurations, mut tell: impl FnMut(Option<&str>)) {
         let look = |_: &Wanted, missing: Option<&str>| {
             tell(missing);
@@ -118,8 +118,8 @@ impl Bundle {
         }
     }
 
-    /// Since when every object has been seen to hold `bundle`; not before `begun`, when it became wanted. What nobody is
-    /// called by does not count.
+    /// Since when every object has been seen with `bundle`; not before `begun`, when it became wanted. An object
+    /// through which nobody is called does not count.
     pub fn held_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
         let (wanted, states) = (Wanted::Held(Arc::from(bundle)), self.states.borrow());
         objects(configurations).iter().try_fold(begun, |since, object| match states.get(object) {
@@ -129,18 +129,18 @@ impl Bundle {
         })
     }
 
-    /// Changes whenever one of the objects stands otherwise than before.
+    /// Notifies when the state of one of the objects changes.
     pub fn changes(&self) -> Changes {
         Changes(self.states.subscribe())
     }
 }
 
-/// Whether the objects stand otherwise than before.
+/// Notifications of changes to the state of the objects.
 #[derive(Debug)]
 pub struct Changes(watch::Receiver<States>);
 
 impl Changes {
-    /// Waits for a change since the last one that was waited for.
+    /// Waits for the next change since the last call.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -1,9 +1,9 @@
 //! The CA in the webhook configurations and in the CRDs.
 //!
-//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` follows what the object
-//! says, and writes where the bundle is not right; how each object stands is kept (`standing`), and whoever waits for the
-//! bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common is a
-//! `carrier`. `published` reads them once, for those who do not stay.
+//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` follows what the
+//! object says, and writes where the bundle is not right; how each object stands is kept (`state`), and whoever waits
+//! for the bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common
+//! is in `target`. `published` reads them once, for those who do not stay.
 
 mod missing;
 mod published;
@@ -38,14 +38,13 @@ fn objects(configurations: &Configurations) -> Vec<String> {
     validating.chain(mutating).chain(crds).collect()
 }
 
-/// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and puts it back when something
-/// else takes it out (Helm, GitOps, a user's `apply`). Or it only looks on, where publishing is somebody else's business
-/// ([`ProvidedCertificates`](super::ProvidedCertificates)).
+/// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and restores it when something else
+/// removes it (Helm, GitOps, a user's `apply`). For [`ProvidedCertificates`](super::ProvidedCertificates), whose CA
+/// others publish, it only observes.
 ///
-/// Its field manager owns nothing but `caBundle`, so that whoever applies the manifests can go on doing so. Nothing is
-/// sent while the bytes are right. Who takes the conversion out of a CRD by server-side apply takes
-/// `spec.conversion.webhook` out by a patch first: the CA in it is not theirs, and without the rest the API server
-/// refuses it.
+/// Its field manager owns only `caBundle`, so that others can still apply the manifests. Nothing is sent while the
+/// bytes are right. To remove the conversion from a CRD by server-side apply, first remove `spec.conversion.webhook` by
+/// a patch: its `caBundle` belongs to this field manager, and the API server rejects what would be left of the stanza.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Wanted>,
@@ -96,8 +95,8 @@ impl Bundle {
         }
     }
 
-    /// Leaves entries alone that call a Service by another name than these, as in `hooks.shop.svc`. They are those of
-    /// another installation of the operator: with our CA in them, its webhooks could not be called.
+    /// Leaves entries alone that call a Service by another name than these, as in `hooks.shop.svc`: they belong to
+    /// another installation of the operator, whose webhooks could not be called with this CA.
     #[must_use]
     pub fn of_services<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.services = names.into_iter().map(Into::into).collect();
@@ -119,12 +118,12 @@ impl Bundle {
     }
 
     #[must_use]
-    pub(super) fn judged_by(mut self, time_of_day: TimeOfDay) -> Self {
+    pub(super) fn timed_by(mut self, time_of_day: TimeOfDay) -> Self {
         self.time_of_day = time_of_day;
         self
     }
 
-    /// What callers must trust from now on.
+    /// Sets the bundle that callers must trust from now on.
     pub fn publish(&self, ca_pem: &str) {
         self.want(Wanted::Held(Arc::from(ca_pem)));
     }
@@ -144,7 +143,7 @@ impl Bundle {
         });
     }
 
-    /// Looks after the objects until `stop`.
+    /// Maintains the bundle in the objects until `stop` is cancelled.
     pub async fn maintain(&self, client: &Client, configurations: &Configurations, stop: &CancellationToken) {
         let Configurations { validating, mutating, crds } = configurations;
         let conversion = [CONVERSION.to_owned()];

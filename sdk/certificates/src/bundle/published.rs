@@ -8,12 +8,12 @@ use kube::{Api, Client};
 use super::target::{BundleTarget, CONVERSION, object};
 use crate::Configurations;
 
-/// An object that should carry the bundle, as it is now.
+/// An object that should hold the bundle, as it is now.
 #[derive(Debug)]
 pub struct PublishedObject {
     /// Kind and name.
     pub object: String,
-    /// All of its entries, whoever they call; nothing where there is no such object.
+    /// All of its entries, whatever they call; `None` if there is no such object.
     pub entries: kube::Result<Option<Vec<PublishedEntry>>>,
     /// The names of those that should be ours.
     ours: Vec<String>,
@@ -21,21 +21,21 @@ pub struct PublishedObject {
     command: &'static str,
 }
 
-/// One entry in which callers find what they trust.
+/// One entry of an object: the Service that it calls, and the bundle that callers trust there.
 #[derive(Debug)]
 pub struct PublishedEntry {
     name: String,
-    /// The CA bundle, in PEM; empty when there is none.
+    /// The CA bundle, in PEM; empty if there is none.
     pub bundle: Vec<u8>,
-    /// The name by which the Service is called; none for a URL.
+    /// The DNS name of the Service; `None` for a URL.
     pub service: Option<String>,
 }
 
-/// The name of an entry that should be ours, and its bundle; or why there is none.
+/// The name of an entry that this installation should have, and its bundle, or why there is none.
 pub type OwnEntry = (String, Result<Vec<u8>, String>);
 
 impl PublishedObject {
-    /// The Service that its entries call which should be ours, where none of them calls one of `own`.
+    /// The Service that the entries of this installation call, if none of them calls one of `own`.
     pub fn calls_another(&self, own: &[String]) -> Option<&str> {
         let entries = self.entries.as_ref().ok()?.iter().flatten();
         let ours = entries.filter(|entry| self.ours.contains(&entry.name));
@@ -44,7 +44,7 @@ impl PublishedObject {
         first.filter(|_| called.all(|service| service.is_some_and(|service| own.iter().all(|own| own != service))))
     }
 
-    /// Every entry that should be ours.
+    /// Every entry that this installation should have.
     pub fn ours(self) -> kube::Result<Vec<OwnEntry>> {
         let Self { entries, ours, command, .. } = self;
         let mut entries = entries?;

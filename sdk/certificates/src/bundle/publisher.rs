@@ -81,7 +81,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (self.live, seen) = (version.map(Arc::new), true),
                     Some(Err(error)) => {
-                        warn!(%error, object = object::<C>(self.name), "cannot watch what the CA is published in");
+                        warn!(%error, object = object::<C>(self.name), "cannot watch the object that the CA is published in; retrying");
                         if self.live.is_none() {
                             self.stands(State::Waits(error.to_string()));
                         }
@@ -136,7 +136,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             warn!(
                 object = object::<C>(self.name),
                 others,
-                "callers do not trust the right CA, which is put back; its other managers must leave caBundle alone"
+                "the CA bundle was changed or removed; restoring it; the other field managers must leave caBundle alone"
             );
         }
         let mine: Vec<&str> = mine.iter().map(|entry| entry.name).collect();

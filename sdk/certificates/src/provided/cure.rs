@@ -9,7 +9,7 @@ use super::check::Problem;
 pub enum ProvidedBy {
     /// cert-manager, by a Certificate and its CA injector.
     CertManager,
-    /// A person, or another program.
+    /// A user, or another program.
     User,
 }
 

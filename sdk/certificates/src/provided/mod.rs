@@ -42,15 +42,15 @@ const REMIND: Duration = Duration::from_hours(24);
 /// The annotation by which cert-manager says which Certificate a Secret belongs to.
 const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 
-/// A pair out of a Secret that somebody else fills (`tls.crt`, `tls.key`, `ca.crt`) and whose CA somebody else publishes.
+/// A pair from a Secret (`tls.crt`, `tls.key`, `ca.crt`) that cert-manager or a user fills, and whose CA they publish.
 /// Nothing is ever written.
 ///
-/// Every part is checked before it is served: that all keys are there and read, that certificate and key belong together,
-/// that the certificate is a server's, valid now and for the name by which the API server calls, that the CA in `ca.crt`
-/// has signed it and may. What fails is told in one sentence with its cure, and the pair before it goes on serving.
+/// Every part is checked before it is served: all keys exist and can be read, certificate and key belong together, the
+/// certificate is for servers, valid now and for the name by which the API server calls, and the CA in `ca.crt` has
+/// signed it and may. A failure is logged in one sentence with what to do, and the previous pair stays.
 ///
-/// A new pair is served when every entry in the cluster trusts it, or the one before it has ended. So a CA can be replaced
-/// in any order without a lost call, as long as both are published for a while.
+/// A new pair is served once every entry in the cluster trusts it, or when the previous one has expired. So a CA can be
+/// replaced in any order without a failed call, as long as both are published for a while.
 #[derive(Clone)]
 pub struct ProvidedCertificates {
     /// Client that may watch the Secret and the configurations.
@@ -61,16 +61,16 @@ pub struct ProvidedCertificates {
     pub secret: String,
     /// The name by which the API server calls.
     pub server_name: String,
-    /// Makes TLS configurations.
+    /// The crypto provider of the TLS configurations.
     pub provider: Arc<CryptoProvider>,
-    /// Who fills the Secret, and so what a person can do about it.
+    /// Who fills the Secret, which decides the advice in errors.
     pub supplier: ProvidedBy,
-    /// Where callers find the CA.
+    /// The objects in which the CA is published.
     pub configurations: Configurations,
-    /// How long after a bundle was seen everywhere a pair is served that needs it: API servers take up a changed
-    /// configuration a little later.
+    /// How long to wait, after a bundle was seen everywhere, before serving a pair that needs it: API servers take up a
+    /// changed configuration a little later.
     pub settle: Duration,
-    /// What time it is.
+    /// The wall clock.
     pub time_of_day: TimeOfDay,
     /// Whose certificates callers are asked for.
     pub(super) client_ca: Option<Arc<ClientCa>>,
@@ -112,7 +112,7 @@ impl ProvidedCertificates {
         }
     }
 
-    /// The CA is published in these objects.
+    /// Names the objects in which the CA is published.
     #[must_use]
     pub fn published_in(mut self, configurations: Configurations) -> Self {
         self.configurations = configurations;
@@ -126,10 +126,10 @@ impl ProvidedCertificates {
         self
     }
 
-    /// What looks on whether callers accept `material`, in the entries that call this Service.
-    pub fn bundle(&self, material: &ServingCertificate) -> Bundle {
-        let bundle = Bundle::observing(material, &self.place(None).publish()).of_services([&self.server_name]);
-        bundle.judged_by(self.time_of_day.clone())
+    /// Returns the observer of whether callers accept `certificate`, in the entries that call this Service.
+    pub fn bundle(&self, certificate: &ServingCertificate) -> Bundle {
+        let bundle = Bundle::observing(certificate, &self.place(None).publish()).of_services([&self.server_name]);
+        bundle.timed_by(self.time_of_day.clone())
     }
 
     /// Reads and checks the Secret.
@@ -143,7 +143,7 @@ impl ProvidedCertificates {
         Ok(sound.material)
     }
 
-    /// What the Secret holds: the pair, its leaf, and by what callers trust it.
+    /// Reads and checks the Secret, and returns the pair, its leaf, and the certificate by which callers trust it.
     pub async fn stored(&self) -> Result<(ServingCertificate, Certificate, Certificate), CertificateError> {
         let Sound { material, leaf, ca } = self.check(self.read().await?.as_ref())?;
         Ok((material, leaf, ca))
@@ -153,8 +153,8 @@ impl ProvidedCertificates {
         read(&self.client, &self.namespace, &self.secret).await
     }
 
-    /// Watches the Secret until `stop`: puts a sound new pair into `tls` once callers accept it, and says what is wrong
-    /// with one that is not, or with what is published. The pair before it goes on serving.
+    /// Watches the Secret until `stop` is cancelled: puts a sound new pair into `tls` once callers accept it, and logs
+    /// what is wrong with an unsound one or with what is published. The previous pair stays meanwhile.
     pub async fn maintain(
         &self,
         current: ServingCertificate,
@@ -202,7 +202,7 @@ impl ProvidedCertificates {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (live, seen) = (version, true),
                     Some(Err(error)) => {
-                        warn!(%error, secret = self.secret, "cannot watch the certificate Secret");
+                        warn!(%error, secret = self.secret, "cannot watch the certificate Secret; retrying");
                         continue;
                     }
                     None => return,
@@ -239,7 +239,7 @@ impl ProvidedCertificates {
                 Err(error) => {
                     next = None;
                     self.metrics.reload_failed();
-                    warn!(%error, "the certificate before it goes on serving");
+                    warn!(%error, "cannot serve what is in the Secret; serving the previous certificate");
                 }
             }
         }
@@ -269,7 +269,7 @@ impl ProvidedCertificates {
         tokio::select! {
             () = accepted => {}
             () = self.ended(current) => {
-                warn!(secret = self.secret, "the certificate that was served has ended; serving the new one though callers may not trust it yet");
+                warn!(secret = self.secret, "the served certificate has expired; serving the new one though callers may not trust it yet");
             }
         }
     }

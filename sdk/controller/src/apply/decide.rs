@@ -28,12 +28,12 @@ pub(super) enum Reason {
     Taken(String),
 }
 
-/// Why a child is left alone although it is wanted.
+/// Why an existing object with the name of a child is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Another object controls it.
     ControlledByOther,
-    /// It exists, nobody controls it and nothing shows that this operator made it.
+    /// It has no controlling owner, and nothing shows that this operator created it.
     NotOurs,
 }
 
@@ -46,8 +46,8 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Why `live`, which has the name of a child that `manager` applies for the object with uid `owner`, is neither written nor
-/// deleted; `None` when it is that child.
+/// Returns why `live`, which has the name of a child that `manager` applies for the object with uid `owner`, must not
+/// be written or deleted; `None` if it is that child.
 pub fn refusal(live: &Live, owner: &str, manager: &str) -> Option<Refusal> {
     match live.controller.as_deref() {
         Some(controller) if controller != owner => Some(Refusal::ControlledByOther),

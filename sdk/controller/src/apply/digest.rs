@@ -48,7 +48,7 @@ fn feed(context: &mut Context, value: &Value) {
     }
 }
 
-/// Watches a key or a scalar as JSON.
+/// Hashes a key or a scalar as JSON.
 fn write(context: &mut Context, scalar: &impl Serialize) {
     // Neither a scalar nor a digest can fail.
     let _ = serde_json::to_writer(Sink(context), scalar);

@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 
 use super::{FieldManager, digest};
 
-/// Why a planned document cannot be applied. Every variant is a defect of the plan, not of the cluster.
+/// Why a child's document cannot be applied. Every variant is a bug in the controller, not a state of the cluster.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DocumentError {
-    /// A member without which no apply can be addressed.
+    /// A required field is missing.
     #[error("planned child lacks {0}")]
     Missing(&'static str),
-    /// `apiVersion` and `kind` name nothing that this controller keeps children of.
+    /// The document's kind is not one that this controller [owns](crate::Controller::owns).
     #[error(
         "planned child has apiVersion {api_version:?} and kind {kind:?}, which this controller does not own: say so with \
          Controller::owns"
@@ -24,12 +24,12 @@ pub enum DocumentError {
         /// The document's `kind`.
         kind: String,
     },
-    /// It does not turn into JSON.
-    #[error("planned child does not turn into JSON: {0}")]
+    /// The child cannot be serialised to JSON.
+    #[error("planned child cannot be serialised to JSON: {0}")]
     Json(String),
 }
 
-/// A child's desired document with its digest stamped on it.
+/// A child's desired document, annotated with its digest.
 #[derive(Clone, Debug)]
 pub struct Desired {
     resource: ApiResource,
@@ -40,11 +40,11 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// Takes a document of `resource` with `metadata.namespace` and `metadata.name`; drops null members and empty lists
-    /// (server-side apply records no path for them), and stamps the digest of the rest.
+    /// Takes a document of `resource` with `metadata.namespace` and `metadata.name`. Drops nulls and empty lists
+    /// (server-side apply records no path for them), and adds the digest of the rest as an annotation.
     ///
     /// # Errors
-    /// When one of these members is missing.
+    /// When one of these fields is missing.
     pub fn new(resource: &ApiResource, document: Value, field_manager: &FieldManager) -> Result<Self, DocumentError> {
         Self::of(resource, document, field_manager, true)
     }
@@ -106,12 +106,12 @@ impl Desired {
         Self::of(resource, document, field_manager, namespaced)
     }
 
-    /// Where it is written to.
+    /// The child's kind.
     pub fn resource(&self) -> &ApiResource {
         &self.resource
     }
 
-    /// The child's namespace; empty for a kind that lives in none.
+    /// The child's namespace; empty for a cluster-scoped kind.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -121,7 +121,7 @@ impl Desired {
         &self.name
     }
 
-    /// The name of the owner that its reference names as its controller.
+    /// The name of its controlling owner, from its owner references.
     pub fn owner(&self) -> Option<&str> {
         let references = self.document.pointer("/metadata/ownerReferences")?.as_array()?;
         references.iter().find(|reference| reference["controller"] == true)?["name"].as_str()
@@ -132,7 +132,7 @@ impl Desired {
         &self.digest
     }
 
-    /// The document as it is sent.
+    /// The document to apply.
     pub fn document(&self) -> &Value {
         &self.document
     }

@@ -2,48 +2,48 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// How a controller marks the objects that it makes, and knows them again.
+/// The field manager of a controller's children, and how the controller recognises them.
 #[derive(Clone, Debug)]
 pub struct FieldManager {
-    /// Field manager of its writes; `<manager>-merge` is the one of the merges that make way for them.
+    /// Field manager of the applies; a merge patch that has to precede one uses `<name>-merge`.
     pub name: String,
-    /// Annotation that holds the digest of the document that was applied last.
+    /// Annotation with the digest of the last applied document.
     pub digest: &'static str,
-    /// Says of an object without an owner that our manager never applied that a predecessor of this operator made it, so
-    /// that it may be taken over.
+    /// Whether to adopt an object that has no owner and was never applied by this manager, because a predecessor of
+    /// this operator created it.
     pub adopts: fn(&ObjectMeta) -> bool,
 }
 
-/// The traces that matter of a live object. About a tenth of its metadata: `managedFields` of others are dropped.
+/// What decides whether a live object is written: about a tenth of its metadata, without the `managedFields` of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion` as a number.
     pub version: u64,
-    /// The digest annotation, when the object carries one.
+    /// The digest annotation, if the object has one.
     pub digest: Option<String>,
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
-    /// Of an object without such an owner: the manager that may take it for a child, because it applied it or
-    /// [adopts](FieldManager::adopts) it.
+    /// Of an object without such an owner: the manager that applied it or [adopts](FieldManager::adopts) it, and so may
+    /// treat it as a child.
     pub maker: Option<String>,
-    /// Has a `deletionTimestamp`.
+    /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,
     /// The `fieldsV1` of our own apply entry, as compact JSON.
     pub held: Option<Box<str>>,
 }
 
 impl FieldManager {
-    /// The annotation that is used unless another is said.
+    /// The default digest annotation.
     pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
 
-    /// The marks of one field manager. Nothing is taken over.
+    /// A field manager of this name, which adopts nothing.
     pub fn of(name: impl Into<String>) -> Self {
         Self { name: name.into(), digest: Self::DIGEST, adopts: |_| false }
     }
 
-    /// Reads the traces from `metadata`.
+    /// Reads what matters of a live object from its `metadata`.
     pub fn read(&self, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());

@@ -1,9 +1,9 @@
-//! Server-side apply of what a plan wants, and the decision whether a write is needed at all.
+//! Server-side apply of children, and the decision whether a write is needed at all.
 //!
 //! A child is written when it is absent, when the digest of its desired document differs from the one in its
-//! [`FieldManager::digest`] annotation, or when our entry in its `managedFields` no longer holds every desired path: a foreign
-//! client that changes a value takes the path from us, one that adds a label does not. Values are never compared, so
-//! API-server defaults, quantities and admission webhooks of others cannot make a loop.
+//! [`FieldManager::digest`] annotation, or when the controller's entry in its `managedFields` no longer owns every
+//! desired field: another client that changes a value takes the field over, one that adds a label does not. Values are
+//! never compared, so API-server defaults, quantities and mutating webhooks of others cannot cause a loop of writes.
 
 mod decide;
 mod digest;

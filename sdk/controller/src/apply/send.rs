@@ -21,7 +21,7 @@ use portcullis_client::own_sentence;
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// A write that did not succeed.
+/// Why a child could not be written or deleted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -69,7 +69,7 @@ pub(crate) enum DeleteOutcome {
 pub(crate) enum Ensured {
     /// It is as it should be; nothing was written.
     Kept,
-    /// It was applied; these are the traces of the result.
+    /// It was applied; this is the result.
     Written(Live),
     /// The one that exists is being deleted.
     Waits,
@@ -106,7 +106,7 @@ impl Applier {
         Self { client, field_manager, merge }
     }
 
-    /// The marks that it leaves.
+    /// The field manager that it applies with.
     pub(crate) fn field_manager(&self) -> &FieldManager {
         &self.field_manager
     }
@@ -134,7 +134,7 @@ impl Applier {
         }
     }
 
-    /// Applies `desired` with force (fields that others took come back) and returns the traces of the result.
+    /// Applies `desired` with force (fields that others took come back) and returns what matters of the result.
     ///
     /// `over` says that the object exists. Then a result that would be invalid is taken for what others put beside our
     /// elements in a list (a Service's port under a new number and our name), which an apply cannot remove: a merge,

@@ -106,7 +106,7 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).may_write()).then_some(()) }).await;
     go.add_permits(100);
     let refused = tokio::time::timeout(PATIENCE, told.recv()).await.unwrap().unwrap().unwrap();
-    assert!(refused.ends_with("is not ours to write any more"), "{refused}");
+    assert!(refused.ends_with("belongs to another operator or replica now"), "{refused}");
     running.end().await;
     assert_eq!(place.writes(mark).await, [], "another operator writes here now");
     driving.await.unwrap();

@@ -7,31 +7,32 @@ use futures::StreamExt as _;
 use crate::changes::Hub;
 use crate::{Change, Changes, Clock, Elector, Epoch, Hold, LeaseError, Moment, Ownership, Reason, Record};
 
-/// What one election knows, for those who act on it. Cheap to clone; every answer is as of now.
+/// A handle to a lease election: whether this process holds the lease, and who else does. Cheap to clone; every answer
+/// is as of now.
 #[derive(Clone)]
 pub struct LeaseHandle(Arc<Shared>);
 
-/// How a lease is, for metrics.
+/// The state of a lease, for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseHealth {
-    /// Whether one may act on it.
+    /// Whether this process holds it and may act.
     pub held: bool,
-    /// Who holds it, as far as was seen; none when it is free or nothing was seen.
+    /// Who holds it, as last seen; `None` if it is free or nothing was seen.
     pub holder: Option<String>,
     /// How often it changed hands, as `leaseTransitions` says.
     pub transitions: u32,
-    /// How long ago our last successful renewal was begun; none while we hold nothing.
+    /// How long ago the last successful renewal was begun; `None` while this process does not hold it.
     pub renewal_age: Option<Duration>,
     /// How many requests failed since the last success.
     pub failures: u32,
-    /// How many requests failed at all.
+    /// How many requests failed in total.
     pub failed: u64,
-    /// Whether a request ever succeeded: the API server answers, and lets us.
+    /// Whether a request ever succeeded: the API server answers, and the account has the rights.
     pub answered: bool,
-    /// Why our last hold ended.
+    /// Why the last hold of this process ended.
     pub ended: Option<Reason>,
-    /// What the last failed request said.
+    /// The error of the last failed request.
     pub last_error: Option<String>,
 }
 
@@ -58,15 +59,15 @@ impl LeaseHandle {
         Self(shared)
     }
 
-    /// The hold on which one may act now. Ask at the entry of every action; what begins on the answer has the margin
-    /// between deadline and duration to end.
+    /// The hold, if this process may act now. Check it at the start of every action, which then has the margin between
+    /// deadline and duration to finish.
     pub fn held(&self) -> Option<Hold> {
         let now = self.0.clock.now();
         self.0.acting(now)
     }
 
-    /// Who owns this namespace, asked by a restricted operator whose scope this lease is: its own namespace while it
-    /// holds, no other ever.
+    /// Who owns this namespace, for a restricted operator with this lease as its scope: it owns the lease's namespace
+    /// while it holds the lease, and never another.
     pub fn owns(&self, namespace: &str) -> Ownership {
         let now = self.0.clock.now();
         if namespace != self.0.namespace {
@@ -88,12 +89,12 @@ impl LeaseHandle {
         })
     }
 
-    /// Tells the namespace whenever one begins or ends to be allowed to act on it.
+    /// Yields the lease's namespace whenever this process becomes allowed to act, or no longer is.
     pub fn changes(&self) -> Changes {
         self.0.hub.listen()
     }
 
-    /// Ends when one may act, with the hold; `None` when the driver ended before.
+    /// Waits until this process may act, and returns the hold; `None` if the driver ends first.
     pub async fn acquired(&self) -> Option<Hold> {
         let mut changes = self.changes();
         loop {
@@ -104,7 +105,7 @@ impl LeaseHandle {
         }
     }
 
-    /// Ends when one may no longer act in this epoch: select on it beside long work.
+    /// Waits until this process may no longer act in this epoch: select on it beside long work.
     pub async fn lost(&self, epoch: Epoch) {
         let mut changes = self.changes();
         while self.held().is_some_and(|hold| hold.epoch == epoch) {
@@ -114,8 +115,8 @@ impl LeaseHandle {
         }
     }
 
-    /// Tells that something was met that was written in this epoch. A hold that is not later ends at once, and is taken
-    /// again, if nobody else has it, in a later epoch. Call it where a write is refused because of its epoch.
+    /// Reports that something written in this epoch was seen. An earlier hold ends at once, and the lease is acquired
+    /// again in a later epoch if it is free. Call it when a write is refused because of its epoch.
     pub fn fence(&self, epoch: Epoch) {
         let now = self.0.clock.now();
         self.0.with(|elector| elector.fence(epoch, now));
@@ -128,7 +129,7 @@ impl LeaseHandle {
         Some((self.0.clock.now().since(begun), version.to_owned()))
     }
 
-    /// How it is now.
+    /// The current state.
     pub fn health(&self) -> LeaseHealth {
         let now = self.0.clock.now();
         let held = self.0.acting(now).is_some();

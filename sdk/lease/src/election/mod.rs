@@ -19,10 +19,10 @@ use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
 use voucher::{Stands, Voucher};
 
-/// Takes part in the election for one Lease: acquires it when it is free, renews it, and gives it back.
+/// Takes part in the election for one Lease: acquires it when it is free, renews it, and releases it.
 ///
-/// Of the identity that is given, every election makes one of its own, `<identity>_<uuid>`: two pods of one name, or
-/// one before and after a restart, are not the same holder.
+/// Every election appends a UUID to the given identity, `<identity>_<uuid>`: two pods of one name, or one pod before
+/// and after a restart, are not the same holder.
 #[derive(Clone, Debug)]
 pub struct LeaseElection {
     namespace: String,
@@ -73,8 +73,8 @@ impl LeaseElection {
         })
     }
 
-    /// Other durations. Where they say nothing of [settling](Timing::settle), it stays as long as it was: a
-    /// [`scope`](Self::scope) without it lets two write whenever it begins.
+    /// Sets other durations. If they have no [settling time](Timing::settle), the previous one stays: a
+    /// [`scope`](Self::scope) without it would let two operators write whenever it begins.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         let settle = if timing.settling().is_zero() { self.timing.settling() } else { timing.settling() };
@@ -82,55 +82,54 @@ impl LeaseElection {
         self
     }
 
-    /// Another end of a graceful stop.
+    /// Sets how the hold ends on a graceful stop.
     #[must_use]
     pub fn end(mut self, end: End) -> Self {
         self.end = end;
         self
     }
 
-    /// A label of the Lease, by which others find it ([`ScopesDriver::among`](crate::ScopesDriver::among)). It is written
-    /// with every renewal: who takes it away does so for a moment.
+    /// Adds a label to the Lease, by which others find it ([`ScopesDriver::among`](crate::ScopesDriver::among)). It is
+    /// written with every renewal, so it comes back if somebody removes it.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// An annotation that the Lease is created with; one that is there already does not get it. With
-    /// [`unmark`](Self::unmark) it tells whether anybody else has ever held it.
+    /// Adds an annotation when the Lease is created; an existing Lease does not get it. With [`unmark`](Self::unmark)
+    /// it shows whether anybody else has ever held the Lease.
     #[must_use]
     pub fn mark(mut self, key: &str, value: &str) -> Self {
         self.marks.insert(key.to_owned(), Some(value.to_owned()));
         self
     }
 
-    /// An annotation that is taken away with the first thing that is written: the mark of somebody who created the
-    /// Lease, which is ours from then on.
+    /// Removes this annotation with the first write, such as the [`mark`](Self::mark) of whoever created the Lease.
     #[must_use]
     pub fn unmark(mut self, key: &str) -> Self {
         self.marks.insert(key.to_owned(), None);
         self
     }
 
-    /// Holds only while the policy of these [`Vouchers`] and its binding stand for the namespace: they are read, by their
-    /// name, before each write of the Lease, and without them a hold ends at once. A cluster-wide operator leaves a
-    /// namespace to nobody without a voucher, so who acts without one acts beside it.
+    /// Holds the Lease only while the policy of these [`Vouchers`] and its binding exist for the namespace. Both are
+    /// read by name before each write of the Lease; without them a hold ends at once. A cluster-wide operator gives up
+    /// no namespace without a voucher, so a holder without one would write beside it.
     #[must_use]
     pub fn vouched_by(mut self, vouchers: Vouchers) -> Self {
         self.vouchers = Some(vouchers);
         self
     }
 
-    /// Another clock, for tests.
+    /// Sets another clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The handle that answers, and the driver that has to run for it. Give it a client that does not try again by itself
-    /// (`kube::Config::default_retry`): the driver does, and a renewal that the client keeps back for 82 s comes too late.
+    /// Returns the handle, and the driver that has to run for it. Use a client that does not retry by itself
+    /// (`kube::Config::default_retry`): the driver does, and a renewal that the client delays for 82 s comes too late.
     pub fn with(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
         // Half of a fresh uuid: as good a seed as another.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
@@ -145,7 +144,7 @@ impl LeaseElection {
     }
 }
 
-/// Does what has to be done for a [`LeaseHandle`].
+/// Runs the election behind a [`LeaseHandle`].
 #[derive(Debug)]
 pub struct LeaseElectionDriver {
     shared: Arc<Shared>,
@@ -157,13 +156,14 @@ pub struct LeaseElectionDriver {
 }
 
 impl LeaseElectionDriver {
-    /// Takes part until `shutdown` ends, then gives the lease back. Let `shutdown` end when your work has ended: from
-    /// then on another may act. What fails meanwhile is tried again and shows in [`LeaseHandle::health`].
+    /// Takes part in the election until `shutdown` completes, then releases the Lease. Let `shutdown` complete after
+    /// your work has ended: from then on another holder may act. Failed requests are retried and show in
+    /// [`LeaseHandle::health`].
     ///
-    /// Dropping the future is a crash: the lease stays until it lapses, and the handle holds nothing at once.
+    /// Dropping the future is like a crash: the handle holds nothing at once, and the Lease stays until it expires.
     ///
     /// # Errors
-    /// When the lease could not be given back: it lapses.
+    /// When the Lease could not be released: it expires instead.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), LeaseError> {
         let mut shutdown = std::pin::pin!(shutdown);
         // However this ends, nothing is held when nobody renews.
@@ -261,7 +261,7 @@ impl LeaseElectionDriver {
         match answer {
             Some(Ok(None)) => {
                 if let Some(error) = self.voucher.as_ref().and_then(|voucher| self.shared.note(&voucher.missing())) {
-                    tracing::warn!(error, "the Lease is not taken; it is tried again");
+                    tracing::warn!(error, "cannot acquire the Lease; retrying");
                 }
                 self.shared.with(|elector| elector.unvouched(now));
             }
@@ -278,7 +278,7 @@ impl LeaseElectionDriver {
     fn failed(&self, error: LeaseError) {
         let now = self.shared.clock.now();
         if let Some(error) = self.shared.note(&error) {
-            tracing::warn!(error, "a lease request failed; it is tried again");
+            tracing::warn!(error, "a Lease request failed; retrying");
         }
         self.shared.with(|elector| elector.failed(now));
     }

@@ -25,14 +25,15 @@ use crate::{Changes, Clock, Epoch, LeaseError, LeaseHandle, Moment, Ownership, R
 /// A watch ends sooner than this by itself: the API server is asked to end it after 290 s.
 const WATCH: Duration = Duration::from_mins(5);
 
-/// What a cluster-wide operator knows of all namespaces. Cheap to clone; every answer is as of now.
+/// A cluster-wide operator's view of all namespaces: which it owns, and which others do. Cheap to clone; every answer
+/// is as of now.
 ///
-/// A Lease counts in a namespace that one of the [`Vouchers`] stands for. While none does anywhere, no Lease of a scope is
-/// read.
+/// A Lease counts only in a namespace that has a voucher ([`Vouchers`]). While there is none at all, no Lease of a
+/// scope is read.
 #[derive(Clone)]
 pub struct Scopes(Arc<Shared>);
 
-/// Does what has to be done for [`Scopes`].
+/// Watches the Leases and vouchers behind [`Scopes`].
 pub struct ScopesDriver {
     shared: Arc<Shared>,
     client: Client,
@@ -48,19 +49,19 @@ struct Leaders {
     ending: String,
 }
 
-/// How the watch on scopes is, for metrics.
+/// The state of [`Scopes`], for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopesHealth {
-    /// Whether what is known counts.
+    /// Whether the view is complete and recent enough to count.
     pub fresh: bool,
-    /// How long ago what is known was complete; none before the first time.
+    /// How long ago the view was last complete; `None` before the first time.
     pub age: Option<Duration>,
-    /// How many namespaces are another's.
+    /// How many namespaces other operators own.
     pub theirs: usize,
-    /// The installation that this one stands back for.
+    /// The earlier installation that leads instead of this one.
     pub ahead: Option<Earlier>,
-    /// What is wrong, of the first of what is watched with which something is; none when all is well.
+    /// The error of the first watch that fails; `None` if all work.
     pub last_error: Option<String>,
 }
 
@@ -83,11 +84,12 @@ struct State {
 }
 
 impl Scopes {
-    /// Leases of these names, where `vouchers` stand for them. Several names, where operators of other makes or ages
-    /// have to be left alone. Give it a client that does not try again by itself (`kube::Config::default_retry`).
+    /// Follows the Leases of these names, in namespaces with one of the `vouchers`. Give several names to leave
+    /// namespaces to other implementations or versions of the operator. Use a client that does not retry by itself
+    /// (`kube::Config::default_retry`).
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`] when there is none.
+    /// [`LeaseError::Unnamed`] when there is no name.
     pub fn new(
         client: Client,
         names: &[&str],
@@ -97,7 +99,7 @@ impl Scopes {
         Self::with_clock(client, names, vouchers, timing, Arc::new(SystemClock::new()))
     }
 
-    /// The same with another clock, for tests.
+    /// Like [`new`](Self::new), with another clock, for tests.
     ///
     /// # Errors
     /// [`LeaseError::Unnamed`] when there is no name.
@@ -125,28 +127,28 @@ impl Scopes {
         Ok((Self(shared), driver))
     }
 
-    /// Who owns this namespace now. Ask at the entry of a webhook and of a reconcile.
+    /// Who owns this namespace now. Check it at the start of a webhook and of a reconcile.
     pub fn owns(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
 
-    /// Whether the leader of this installation may act in the hold of this epoch: always, unless its driver is
+    /// Whether the leader of this installation may write in the hold of this epoch: always, unless its driver runs
     /// [`among`](ScopesDriver::among) others.
     pub fn leads(&self, epoch: Epoch) -> bool {
         self.0.with(|state, now| !state.stopped && state.view.leads(epoch, now))
     }
 
-    /// The installation that this one stands back for: it goes on checking, and never writes.
+    /// The earlier installation that leads instead of this one, which then only validates.
     pub fn ahead(&self) -> Option<Earlier> {
         self.0.with(|state, now| state.view.ahead(now))
     }
 
-    /// Tells every namespace whose owner changed, and when it is known again who owns what.
+    /// Yields every namespace whose owner changed, and when it is known again who owns which.
     pub fn changes(&self) -> Changes {
         self.0.hub.listen()
     }
 
-    /// Waits until it is known who owns what, at most for `limit`.
+    /// Waits until it is known who owns which namespace, at most for `limit`.
     ///
     /// # Errors
     /// [`LeaseError::NotSynced`], with what is missing.
@@ -166,7 +168,7 @@ impl Scopes {
         Err(LeaseError::NotSynced { waited: limit, reason })
     }
 
-    /// How it is now.
+    /// The current state.
     pub fn health(&self) -> ScopesHealth {
         self.0.with(|state, now| ScopesHealth {
             fresh: !state.stopped && state.view.is_fresh(now),
@@ -184,16 +186,16 @@ impl Scopes {
 }
 
 impl ScopesDriver {
-    /// Beside other cluster-wide installations of the same operator: each labels the Lease of its leader with `label`, as in
-    /// `example.dev/operator=shop` ([`LeaseElection::label`](crate::LeaseElection::label)), and its name ends in `ending`; ours is `lease` in
-    /// `namespace`, and `own` its handle. Of those that are alive, the one whose Lease was created first acts, and the others
-    /// stand back.
+    /// Runs beside other cluster-wide installations of the same operator. Each labels the Lease of its leader with
+    /// `label`, as in `example.dev/operator=shop` ([`LeaseElection::label`](crate::LeaseElection::label)), and the
+    /// Lease's name ends in `ending`. This installation's is `lease` in `namespace`, with the handle `own`. Of the
+    /// installations that are alive, the one whose Lease was created first leads; the others only validate.
     ///
-    /// They are listed once and then watched. That the watch lives is seen by our own renewals, which it brings like any
-    /// other's: [`ScopeTiming::hearing`] after the last one that it brought, this installation leads no more.
+    /// The Leases are listed once and then watched. This installation's own renewals show that the watch works:
+    /// [`ScopeTiming::hearing`] after the last one that came back, it stops leading.
     ///
-    /// How many there are is for whoever may create Leases to choose: a list takes in 500, says so in [`Scopes::health`] where
-    /// there are more, and takes in the rest when they are renewed.
+    /// Whoever may create Leases decides how many there are: a list reads 500, [`Scopes::health`] tells if there are
+    /// more, and the rest are read when they are renewed.
     #[must_use]
     pub fn among(mut self, label: &str, ending: &str, namespace: &str, lease: &str, own: LeaseHandle) -> Self {
         self.shared.with(|state, _| state.view.among(namespace, lease));
@@ -203,8 +205,8 @@ impl ScopesDriver {
         self
     }
 
-    /// Watches until `shutdown` ends. What fails is tried again and shows in [`Scopes::health`]; without this running,
-    /// every namespace is [`Ownership::Unknown`].
+    /// Watches until `shutdown` completes. Failed requests are retried and show in [`Scopes::health`]. While this does
+    /// not run, every namespace is [`Ownership::Unknown`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let stopped = Stopped(Arc::clone(&self.shared));
         let vouchers = &self.vouchers;
@@ -491,7 +493,10 @@ impl Shared {
         let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
         // In an outage it is the same one every second.
         if before.as_ref() != Some(&error) {
-            tracing::warn!(error, "who owns which namespace is not all known; it is tried again");
+            tracing::warn!(
+                error,
+                "cannot tell who owns which namespace; not writing where that is unknown, and retrying"
+            );
         }
     }
 }

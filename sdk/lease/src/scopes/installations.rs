@@ -11,7 +11,7 @@ use crate::{Candidate, Decision, Moment, Observation, Record, Role, decide};
 /// Namespace and name of a Lease.
 type Place = (String, String);
 
-/// A cluster-wide installation that was there before the one that asks, as the Lease of its leader shows it.
+/// A cluster-wide installation that was installed before this one, by the Lease of its leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     /// The namespace of its Lease.

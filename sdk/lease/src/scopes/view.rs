@@ -25,10 +25,10 @@ impl ScopeTiming {
     pub const DEFAULT: Self =
         Self { duration: Duration::from_secs(25), grace: Duration::from_secs(5), freshness: Duration::from_secs(12) };
 
-    /// `duration`: for a holder that does not say how long its lease lasts.
-    /// `grace`: how long past a lease's duration the namespace stays with the other; a successor needs some of it.
-    /// `freshness`: for how long what is known counts. Shorter than [`Timing::settle`](crate::Timing::settle) of the
-    /// restricted operators.
+    /// - `duration`: of a lease that states none.
+    /// - `grace`: how long past a lease's duration the namespace stays with its holder; a successor needs some of it.
+    /// - `freshness`: how long what is known counts. Shorter than [`Timing::settle`](crate::Timing::settle) of the
+    ///   restricted operators.
     ///
     /// # Errors
     /// [`LeaseError::Zero`].
@@ -41,18 +41,17 @@ impl ScopeTiming {
         Ok(Self { duration, grace, freshness })
     }
 
-    /// For a holder that does not say how long its lease lasts.
+    /// The duration of a lease that states none.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// How long past a lease's duration the namespace stays with the other.
+    /// How long past a lease's duration the namespace stays with its holder.
     pub fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// How long a leader waits for later installations to find out that it is there: longer than what they know of other
-    /// leaders counts.
+    /// How long a leader waits for later installations to notice it: longer than [`hearing`](Self::hearing).
     pub fn settle(&self) -> Duration {
         self.hearing() + self.hearing() / 4
     }
@@ -62,32 +61,32 @@ impl ScopeTiming {
         self.freshness / 2
     }
 
-    /// For how long what a leader knows of other leaders counts, from the beginning of its last write that came back on
-    /// the watch of their Leases. This is the bound on a watch that has died: nobody leads on one for longer.
+    /// How long a leader's view of other leaders counts, from the beginning of its last write that came back on the
+    /// watch of their Leases. Nobody leads on a dead watch for longer.
     pub fn hearing(&self) -> Duration {
         self.freshness / 3
     }
 
-    /// For how long what is known of vouchers, and of the Leases that they vouch for, counts.
+    /// How long the view of vouchers, and of the Leases that they vouch for, counts.
     pub fn freshness(&self) -> Duration {
         self.freshness
     }
 }
 
-/// One lease of a restricted operator.
+/// The Lease of a restricted operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who holds it, as it says.
+    /// Its holder's identity.
     pub holder: Option<String>,
     /// Its epoch.
     pub epoch: Epoch,
     /// How long ago it was last seen to change.
     pub age: Duration,
-    /// Whether it keeps the cluster-wide operator off: it is alive, and vouched for.
+    /// Whether it keeps the cluster-wide operator from writing: it is alive and has a voucher.
     pub active: bool,
 }
 
@@ -116,7 +115,7 @@ struct Among {
     leads: Option<u32>,
 }
 
-/// All namespaces.
+/// A cluster-wide operator's view of all namespaces, as a state machine.
 #[derive(Debug)]
 pub struct ScopeView {
     timing: ScopeTiming,
@@ -139,7 +138,7 @@ pub struct ScopeView {
 }
 
 impl ScopeView {
-    /// Nothing seen yet of leases with these names.
+    /// A view that has seen nothing yet of Leases with these names.
     pub fn new<N: Into<String>>(timing: ScopeTiming, names: impl IntoIterator<Item = N>) -> Self {
         Self {
             timing,
@@ -156,13 +155,13 @@ impl ScopeView {
         }
     }
 
-    /// These namespaces are vouched for, and no others; by a complete look that was begun at `begun`, or by a change that
-    /// was seen since the last one.
+    /// Takes the namespaces that have a voucher: from complete lists begun at `begun`, or from a change seen since
+    /// (`None`).
     ///
-    /// A namespace that is not vouched for any more is nobody's until its holder has found out, whatever its Lease says
-    /// from then on: it looks for its voucher whenever it renews, and stops without. Everybody checks there meanwhile.
-    /// Who has not seen all along what vouches, because it starts or heard nothing for a while, does not know what did:
-    /// to it, a namespace in which somebody holds a Lease is one of these, once.
+    /// A namespace that loses its voucher belongs to nobody until its holder has noticed, whatever its Lease says from
+    /// then on: the holder reads its voucher whenever it renews, and stops without one. Every operator validates there
+    /// meanwhile. A view that starts, or was not updated for a while, does not know which vouchers were removed: it
+    /// treats every namespace in which a Lease is held like this, once.
     pub fn vouched(&mut self, namespaces: BTreeSet<String>, begun: Option<Moment>, now: Moment) {
         if begun.is_some() && self.vouchers.is_none_or(|at| now >= at + self.timing.freshness) {
             self.surveyed.clear();
@@ -183,8 +182,7 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// Whether to look at Leases of scopes: while any namespace is vouched for, and once after it was not known what
-    /// vouches.
+    /// Whether to read Leases of scopes: while any namespace has a voucher, and once after the vouchers were not known.
     pub fn looks(&self) -> bool {
         !self.vouched.is_empty() || (self.vouchers.is_some() && self.surveyed.len() < self.confirmed.len())
     }
@@ -197,14 +195,14 @@ impl ScopeView {
         self.refresh(namespace, now);
     }
 
-    /// This is one of several cluster-wide installations, whose leader holds this Lease: of those that are alive,
-    /// the one whose Lease was created first acts, and the others stand back: they check, and never write.
+    /// Makes this one of several cluster-wide installations, whose leader holds this Lease: of those that are alive,
+    /// the one whose Lease was created first leads; the others validate and never write.
     pub fn among(&mut self, namespace: &str, lease: &str) {
         let installations = Installations::new(namespace, lease);
         self.among = Some(Among { installations, ahead: None, confirmed: None, leads: None });
     }
 
-    /// The Lease of an installation's leader was seen, ours or another's.
+    /// Takes the Lease of an installation's leader, this one's or another's.
     pub fn see_leader(&mut self, namespace: &str, lease: &str, record: Record, now: Moment) {
         if let Some(among) = &mut self.among {
             among.installations.see(namespace, lease, record, now);
@@ -212,7 +210,7 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// The Lease of an installation's leader was deleted, or lost its label, as of this version.
+    /// Takes that the Lease of an installation's leader was deleted, or lost its label, as of this version.
     pub fn leader_gone(&mut self, namespace: &str, lease: &str, version: &str, now: Moment) {
         if let Some(among) = &mut self.among {
             among.installations.gone(namespace, lease, version, now);
@@ -220,8 +218,8 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// The Leases of leaders were listed, by namespace and name, beginning at `begun`: all of them, or so many that the
-    /// list was cut.
+    /// Takes a list of the leaders' Leases, by namespace and name, begun at `begun`. `all` is false if the list was cut
+    /// off.
     pub fn leaders_listed(
         &mut self,
         found: Vec<(String, String, Record)>,
@@ -237,8 +235,9 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// A write of our leader's, begun at `begun`, was stored under `version`. Once the watch has brought that version, or a
-    /// later one, it has brought all that came before, and so what is known was complete when the write was begun.
+    /// Takes that a write of this leader's Lease, begun at `begun`, was stored under `version`. Once the watch has
+    /// delivered that version, or a later one, it has delivered all before it: the view was complete when the write was
+    /// begun.
     pub fn heard(&mut self, begun: Moment, version: &str, now: Moment) {
         if let Some(among) = self.among.as_mut().filter(|among| among.installations.has_seen(version)) {
             among.confirmed = among.confirmed.max(Some(begun));
@@ -246,27 +245,27 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// Whether the watch of leaders' Leases is to be taken for dead: a write of ours did not come back on it in a quarter
-    /// of the time that what is known counts.
+    /// Whether to treat the watch of leaders' Leases as dead: this leader's write did not come back on it within a
+    /// quarter of [`ScopeTiming::hearing`].
     pub fn is_deaf(&self, begun: Moment, version: &str, now: Moment) -> bool {
         let unseen = self.among.as_ref().is_some_and(|among| !among.installations.has_seen(version));
         unseen && now.since(begun) > self.timing.hearing() / 4
     }
 
-    /// The installation that this one stands back for.
+    /// The earlier installation that leads instead of this one.
     pub fn ahead(&mut self, now: Moment) -> Option<Earlier> {
         self.advance(now);
         self.among.as_ref()?.ahead.clone()
     }
 
-    /// Whether our leader may act in the hold of this epoch: it is seen, what is known counts, and no other installation
-    /// may be acting. Always, for who is not [`among`](Self::among) others.
+    /// Whether this leader may write in the hold of this epoch: the hold is seen, the view counts, and no other
+    /// installation may be writing. Always true without [`among`](Self::among).
     pub fn leads(&mut self, epoch: Epoch, now: Moment) -> bool {
         self.advance(now);
         self.among.as_ref().is_none_or(|among| self.fresh.is_some() && among.leads == Some(epoch.transitions))
     }
 
-    /// A Lease was seen. It counts where its namespace is [vouched](Self::vouched) for.
+    /// Takes a Lease that was seen. It counts if its namespace is [vouched](Self::vouched) for.
     pub fn see(&mut self, namespace: &str, name: &str, record: Record, now: Moment) {
         self.take(namespace, name, now, |lease| lease.see(Some(record), now));
     }
@@ -280,15 +279,15 @@ impl ScopeView {
         self.refresh(namespace, now);
     }
 
-    /// A Lease was deleted, as of this version. Its holder acts until it finds out: the
-    /// lease lasts as long as if it were there.
+    /// Takes that a Lease was deleted, as of this version. Its holder acts until it notices, so the lease lasts as long
+    /// as if it still existed.
     pub fn gone(&mut self, namespace: &str, name: &str, version: &str, now: Moment) {
         if let Some(lease) = self.scopes.get_mut(namespace).and_then(|scope| scope.leases.get_mut(name)) {
             lease.missing(version, now);
         }
     }
 
-    /// All Leases of one name were listed by a quorum read, beginning at `begun`.
+    /// Takes a quorum list of all Leases of one name, begun at `begun`.
     pub fn listed(&mut self, name: &str, found: Vec<(String, Record)>, version: &str, begun: Moment, now: Moment) {
         let mut absent: BTreeSet<String> = self.scopes.keys().cloned().collect();
         for (there, _) in &found {
@@ -312,7 +311,7 @@ impl ScopeView {
         self.advance(now);
     }
 
-    /// Lets time pass: what ended ends.
+    /// Lets time pass: ends what has expired.
     pub fn advance(&mut self, now: Moment) {
         let due = |scope: &Scope| scope.acting.is_none() && scope.until.is_none_or(|until| until <= now);
         let namespaces: Vec<String> =
@@ -361,12 +360,12 @@ impl ScopeView {
         })
     }
 
-    /// Takes the changes since it was last asked.
+    /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// When something changes by itself.
+    /// When something next changes by itself.
     pub fn turns_at(&self, now: Moment) -> Option<Moment> {
         let ends = self.scopes.values().filter(|scope| scope.acting.is_none()).filter_map(|scope| scope.until);
         let turns = self.among.as_ref().and_then(|among| among.installations.turns_at(&self.timing, now));
@@ -375,7 +374,7 @@ impl ScopeView {
         ends.chain(turns).chain(fresh.chain(heard).filter(|at| now < *at)).min()
     }
 
-    /// How many namespaces are another's.
+    /// How many namespaces other operators own.
     pub fn theirs_count(&self) -> usize {
         let vouched = self.vouched.iter().filter_map(|namespace| self.scopes.get(namespace));
         vouched.filter(|scope| scope.acting.is_none()).count()
@@ -386,17 +385,17 @@ impl ScopeView {
         &self.timing
     }
 
-    /// Whether there were more leaders' Leases than are remembered, since they were last listed.
+    /// Whether there were more leaders' Leases than are kept, since they were last listed.
     pub fn is_crowded(&self) -> bool {
         self.among.as_ref().is_some_and(|among| among.installations.is_crowded())
     }
 
-    /// Whether what is known counts: of vouchers, and of the Leases that are vouched for.
+    /// Whether the view counts: of vouchers, and of the Leases that they vouch for.
     pub fn is_fresh(&self, now: Moment) -> bool {
         self.knows_vouchers(now) && (self.vouched.is_empty() || self.knows_leases(now))
     }
 
-    /// When what is known was last complete; none before that.
+    /// When the view was last complete; `None` before the first time.
     pub fn confirmed(&self) -> Option<Moment> {
         if self.vouched.is_empty() { self.vouchers } else { self.vouchers.min(self.leases()) }
     }

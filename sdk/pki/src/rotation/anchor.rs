@@ -26,30 +26,30 @@ impl fmt::Debug for Anchor {
 }
 
 impl Anchor {
-    /// The authorities in a PEM text that are valid at `now`. Whatever else is there is passed over; what follows
-    /// something that does not read is not looked at.
+    /// Reads the authorities in a PEM text that are valid at `now`. Other certificates are skipped; reading stops at
+    /// the first one that cannot be read.
     pub fn read(pem: &[u8], now: Timestamp) -> Vec<Self> {
         let ders = CertificateDer::pem_slice_iter(pem).take(MAX_ANCHORS).map_while(Result::ok);
         let anchors = ders.filter_map(|der| Some(Self { certificate: Certificate::from_der(&der).ok()?, der }));
         anchors.filter(|anchor| anchor.certificate.is_ca && anchor.is_valid(now)).collect()
     }
 
-    /// The certificate of an authority.
+    /// The anchor of an authority.
     pub fn of(ca: &Ca) -> Self {
         Self { certificate: ca.certificate().clone(), der: CertificateDer::from(ca.der().to_vec()) }
     }
 
-    /// What it says.
+    /// The parsed certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// Whether the chain `cert_pem` (leaf first) ends at it, at `now`.
+    /// Whether callers that trust only this authority accept the chain `cert_pem` (leaf first) at `now`.
     pub fn stands_behind(&self, cert_pem: &[u8], now: Timestamp) -> bool {
         check_trust(cert_pem, self.pem().as_bytes(), now).is_ok()
     }
 
-    /// It in PEM.
+    /// The certificate in PEM.
     pub fn pem(&self) -> String {
         der::pem("CERTIFICATE", &self.der)
     }

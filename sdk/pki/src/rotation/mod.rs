@@ -1,8 +1,8 @@
 //! The rotation of an authority, without IO and without a clock.
 //!
-//! Two Secrets hold all there is to know: one with the pair that is served and the bundle that is published, one with
-//! the authorities. Which authorities are stored says where a rotation stands ([`Authorities::phase`]), so that any
-//! process can take it up where another one was killed:
+//! All state is in two Secrets: one with the pair that is served and the bundle that is published, one with the
+//! authorities. Which authorities are stored determines the phase of a rotation ([`Authorities::phase`]), so that any
+//! process can continue it where another one was killed:
 //!
 //! | phase | stored | published | the leaf is under |
 //! |---|---|---|---|
@@ -11,9 +11,9 @@
 //! | [`Phase::Draining`] | `ca` (what was `next`), `previous` | both | `previous`, then `ca` |
 //! | [`Phase::Steady`] | `ca` | `ca` | `ca` |
 //!
-//! [`Stored::read`] is the loader: a pure function over the bytes of both Secrets that says what can be used and what is
-//! damaged. [`step`] says what is to be done next, from what one process has seen and for how long. Times of waiting
-//! are the caller's own measurements and never the difference of two machines' clocks.
+//! [`Stored::read`] is the loader: a pure function over the bytes of both Secrets that returns what can be used and
+//! what is damaged. [`step`] returns what to do next, from what one process has observed and for how long. Waiting
+//! times are measured by the caller, and never the difference of two machines' clocks.
 
 mod anchor;
 mod step;

@@ -9,7 +9,8 @@ use crate::{Certificate, PkiError};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// The times of certificates and of their rotation. Those that [`check`](Self::check) refuses are used by nobody.
+/// The validity of certificates and the timing of their rotation. Values that [`check`](Self::check) refuses are not
+/// used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotationTiming {
     /// How long a new CA must have been seen everywhere before anything is issued under it: API servers take up a
@@ -43,7 +44,7 @@ impl Default for RotationTiming {
 }
 
 impl RotationTiming {
-    /// Whether rotations come to rest by these times.
+    /// Checks that new certificates are not due for replacement at once.
     ///
     /// # Errors
     /// [`PkiError::Timing`] when a CA or a leaf would be due for replacement as soon as it is made.
@@ -60,7 +61,7 @@ impl RotationTiming {
     }
 }
 
-/// What one process has seen, by its own stopwatch.
+/// What one process has observed, by its own monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// How long every object has been seen to hold the bundle of the stored authorities; `None` while one does not.
@@ -69,23 +70,23 @@ pub struct Observed {
     pub unchanged_for: Duration,
 }
 
-/// What to do next. Every step is one conditional write; whoever loses it reads again.
+/// What to do next. Every step is one conditional write; a process that loses the race reads again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Nothing before this time has passed; nothing at all before something changes when `None`.
+    /// Do nothing for this time; with `None`, until something changes.
     Wait(Option<Duration>),
-    /// Make the next authority and store it beside the current one.
+    /// Generate the next authority and store it beside the current one.
     MakeNext,
-    /// Let the next authority be the current one ([`Authorities::promote`]).
+    /// Make the next authority the current one ([`Authorities::promote`]).
     Promote,
     /// Issue a leaf under the current authority.
     Issue,
-    /// Forget the authorities before the current one.
+    /// Remove the authorities before the current one.
     Forget,
 }
 
-/// What to do next with sound authorities and the leaf of `cert_pem` under one of them.
+/// Returns what to do next with sound authorities and the leaf of `cert_pem` under one of them.
 pub fn step(
     authorities: &Authorities,
     cert_pem: &[u8],

@@ -23,7 +23,7 @@ pub struct CaData<'a> {
     pub next_crt: Option<&'a [u8]>,
     /// `next.key`: its key.
     pub next_key: Option<&'a [u8]>,
-    /// `previous.crt`: authorities that issue no more and are still trusted.
+    /// `previous.crt`: authorities that no longer issue and are still trusted.
     pub previous_crt: Option<&'a [u8]>,
 }
 
@@ -34,7 +34,7 @@ pub struct PairData<'a> {
     pub tls_crt: Option<&'a [u8]>,
     /// `tls.key`: the leaf's key.
     pub tls_key: Option<&'a [u8]>,
-    /// `ca.crt`: what is to be published.
+    /// `ca.crt`: the bundle to publish.
     pub ca_crt: Option<&'a [u8]>,
 }
 
@@ -50,13 +50,13 @@ impl fmt::Debug for PairData<'_> {
     }
 }
 
-/// Where a rotation stands: it follows from which authorities are stored, so whoever reads the Secret can go on.
+/// The phase of a rotation. It follows from the stored authorities, so any process that reads the Secret can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
     /// One authority.
     Steady,
-    /// The next authority is made and being published; nothing is issued under it.
+    /// The next authority exists and is being published; nothing is issued under it.
     Publishing,
     /// The next authority has become the one that issues; the one before it is still trusted.
     Draining,
@@ -74,7 +74,7 @@ pub struct Authorities {
     pub previous: Vec<Anchor>,
 }
 
-/// There is no authority that could issue.
+/// No stored authority can issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
@@ -84,7 +84,7 @@ pub struct Lost {
     pub remains: Vec<Anchor>,
 }
 
-/// What two Secrets hold.
+/// The content of the two Secrets.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Stored {
@@ -107,7 +107,7 @@ impl Authorities {
         authorities
     }
 
-    /// Where the rotation stands.
+    /// The phase of the rotation.
     pub fn phase(&self) -> Phase {
         match (&self.next, self.previous.is_empty()) {
             (Some(_), _) => Phase::Publishing,
@@ -116,7 +116,7 @@ impl Authorities {
         }
     }
 
-    /// All that callers must trust now.
+    /// All authorities that callers must trust now.
     pub fn anchors(&self) -> Vec<Anchor> {
         let own = [&self.current].into_iter().chain(&self.next).map(Anchor::of);
         own.chain(self.previous.iter().cloned()).collect()
@@ -127,9 +127,10 @@ impl Authorities {
         bundle(&self.anchors())
     }
 
-    /// Trusts these too, as authorities before this one. Says whether that is news. Of too many, these stay, the first
-    /// of them first, and of those before the latest to end: an authority that was made and lost again has issued
-    /// nothing, however young it is, and must not drive out the one that stands behind what is served.
+    /// Adds these to the previous authorities, which are still trusted. Returns whether that changed anything. If there
+    /// are too many, these are kept first, in order, then those of before that expire last: an authority that was
+    /// generated and lost again has issued nothing, however young it is, and must not displace the one that issued what
+    /// is served.
     pub fn trust(&mut self, anchors: Vec<Anchor>) -> bool {
         let before = std::mem::take(&mut self.previous);
         for anchor in anchors.iter().chain(&before) {
@@ -141,7 +142,8 @@ impl Authorities {
         self.previous != before
     }
 
-    /// Lets the next authority issue from now on; the one before it stays trusted. Nothing where there is no next one.
+    /// Lets the next authority issue from now on; the one before it stays trusted. Does nothing if there is no next
+    /// one.
     pub fn promote(&mut self) {
         if let Some(next) = self.next.take() {
             let before = Anchor::of(&std::mem::replace(&mut self.current, next));
@@ -156,7 +158,7 @@ fn latest_first(anchor: &Anchor) -> (Reverse<Timestamp>, String) {
 }
 
 impl Stored {
-    /// Reads both Secrets. It never fails: what is damaged is said.
+    /// Reads both Secrets. It never fails: the result says what is damaged.
     pub fn read(ca: &CaData<'_>, pair: &PairData<'_>, dns_names: &[String], now: Timestamp) -> Self {
         let mut damage = Vec::new();
         let authorities = authorities(ca, now, &mut damage);
