@@ -75,7 +75,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     fn crd(versions: Value, stored: Value) -> CustomResourceDefinition {
         serde_json::from_value(json!({
