@@ -1,4 +1,4 @@
-//! The tables that are written by hand (settings, limits, production) say what the code does when nothing is said.
+//! The tables that are written by hand (settings, limits, production) name the defaults of the code.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
 
@@ -28,7 +28,7 @@ fn row(page: &str, first: &str) -> Vec<String> {
 
 /// What a private constant is, in the words of its source.
 fn constant(source: &str, name: &str) -> String {
-    let text = read(&format!("../sdk/portcullis/src/{source}"));
+    let text = read(&format!("../sdk/webhook/src/{source}"));
     let after = text.split(&format!("const {name}: ")).nth(1).unwrap_or_else(|| panic!("{source} has no {name}"));
     after.split(" = ").nth(1).unwrap().split(';').next().unwrap().to_owned()
 }
@@ -54,7 +54,7 @@ fn the_defaults_of_settings_are_those_of_a_webhook_of_which_nothing_is_said() {
         (".match_policy", word("matchPolicy")),
         (".reinvocation", word("reinvocationPolicy")),
         (".timeout", format!("{} s", silent["timeoutSeconds"])),
-        (".concurrency", constant("webhooks/settings.rs", "CONCURRENCY")),
+        (".concurrency", constant("settings.rs", "CONCURRENCY")),
         (".body_limit", mebibytes("conversion/mod.rs", "BODY")),
     ] {
         assert_eq!(row("reference/settings.md", &format!("`{method}("))[1], says, "{method}");
@@ -72,12 +72,12 @@ fn the_defaults_of_settings_are_those_of_a_webhook_of_which_nothing_is_said() {
 fn every_setting_is_in_the_table() {
     let mut code = BTreeSet::new();
     for (source, begins) in [
-        ("webhooks/settings.rs", "macro_rules! settings"),
-        ("webhooks/validate.rs", "impl<K: AdmissionObject> Validate<K>"),
-        ("webhooks/mutate.rs", "impl<K: AdmissionObject + Serialize + Clone> Mutate<K>"),
+        ("settings.rs", "macro_rules! settings"),
+        ("validate.rs", "impl<K: AdmissionObject> Validate<K>"),
+        ("mutate.rs", "impl<K: AdmissionObject + Serialize + Clone> Mutate<K>"),
         ("conversion/mod.rs", "impl<H: Version> Convert<H>"),
     ] {
-        let text = read(&format!("../sdk/portcullis/src/{source}"));
+        let text = read(&format!("../sdk/webhook/src/{source}"));
         let (_, shipped) = text.split_once(begins).unwrap_or_else(|| panic!("{source} has no {begins}"));
         // Up to what it is to others: an implementation of a trait.
         let shipped = shipped.lines().take_while(|line| !(line.starts_with("impl") && line.contains(" for ")));
@@ -107,7 +107,7 @@ fn the_limits_are_those_of_the_server() {
     for (first, says) in [
         ("connections", connections.to_string()),
         ("head of a request", format!("{} KiB", head_bytes / 1024)),
-        ("reviews of one webhook", format!("{}, or", constant("webhooks/settings.rs", "CONCURRENCY"))),
+        ("reviews of one webhook", format!("{}, or", constant("settings.rs", "CONCURRENCY"))),
         ("body of a conversion review", format!("{}, or", mebibytes("conversion/mod.rs", "BODY"))),
         ("bytes of all admission bodies", mebibytes("memory.rs", "BODIES")),
         ("memory of all conversions", mebibytes("memory.rs", "CONVERSIONS")),
