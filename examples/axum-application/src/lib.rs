@@ -1,9 +1,9 @@
-//! What the application refuses, as an operator without a process of its own.
+//! The operator that the application embeds: a webhook that refuses ConfigMaps with passwords.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::operator::{Operator, Components};
+use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
@@ -13,7 +13,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
     Verdict::allow()
 }
 
-/// The operator: what the application runs, and what `src/bin/manifests.rs` generates from.
+/// The operator: the application runs it, and `src/bin/manifests.rs` generates its manifests.
 pub fn operator() -> Operator {
     Operator::named("axum-application").setup(|_| {
         let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
